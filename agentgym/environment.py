@@ -1,0 +1,138 @@
+"""The environment contract: a world and its tools. One instance per episode, never shared, always closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from agentgym.errors import SandboxUnavailable, ToolError
+from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym.sandbox.contract import Backend, Sandbox, Snapshot
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.task import Task
+from agentgym.tools import Tool, WrongArguments, render_output, tools_of
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The world at one moment: plain data, and the files of its sandbox. Live processes are not captured."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+
+class Environment:
+    """Base of every environment: subclass it, mark methods with `@tool`, register it.
+
+    A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody
+    answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if the world has
+    a canonical state. It opens sandboxes with `open_sandbox`; `close` ends them.
+
+    Attributes:
+        sandbox: what the world's dangerous part runs in; None for a harmless in-memory world.
+        reward: registered name of the reward that judges this environment unless a recipe says otherwise.
+        backend: makes the sandboxes; set by `agentgym.make`.
+    """
+
+    sandbox: ClassVar[SandboxSpec | None] = None
+    reward: ClassVar[str | None] = None
+    tools: ClassVar[Mapping[str, Tool]] = {}
+
+    backend: Backend | None = None
+    _ended = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.tools = tools_of(cls)
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Build the world of a task and return the opening messages. `task.truth` is always None here."""
+        return task.opening()
+
+    async def respond(self, message: Message) -> list[Message]:
+        """Answer an agent message that holds no call, as a user or another actor would.
+
+        Returns: messages to add; none ends the episode with the agent's message as its answer.
+        """
+        return []
+
+    async def state_key(self) -> str | None:
+        """Hash of the canonical state, for grouping equal states and checking replays; None if there is none."""
+        return None
+
+    async def checkpoint(self) -> Checkpoint | None:
+        """The world as it is now; None if this world cannot be captured."""
+        return None
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        """Make a fresh instance continue from a checkpoint exactly as the original would."""
+        raise NotImplementedError(f"{type(self).__name__} makes checkpoints but cannot restore them.")
+
+    async def close(self) -> None:
+        """Free everything. Always awaited, also when the episode is cancelled; may be called twice."""
+        for machine in self.__dict__.pop("_machines", ()):
+            await machine.close()
+
+    def end_episode(self) -> None:
+        """Called by a tool or `respond` when the world itself is over; the turn's results still count."""
+        self._ended = True
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    async def open_sandbox(self, spec: SandboxSpec | None = None, *, snapshot: Snapshot | None = None) -> Sandbox:
+        """A new sandbox that lives until `close`. Raises: SandboxUnavailable, LimitUnenforceable."""
+        spec = spec or self.sandbox
+        if spec is None or self.backend is None:
+            raise SandboxUnavailable(
+                f"{type(self).__name__} has no {'SandboxSpec' if spec is None else 'backend'}. Make it with "
+                "agentgym.make(...), or set `sandbox` on the class and `backend` on the instance."
+            )
+        machine = await self.backend.create(spec, snapshot=snapshot)
+        self.__dict__.setdefault("_machines", []).append(machine)
+        return machine
+
+    async def call(self, call: Call) -> Result:
+        """Run one call and return its result.
+
+        Everything the agent does wrong is a result that says what to do instead. What this raises is
+        never the agent's fault: SandboxError from the machine, any other exception from a broken tool.
+        """
+        if call.error is not None:
+            return Result(call.error, ResultStatus.MALFORMED, call.name, call.id)
+        tool = self.tools.get(call.name)
+        if tool is None:
+            return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
+        started = time.perf_counter()
+        status, truncated = ResultStatus.OK, False
+        options = tool.options
+        try:
+            arguments = tool.validate(call.arguments)
+            if tool.is_async:
+                async with asyncio.timeout(options.timeout_s):
+                    value = await tool.function(self, **arguments)
+            elif options.inline:
+                value = tool.function(self, **arguments)
+            else:
+                async with asyncio.timeout(options.timeout_s):
+                    value = await asyncio.to_thread(tool.function, self, **arguments)
+            content, truncated = render_output(value, options.max_output_chars)
+        except ToolError as error:
+            content, truncated = render_output(str(error), options.max_output_chars)
+            status = ResultStatus.TOOL_ERROR
+        except WrongArguments as error:
+            content, status = str(error), ResultStatus.WRONG_ARGUMENTS
+        except TimeoutError:
+            if time.perf_counter() - started < options.timeout_s:
+                raise  # not ours: something inside the tool timed out and was not handled there
+            content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
+        final = options.final and status is ResultStatus.OK
+        return Result(content, status, call.name, call.id, final, truncated, time.perf_counter() - started)
+
+    def _unknown(self, name: str) -> str:
+        known = "; ".join(tool.signature() for tool in self.tools.values())
+        return f"There is no tool named {str(name)[:60]!r}. Tools: {known or 'none'}."

@@ -1,0 +1,163 @@
+"""The record of an episode: token-exact, turn by turn, with rewards and provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.task import Task
+
+
+@dataclass(slots=True)
+class Turn:
+    """One agent message and the results it caused: the unit of credit.
+
+    Attributes:
+        index: 0 for the first turn.
+        message, calls, results: what the agent said, and what came back, in the order of the calls.
+        token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
+        observation_ids: tokens spliced in after the turn (results and the next generation prompt);
+            empty after the last turn, so that a trajectory ends on the agent's own token.
+        policy_version: of the weights that sampled it.
+        rewards: turn-level components by name; absent is absent, not 0.
+        state_key: hash of the canonical state *before* the turn, None where the environment has none.
+        value, potential: critic's value and environment's progress before the turn, where known.
+        finish_reason: `length` when a budget cut the message.
+        generate_s, tools_s: wall time of the reply and of the tools.
+        usage: sandbox usage of the turn and other counters.
+    """
+
+    index: int
+    message: Message
+    calls: Sequence[Call] = ()
+    results: Sequence[Result] = ()
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    observation_ids: list[int] = field(default_factory=list)
+    replies: Sequence[Message] = ()
+    policy_version: int = 0
+    rewards: dict[str, float] = field(default_factory=dict)
+    state_key: str | None = None
+    value: float | None = None
+    potential: float | None = None
+    finish_reason: str = "stop"
+    generate_s: float = 0.0
+    tools_s: float = 0.0
+    usage: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def void(self) -> bool:
+        """The turn held calls or text, but none that could be run."""
+        return not any(call.error is None for call in self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenArrays:
+    """A trajectory as arrays of length L, one entry a token.
+
+    Attributes:
+        ids: int64.
+        loss_mask: bool, True on the agent's own tokens.
+        logprobs: float64, natural log as sampled; 0 where loss_mask is False.
+        turn_index: int64; -1 on the prompt, k on turn k and on the observation that follows it.
+        prompt_length: how many leading tokens are the prompt.
+    """
+
+    ids: NDArray[np.int64]
+    loss_mask: NDArray[np.bool_]
+    logprobs: NDArray[np.float64]
+    turn_index: NDArray[np.int64]
+    prompt_length: int
+
+
+@dataclass(slots=True)
+class Trajectory:
+    """The record of one episode.
+
+    Attributes:
+        id: unique in a run. `task`: with its truth, for judges. `sample`: which of the group, 0..G-1.
+        seed: that the environment was reset with.
+        opening: messages of the reset. `prompt_ids`: their tokens.
+        turns: see Turn.
+        outcome: outcome components by name.
+        stop_reason: None while running. `error`: what failed, for a failed episode.
+        weights: of the reward components, so that `turn_rewards` and `outcome_reward` can be computed.
+        provenance: versions, fingerprints and digests of what made it.
+    """
+
+    id: str
+    task: Task
+    sample: int = 0
+    seed: int = 0
+    opening: Sequence[Message] = ()
+    prompt_ids: list[int] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    outcome: dict[str, float] = field(default_factory=dict)
+    stop_reason: StopReason | None = None
+    error: str | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    duration_s: float = 0.0
+
+    @property
+    def valid(self) -> bool:
+        """May enter statistics and the loss: it ended, the infrastructure held, and it has a turn."""
+        return self.stop_reason is not None and not self.stop_reason.failed and bool(self.turns)
+
+    @property
+    def success(self) -> float | None:
+        """The `success` component, None where it was not judged."""
+        return self.outcome.get("success")
+
+    @property
+    def outcome_reward(self) -> float:
+        """Weighted sum of the outcome components."""
+        return sum(self.weights.get(name, 1.0) * value for name, value in self.outcome.items())
+
+    def turn_rewards(self) -> NDArray[np.float64]:
+        """[T] weighted sum of each turn's components; NaN where a turn has none."""
+        weight = self.weights.get
+        return np.array(
+            [sum(weight(n, 1.0) * v for n, v in t.rewards.items()) if t.rewards else np.nan for t in self.turns],
+            dtype=np.float64,
+        )
+
+    def messages(self) -> list[Message]:
+        """The whole conversation."""
+        found = list(self.opening)
+        for turn in self.turns:
+            found.append(turn.message)
+            found.extend(result.message() for result in turn.results)
+            found.extend(turn.replies)
+        return found
+
+    def turn_spans(self) -> list[tuple[int, int]]:
+        """Start and end of each turn's own tokens, counted from the end of the prompt."""
+        spans, at = [], 0
+        for turn in self.turns:
+            spans.append((at, at + len(turn.token_ids)))
+            at += len(turn.token_ids) + len(turn.observation_ids)
+        return spans
+
+    def arrays(self) -> TokenArrays:
+        """Every token in exactly one span: prompt, turn k, or observation k."""
+        ids: list[int] = list(self.prompt_ids)
+        mask = [False] * len(ids)
+        logprobs = [0.0] * len(ids)
+        index = [-1] * len(ids)
+        for turn in self.turns:
+            own, seen = len(turn.token_ids), len(turn.observation_ids)
+            ids += turn.token_ids
+            ids += turn.observation_ids
+            mask += [True] * own + [False] * seen
+            logprobs += (turn.logprobs or [0.0] * own) + [0.0] * seen
+            index += [turn.index] * (own + seen)
+        return TokenArrays(
+            np.array(ids, np.int64), np.array(mask, np.bool_), np.array(logprobs, np.float64),
+            np.array(index, np.int64), len(self.prompt_ids),
+        )  # fmt: skip

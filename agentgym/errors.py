@@ -1,0 +1,128 @@
+"""Every error agentgym raises on purpose, in one tree.
+
+AgentGymError
+|-- ToolError               for the agent: becomes the result of its call, the episode goes on
+|-- ToolDefinitionError     a tool without type hints, docstring or a usable signature (TypeError)
+|-- UnknownNameError        nothing is registered under this name (KeyError)
+|-- DuplicateNameError      the name is taken by something else (ValueError)
+|-- MissingExtraError       an optional dependency is not installed (ImportError)
+|-- TaskError               a task file, row or set that cannot be used (ValueError)
+|   |-- SplitLeakError      two splits share an id or the same content
+|   `-- HeldOutError        a trainer asked for the held-out split (PermissionError)
+|-- RewardError             a reward function returned something that is no reward (ValueError)
+|-- JudgeError              a judge could not judge: the episode is kept, not trained on (RuntimeError)
+|-- SandboxError            the isolated machine, never the agent's code (RuntimeError)
+|   |-- SandboxDied         it ended or stopped answering (ConnectionError)
+|   |-- SandboxUnavailable  none can be made, and what is exhausted or missing
+|   `-- LimitUnenforceable  this machine cannot enforce a limit that the spec asks for
+|-- PolicyError             the model or its server failed (RuntimeError)
+|   `-- ContextFull         the conversation no longer fits the model's context
+|-- LedgerError             the record on disk cannot be read or written (OSError)
+|-- RecipeError             a recipe with a wrong key or value (ValueError)
+|-- CreditError             a group or estimator option that makes no sense (ValueError)
+|   |-- ShapeError          arrays whose axes disagree
+|   `-- MissingSignalError  an estimator needs a signal that the group does not carry
+`-- ConformanceError        a contract check failed, with every finding (AssertionError)
+"""
+
+from __future__ import annotations
+
+
+class AgentGymError(Exception):
+    """Base of all errors that agentgym raises on purpose."""
+
+
+class ToolError(AgentGymError):
+    """Raised by a tool for the agent to read: it becomes the call's result and the episode goes on."""
+
+
+class ToolDefinitionError(AgentGymError, TypeError):
+    """A function cannot become a tool."""
+
+
+class UnknownNameError(AgentGymError, KeyError):
+    """Nothing is registered under this name."""
+
+    def __str__(self) -> str:  # KeyError would show the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class DuplicateNameError(AgentGymError, ValueError):
+    """The name is already taken by something else."""
+
+
+class MissingExtraError(AgentGymError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class TaskError(AgentGymError, ValueError):
+    """A task file, row or set that cannot be used."""
+
+
+class SplitLeakError(TaskError):
+    """Two splits of a task set share an id or the same content."""
+
+
+class HeldOutError(TaskError, PermissionError):
+    """A trainer asked for the held-out split."""
+
+
+class RewardError(AgentGymError, ValueError):
+    """A reward function returned something that is no reward (NaN, infinity, no number)."""
+
+
+class JudgeError(AgentGymError, RuntimeError):
+    """A judge could not judge. The episode is marked failed, kept, and not trained on."""
+
+
+class SandboxError(AgentGymError, RuntimeError):
+    """The isolated machine failed; never the agent's code inside it."""
+
+
+class SandboxDied(SandboxError, ConnectionError):
+    """The sandbox ended or stopped answering."""
+
+
+class SandboxUnavailable(SandboxError):
+    """No sandbox can be made; the message says what is exhausted or missing."""
+
+
+class LimitUnenforceable(SandboxError):
+    """This machine cannot enforce a limit that the spec asks for."""
+
+
+class PolicyError(AgentGymError, RuntimeError):
+    """The model or its server failed."""
+
+
+class ContextFull(PolicyError):
+    """The conversation no longer fits the model's context window."""
+
+
+class LedgerError(AgentGymError, OSError):
+    """The record on disk cannot be read or written."""
+
+
+class RecipeError(AgentGymError, ValueError):
+    """A recipe with a wrong key or value."""
+
+
+class CreditError(AgentGymError, ValueError):
+    """A group or an estimator option that makes no sense."""
+
+
+class ShapeError(CreditError):
+    """Arrays whose axes disagree."""
+
+
+class MissingSignalError(CreditError):
+    """An estimator needs a signal that the group does not carry."""
+
+
+class ConformanceError(AgentGymError, AssertionError):
+    """A contract check failed; `findings` lists every breach found."""
+
+    def __init__(self, subject: str, findings: list[str]) -> None:
+        self.subject, self.findings = subject, findings
+        lines = "\n".join(f"  - {finding}" for finding in findings)
+        super().__init__(f"{subject} breaks its contract in {len(findings)} place(s):\n{lines}")

@@ -1,0 +1,128 @@
+"""What agents and environments say to each other: messages, calls, results, stop reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of text inside a message with several parts."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    """An image inside a message: encoded bytes in base64 and their media type, e.g. image/png."""
+
+    data: str
+    media_type: str = "image/png"
+    type: Literal["image"] = "image"
+
+
+Part = TextPart | ImagePart
+Content = str | tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of a tool, as the agent wrote it.
+
+    `error` is set when the text could not be understood as a call: it says what was wrong in words
+    that teach the model, and becomes the call's result without any tool being run.
+    """
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    id: str = "call_0"
+    error: str | None = None
+
+
+class ResultStatus(StrEnum):
+    """How a call came out. Everything but `infra_error` is the agent's own doing, and is scored."""
+
+    OK = "ok"
+    TOOL_ERROR = "tool_error"  # the tool raised ToolError
+    MALFORMED = "malformed"  # the text was no call
+    UNKNOWN_TOOL = "unknown_tool"
+    WRONG_ARGUMENTS = "wrong_arguments"
+    TIMEOUT = "timeout"
+    OVER_BUDGET = "over_budget"  # a budget of the episode was used up before this call ran
+
+
+@dataclass(slots=True)
+class Result:
+    """What came back from a call.
+
+    `final` is true when the call ended the episode.
+    """
+
+    content: Content
+    status: ResultStatus = ResultStatus.OK
+    name: str = ""
+    call_id: str = "call_0"
+    final: bool = False
+    truncated: bool = False
+    duration_s: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.status is ResultStatus.OK
+
+    def message(self) -> Message:
+        """The result as the message that the policy reads."""
+        return Message("tool", self.content, call_id=self.call_id, name=self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation. `calls` only for the assistant, `call_id` and `name` only for a tool."""
+
+    role: Role
+    content: Content = ""
+    calls: tuple[Call, ...] = ()
+    call_id: str | None = None
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the message, images left out."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+
+class StopReason(StrEnum):
+    """Why an episode ended. `terminated`, `truncated` and `failed` follow from it and are never merged."""
+
+    ANSWERED = "answered"  # a final tool was called, or the agent spoke and nobody answers
+    ENVIRONMENT = "environment"  # the world ended the episode
+    MAX_TURNS = "max_turns"
+    MAX_TOKENS = "max_tokens"
+    MAX_CALLS = "max_calls"
+    CONTEXT_FULL = "context_full"
+    TIME = "time"
+    REPEATED_VOID = "repeated_void"  # several turns in a row without one understandable call
+    INFRA_ERROR = "infra_error"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminated(self) -> bool:
+        """The task itself ended the episode."""
+        return self in (StopReason.ANSWERED, StopReason.ENVIRONMENT)
+
+    @property
+    def failed(self) -> bool:
+        """The infrastructure broke or the run was stopped: not scored and not trained on."""
+        return self in (StopReason.INFRA_ERROR, StopReason.CANCELLED)
+
+    @property
+    def truncated(self) -> bool:
+        """A budget ended the episode; it is scored as it stands."""
+        return not (self.terminated or self.failed)

@@ -1,0 +1,127 @@
+"""The policy contract: whatever answers. A served model, a local model, an API model, a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from agentgym.errors import PolicyError
+from agentgym.messages import Message
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to sample. `max_tokens` is per turn; `temperature` 0 is greedy; `seed` None is not reproducible."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 512
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.temperature >= 0 and 0 < self.top_p <= 1 and self.max_tokens > 0):
+            raise ValueError(f"Sampling needs temperature >= 0, 0 < top_p <= 1, max_tokens > 0, not {self}.")
+
+
+@dataclass(slots=True)
+class Request:
+    """What a policy is asked.
+
+    Attributes:
+        messages: the conversation so far. Read it, never change it.
+        tools: schemas of the tools in the OpenAI function-call shape.
+        prefix_ids: the exact token ids so far, where the policy has a renderer; the reply continues them.
+        sampling: how to sample; the seed already differs by episode and turn.
+        episode, turn: which episode and which of its turns asks.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[dict[str, Any]] = ()
+    prefix_ids: Sequence[int] | None = None
+    sampling: Sampling = Sampling()
+    episode: str = ""
+    turn: int = 0
+
+
+@dataclass(slots=True)
+class Reply:
+    """What a policy answers.
+
+    Attributes:
+        message: the assistant message, calls parsed; a call that cannot be understood has `error` set.
+        token_ids: exactly what was sampled, its end-of-turn token included; None without a renderer.
+        logprobs: natural-log probability of each token under the distribution it was sampled from at
+            temperature 1 truncation included, same length as token_ids.
+        finish_reason: `length` when the turn's or the context's budget cut it.
+        policy_version: version of the weights that sampled it.
+        prompt_tokens, completion_tokens: as counted by the model, for cost.
+    """
+
+    message: Message
+    token_ids: list[int] | None = None
+    logprobs: list[float] | None = None
+    finish_reason: FinishReason = "stop"
+    policy_version: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Renderer(Protocol):
+    """Turns messages into token ids and back for one model, so that the loop can be token in, token out.
+
+    Text that comes from outside (prompts, tool results) is encoded with special tokens disabled:
+    it can never forge a turn.
+    """
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
+        """Ids of the opening messages up to where the agent begins to write."""
+        ...
+
+    def observation(self, messages: Sequence[Message]) -> list[int]:
+        """Ids from right after the agent's end-of-turn token through results to where it writes again."""
+        ...
+
+    def parse(self, token_ids: Sequence[int]) -> Message:
+        """The assistant message that the sampled ids say. Never raises on model output."""
+        ...
+
+    def encode(self, message: Message) -> list[int]:
+        """Ids as the agent itself would have written the message, end-of-turn token included."""
+        ...
+
+
+class Policy:
+    """Base of every policy. Override `generate`; thousands of calls may be in flight at once.
+
+    Attributes:
+        name: for logs and reports.
+        renderer: set where token ids are known; then trajectories are token-exact and can train.
+        version: of the weights; the trainer counts it up.
+        context_tokens: how many tokens fit, None if unknown.
+    """
+
+    name: str = "policy"
+    renderer: Renderer | None = None
+    version: int = 0
+    context_tokens: int | None = None
+
+    async def generate(self, request: Request) -> Reply:
+        """Answer. Raises: PolicyError when the model or its server failed, ContextFull when it does not fit."""
+        raise NotImplementedError
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        """Natural-log probability of each continuation token after the prefix, teacher-forced."""
+        raise PolicyError(f"{self.name} cannot score given tokens: it offers no log-probabilities of a given text.")
+
+    def episode_started(self, episode: str) -> None:
+        """Told when an episode begins, so that a batching policy knows how many requests to wait for."""
+
+    def episode_ended(self, episode: str) -> None:
+        """Told when an episode is over, however it ended."""
+
+    async def close(self) -> None:
+        """Free the model, sockets and threads."""

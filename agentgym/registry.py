@@ -1,0 +1,137 @@
+"""Names to things: environments, task sets, rewards, estimators, backends, policies, call formats, assets.
+
+An asset is what a world is built from (a database, a corpus, a repository): a function that returns its bytes.
+
+A thing is found if it was registered in this process (`register`) or if an installed package offers it
+as an entry point in the group `agentgym.<kind>`. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from agentgym.environment import Environment
+from agentgym.errors import DuplicateNameError, UnknownNameError
+from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.task import TaskSet
+
+Kind = Literal["environments", "task_sets", "rewards", "estimators", "backends", "policies", "call_formats", "assets"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DEFAULT_BACKEND = "namespaces"
+
+_VERSIONED = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*-v\d+", re.ASCII)
+_registered: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
+_backends: dict[str, Backend] = {}
+
+
+def register(name: str, thing: Any, *, kind: Kind = "environments") -> None:
+    """Offer `thing` under a name in this process; a package uses an entry point instead.
+
+    Raises: DuplicateNameError if the name stands for something else; ValueError if an environment or
+    task set is not named `namespace/name-vN`.
+    """
+    if kind in ("environments", "task_sets") and not _VERSIONED.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot name one of the {kind}: write namespace/name-vN, for example 'acme/sql-v1'. "
+            "The version goes up when old results would no longer compare."
+        )
+    if _registered[kind].setdefault(name, thing) is not thing:
+        raise DuplicateNameError(f"{name!r} is already registered in {kind}. Choose another name or version.")
+
+
+def names(kind: Kind) -> list[str]:
+    """Everything that is registered of a kind, sorted."""
+    return sorted({*_registered[kind], *_points(kind)})
+
+
+def load(kind: Kind, name: str) -> Any:
+    """What is registered under a name, imported if need be.
+
+    Raises: UnknownNameError with the nearest name and all names there are.
+    """
+    if name in _registered[kind]:
+        return _registered[kind][name]
+    point = _points(kind).get(name)
+    if point is None:
+        raise UnknownNameError(_not_found(kind, name))
+    return point.load()
+
+
+def make(name: str, *, backend: Backend | str | None = None, **options: Any) -> Environment:
+    """A fresh environment: `agentgym.make("agentgym/sql-v1")`.
+
+    Args:
+        name: registered id of the environment.
+        backend: makes its sandboxes; a name or a Backend, by default `namespaces`.
+        options: passed to the environment's constructor.
+    """
+    environment: Environment = load("environments", name)(**options)
+    if environment.sandbox is not None:
+        environment.backend = shared_backend(backend or DEFAULT_BACKEND)
+    return environment
+
+
+def shared_backend(name: str | Backend) -> Backend:
+    """The process-wide backend of a name, made at first use. Close all with `close_backends`."""
+    if not isinstance(name, str):
+        return name
+    if name not in _backends:
+        _backends[name] = load("backends", name)()
+    return _backends[name]
+
+
+async def close_backends() -> None:
+    """Close every shared backend; the next `make` starts them anew."""
+    while _backends:
+        await _backends.popitem()[1].close()
+
+
+def load_task_set(name: str) -> TaskSet:
+    """A task set by registered name, or from a `.jsonl` file by its path.
+
+    Raises: UnknownNameError, TaskError, SplitLeakError.
+    """
+    if name.endswith((".jsonl", ".json")) or Path(name).is_file():
+        return TaskSet.from_jsonl(name)
+    made = load("task_sets", name)
+    task_set: TaskSet = made if isinstance(made, TaskSet) else made()
+    return task_set
+
+
+def load_reward(name: str) -> Reward:
+    """A reward by registered name: a Reward, or something that makes one when called."""
+    made = load("rewards", name)
+    reward: Reward = made if isinstance(made, Reward) else made()
+    return reward
+
+
+def everything() -> Iterator[tuple[Kind, str]]:
+    """Every registered name of every kind, without importing any."""
+    for kind in KINDS:
+        for name in names(kind):
+            yield kind, name
+
+
+@cache
+def _points(kind: Kind) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"agentgym.{kind}")}
+
+
+def _not_found(kind: Kind, name: str) -> str:
+    known = names(kind)
+    stem = re.sub(r"-v\d+$", "", name)
+    close = [k for k in known if re.sub(r"-v\d+$", "", k) == stem]
+    close = close or [k for k in known if k.split("/")[-1].rsplit("-v", 1)[0] == stem.split("/")[-1]]
+    close = close or get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[-1]!r}?" if close else ""
+    return (
+        f"Nothing in {kind} is named {name!r}.{hint} Registered: {', '.join(known) or 'none'}. "
+        f"A package adds one under the entry-point group 'agentgym.{kind}'."
+    )

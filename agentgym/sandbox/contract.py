@@ -1,0 +1,147 @@
+"""The sandbox contract: what every isolated machine does, whichever backend made it.
+
+Timeouts, memory kills and non-zero exits are *results* (`ExecResult`). Only the infrastructure raises,
+typed: `SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from agentgym.sandbox.limits import SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What was used: CPU seconds, peak memory in MiB, processes alive now, bytes written to disk."""
+
+    cpu_s: float = 0.0
+    peak_memory_mib: float = 0.0
+    processes: int = 0
+    disk_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """How a command ended. `exit_code` is negative for a signal, as in subprocess.
+
+    `stdout` and `stderr` are at most the asked number of bytes each; `truncated` says that more was
+    written and dropped at the source. `duration_s` is wall time inside the sandbox.
+    """
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    timed_out: bool = False
+    oom_killed: bool = False
+    duration_s: float = 0.0
+    usage: Usage = Usage()
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out
+
+    @property
+    def text(self) -> str:
+        """Standard output, decoded; bytes that are no UTF-8 are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can enforce on this machine.
+
+    Attributes:
+        available: sandboxes can be made here at all; `reason` says why not, and what to do.
+        level: `ns+cgroup`, `ns`, `container`, `process`.
+        enforced: limits by name that are truly enforced. `missing`: those that are not, each with its remedy.
+        snapshots: `snapshot` and `create(snapshot=...)` work.
+    """
+
+    available: bool
+    level: str = ""
+    enforced: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
+    snapshots: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a sandbox at one moment. Live processes are not captured. `id` is a content hash."""
+
+    id: str
+    backend: str
+    data: bytes
+
+
+class Channel(Protocol):
+    """A long-lived process inside the sandbox that speaks one JSON value a line."""
+
+    async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
+        """Send one value and return the next line's value. Raises: SandboxDied, TimeoutError."""
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory."""
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 30,
+        max_output_bytes: int = 65_536,
+    ) -> ExecResult:
+        """Run a command to its end. On timeout the whole process tree is killed."""
+
+    async def run_python(
+        self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
+    ) -> ExecResult:
+        """Run Python in a fresh fork of the warm interpreter; a `session` keeps its variables between calls."""
+
+    async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
+        """Content of a regular file.
+
+        Raises: FileNotFoundError, IsADirectoryError, PermissionError, ValueError if it is larger than `max_bytes`.
+        """
+
+    async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write a file, making its directories. Never follows a link out of the sandbox. Raises: OSError when full."""
+
+    async def list(self, path: str = ".") -> list[str]:
+        """Names in a directory, sorted; directories end with a slash."""
+
+    async def open_channel(self, argv: Sequence[str]) -> Channel: ...
+
+    async def snapshot(self) -> Snapshot: ...
+
+    async def reset(self) -> None:
+        """Back to how it was created: processes killed, sessions dropped, files gone."""
+
+    async def usage(self) -> Usage: ...
+
+    async def close(self) -> None:
+        """Kill everything and leave nothing behind. May be called twice."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Makes sandboxes. One instance serves a whole process and any number of event-loop tasks."""
+
+    name: str
+
+    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
+        """Raises: SandboxUnavailable, LimitUnenforceable."""
+
+    async def probe(self) -> Capabilities: ...
+
+    async def close(self) -> None: ...

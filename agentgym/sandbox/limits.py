@@ -1,0 +1,44 @@
+"""What a sandbox may use. Every limit is enforced by the backend, or the backend refuses to start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agentgym.errors import SandboxError
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What an environment asks of its sandbox. Mebibytes, cores, seconds and counts, all bounded by default.
+
+    Attributes:
+        image: name of a root filesystem; `host` is the host's own Python and base tools, read-only.
+        memory_mib: memory of all processes together.
+        cpu_cores: share of processor time, 1.0 is one core.
+        processes: processes and threads alive at once.
+        disk_mib: bytes that may be written in all. `inodes`: files and directories that may be made.
+        open_files: descriptors per process.
+        network: False is no network at all, not even the host's loopback.
+        preload: Python modules the warm interpreter imports once, before any agent code runs.
+        environment: environment variables of every command; nothing is inherited from the host.
+        insecure_ok: accept a backend that cannot enforce every limit (it then says which in its capabilities).
+    """
+
+    image: str = "host"
+    memory_mib: int = 512
+    cpu_cores: float = 1.0
+    processes: int = 64
+    disk_mib: int = 64
+    inodes: int = 20_000
+    open_files: int = 256
+    network: bool = False
+    preload: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = field(default=())
+    insecure_ok: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files"):
+            if getattr(self, name) <= 0:
+                raise SandboxError(f"SandboxSpec.{name} is {getattr(self, name)!r}: a limit is above 0.")
+        if self.memory_mib < 16:
+            raise SandboxError(f"SandboxSpec.memory_mib is {self.memory_mib}: Python itself needs 16 or more.")

@@ -1,0 +1,251 @@
+"""Tasks and task sets: plain frozen data, named splits, a fingerprint, and a guard on the held-out split."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from agentgym.errors import HeldOutError, SplitLeakError, TaskError
+from agentgym.messages import Message
+
+Split = Literal["train", "validation", "held_out"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
+
+_training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem.
+
+    Attributes:
+        id: unique in its task set.
+        environment: the registered id of the environment it is played in.
+        prompt: what the agent is asked; or `messages`, when one string is not enough.
+        parameters: what the environment needs to build the world. The environment may read it.
+        truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
+        split, tags, difficulty: where it belongs. Difficulty is the set's own scale, higher is harder.
+    """
+
+    id: str
+    environment: str
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    truth: Any = None
+    split: Split = "train"
+    tags: tuple[str, ...] = ()
+    difficulty: float = 0.0
+
+    def public(self) -> Task:
+        """The task as the environment gets it: without its truth."""
+        return replace(self, truth=None)
+
+    def opening(self) -> list[Message]:
+        """The task's own opening messages: `messages` if given, else the prompt as one user message."""
+        return list(self.messages) or [Message("user", self.prompt)]
+
+    def content_key(self) -> str:
+        """Hash of what is asked, blind to case and white space: equal keys are the same problem."""
+        words = [" ".join(m.text.casefold().split()) for m in self.opening()]
+        text = _canonical([self.environment, words, _folded(self.parameters)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def training_only() -> Iterator[None]:
+    """While open, reading `held_out` from any task set raises HeldOutError. Trainers run inside it."""
+    token = _training.set(True)
+    try:
+        yield
+    finally:
+        _training.reset(token)
+
+
+class TaskSet(Mapping[str, Sequence[Task]]):
+    """A named, versioned collection of tasks: `task_set["train"][0]`.
+
+    Splits are checked when the set is built: ids are unique over the whole set, and no two splits share
+    a problem by normalised content.
+
+    Args:
+        name: as registered, for example `sql/store-v1`.
+        splits: tasks by split name; a split that is absent is empty.
+        oracle: makes a scripted solution of a task, where the set has one: `oracle(task)` yields the
+            agent messages that solve it (see `agentgym.policy.ScriptedPolicy`).
+    Raises: SplitLeakError naming both tasks; TaskError for a duplicate id or an unknown split.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        splits: Mapping[str, Sequence[Task]],
+        *,
+        oracle: Callable[[Task], Any] | None = None,
+    ) -> None:
+        if unknown := set(splits) - set(SPLITS):
+            raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
+        self.name = name
+        self.oracle = oracle
+        self._splits: dict[str, Sequence[Task]] = {split: splits.get(split, ()) for split in SPLITS}
+        self._check_disjoint()
+
+    def __getitem__(self, split: str) -> Sequence[Task]:
+        if split not in self._splits:
+            raise TaskError(f"{self.name} has no split {split!r}. Splits are {', '.join(SPLITS)}.")
+        if split == "held_out" and _training.get():
+            raise HeldOutError(
+                f"A trainer asked for the held-out split of {self.name}. Held-out tasks measure, they never "
+                "train or select: use 'train' to train and 'validation' to choose."
+            )
+        return self._splits[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._splits)
+
+    def __len__(self) -> int:
+        return len(self._splits)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{split}={len(tasks)}" for split, tasks in self._splits.items())
+        return f"TaskSet({self.name!r}, {sizes})"
+
+    def fingerprint(self) -> str:
+        """Hash over every task of every split in order, truth included: equal means the same set."""
+        digest = hashlib.sha256()
+        for tasks in self._splits.values():
+            for task in tasks:
+                digest.update(_canonical(task_to_json(task)).encode())
+        return digest.hexdigest()[:16]
+
+    def _check_disjoint(self) -> None:
+        by_id: dict[str, str] = {}
+        by_content: dict[str, tuple[str, str]] = {}
+        for split, tasks in self._splits.items():
+            for task in tasks:
+                if (other := by_id.setdefault(task.id, split)) != split:
+                    raise SplitLeakError(
+                        f"{self.name}: task {task.id!r} is in both {other!r} and {split!r}. "
+                        "Give every task to exactly one split."
+                    )
+                key = task.content_key()
+                where, twin = by_content.setdefault(key, (split, task.id))
+                if where != split:
+                    raise SplitLeakError(
+                        f"{self.name}: {task.id!r} in {split!r} asks the same as {twin!r} in {where!r} "
+                        "(same words and parameters, ignoring case and spaces). Remove one of them."
+                    )
+            if len({task.id for task in tasks}) != len(tasks):
+                raise TaskError(f"{self.name}: an id occurs twice in {split!r}. Ids are unique in a task set.")
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path, *, name: str | None = None) -> TaskSet:
+        """Read one JSON object a line, each with the fields of Task; `split` says where it goes.
+
+        Raises: TaskError naming file, line and field; nothing is loaded from a file with a broken line.
+        """
+        path = Path(path)
+        splits: dict[str, list[Task]] = {split: [] for split in SPLITS}
+        seen: dict[str, int] = {}
+        for number, line in enumerate(_lines(path), start=1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                row = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
+            task = task_from_json(row, where)
+            if task.id in seen:
+                raise TaskError(f"{where}: the id {task.id!r} is already used in line {seen[task.id]}.")
+            seen[task.id] = number
+            splits[task.split].append(task)
+        if not seen:
+            raise TaskError(f"{path} holds no task. Each line is one JSON object with at least id and environment.")
+        return cls(name or path.stem, splits)
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write every split to one JSONL file, whole or not at all."""
+        path = Path(path)
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("w", encoding="utf-8") as file:
+            for tasks in self._splits.values():
+                for task in tasks:
+                    file.write(json.dumps(task_to_json(task), ensure_ascii=False) + "\n")
+        partial.replace(path)
+
+
+def task_to_json(task: Task) -> dict[str, Any]:
+    """A task as JSON-able data; `task_from_json` reads it back equal."""
+    row = {f.name: getattr(task, f.name) for f in fields(task)}
+    row["messages"] = [{"role": m.role, "content": m.text} for m in task.messages]
+    row["parameters"] = dict(task.parameters)
+    row["tags"] = list(task.tags)
+    return row
+
+
+def task_from_json(row: Any, where: str = "task") -> Task:
+    """Build a task from JSON data. Raises: TaskError that begins with `where` and names the field."""
+    if not isinstance(row, dict):
+        raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}.")
+    known = {f.name: f for f in fields(Task)}
+    if unknown := set(row) - set(known):
+        raise TaskError(f"{where}: unknown field {sorted(unknown)}. A task has {', '.join(known)}.")
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "id": str, "environment": str, "prompt": str, "messages": list, "parameters": dict,
+        "split": str, "tags": list, "difficulty": (int, float),
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        if name in ("id", "environment") and not row.get(name):
+            raise TaskError(f"{where}: the field {name!r} is missing or empty.")
+        if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
+            raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, of the wrong type.")
+    if row.get("split", "train") not in SPLITS:
+        raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
+    if not (row.get("prompt") or row.get("messages")):
+        raise TaskError(f"{where}: a task needs a prompt or messages.")
+    messages = []
+    for index, message in enumerate(row.get("messages", [])):
+        if not isinstance(message, dict) or message.get("role") not in ("system", "user", "assistant"):
+            raise TaskError(f"{where}: messages[{index}] needs a role of system, user or assistant.")
+        messages.append(Message(message["role"], str(message.get("content", ""))))
+    return Task(**{**row, "messages": tuple(messages), "tags": tuple(row.get("tags", ()))})
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed from a hash of the parts, for example `seed_of("sql/store-v1", "train", 0, index)`.
+
+    Neighbouring indices and splits never share a stream, as `seed + index` makes them do.
+    """
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _lines(path: Path) -> Iterable[str]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            yield from file
+    except OSError as error:
+        raise TaskError(f"Cannot read the task file {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _folded(value: Any) -> Any:
+    if isinstance(value, str):
+        return " ".join(value.casefold().split())
+    if isinstance(value, Mapping):
+        return {key: _folded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_folded(item) for item in value]
+    return value
