@@ -148,8 +148,9 @@ def tools_of(owner: type) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for cls in reversed(owner.__mro__):
         for attribute, function in vars(cls).items():
-            if callable(function) and hasattr(function, _MARK) and getattr(owner, attribute, None) is function:
-                made = Tool(function, getattr(function, _MARK))
+            options: ToolOptions | None = getattr(function, _MARK, None)
+            if options is not None and getattr(owner, attribute, None) is function:
+                made = Tool(function, options)
                 found[made.name] = made
     return found
 
