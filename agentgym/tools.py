@@ -147,7 +147,8 @@ def tools_of(owner: type) -> dict[str, Tool]:
     """
     found: dict[str, Tool] = {}
     for cls in reversed(owner.__mro__):
-        for attribute, function in vars(cls).items():
+        for attribute in vars(cls):
+            function: Any = vars(cls)[attribute]
             options: ToolOptions | None = getattr(function, _MARK, None)
             if options is not None and getattr(owner, attribute, None) is function:
                 made = Tool(function, options)
