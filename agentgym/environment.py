@@ -13,6 +13,7 @@ from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox.contract import Backend, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.task import Task
+from agentgym.threads import in_thread
 from agentgym.tools import Tool, WrongArguments, render_output, tools_of
 
 
@@ -110,16 +111,17 @@ class Environment:
         started = time.perf_counter()
         status, truncated = ResultStatus.OK, False
         options = tool.options
+        limit: asyncio.Timeout | None = None
         try:
             arguments = tool.validate(call.arguments)
-            if tool.is_async:
-                async with asyncio.timeout(options.timeout_s):
-                    value = await tool.function(self, **arguments)
-            elif options.inline:
+            if options.inline and not tool.is_async:
                 value = tool.function(self, **arguments)
             else:
-                async with asyncio.timeout(options.timeout_s):
-                    value = await asyncio.to_thread(tool.function, self, **arguments)
+                async with asyncio.timeout(options.timeout_s) as limit:
+                    if tool.is_async:
+                        value = await tool.function(self, **arguments)
+                    else:
+                        value = await in_thread(tool.function, self, **arguments)
             content, truncated = render_output(value, options.max_output_chars)
         except ToolError as error:
             content, truncated = render_output(str(error), options.max_output_chars)
@@ -127,9 +129,11 @@ class Environment:
         except WrongArguments as error:
             content, status = str(error), ResultStatus.WRONG_ARGUMENTS
         except TimeoutError:
-            if time.perf_counter() - started < options.timeout_s:
+            if limit is None or not limit.expired():
                 raise  # not ours: something inside the tool timed out and was not handled there
             content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
+        except SystemExit as error:  # would end the whole run, not the tool
+            raise RuntimeError(f"The tool {call.name!r} called sys.exit({error.code!r}).") from error
         final = options.final and status is ResultStatus.OK
         return Result(content, status, call.name, call.id, final, truncated, time.perf_counter() - started)
 

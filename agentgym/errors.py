@@ -19,6 +19,7 @@ AgentGymError
 |   `-- ContextFull         the conversation no longer fits the model's context
 |-- LedgerError             the record on disk cannot be read or written (OSError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
+|-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
 |-- CreditError             a group or estimator option that makes no sense (ValueError)
 |   |-- ShapeError          arrays whose axes disagree
 |   `-- MissingSignalError  an estimator needs a signal that the group does not carry
@@ -105,6 +106,10 @@ class LedgerError(AgentGymError, OSError):
 
 class RecipeError(AgentGymError, ValueError):
     """A recipe with a wrong key or value."""
+
+
+class EvaluationError(AgentGymError, ValueError):
+    """Numbers or records that cannot be measured or compared."""
 
 
 class CreditError(AgentGymError, ValueError):

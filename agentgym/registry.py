@@ -1,6 +1,6 @@
-"""Names to things: environments, task sets, rewards, estimators, backends, policies, call formats, assets.
+"""Names to things: environments, task sets, importers, rewards, estimators, backends, policies, call formats, assets.
 
-An asset is what a world is built from (a database, a corpus, a repository): a function that returns its bytes.
+An importer reads a public data set's file: a function from its path to a task set. An asset is what a world is built from (a database, a corpus, a repository): a function that returns its bytes.
 
 A thing is found if it was registered in this process (`register`) or if an installed package offers it
 as an entry point in the group `agentgym.<kind>`. Nothing is imported before it is asked for.
@@ -22,7 +22,9 @@ from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
 from agentgym.task import TaskSet
 
-Kind = Literal["environments", "task_sets", "rewards", "estimators", "backends", "policies", "call_formats", "assets"]
+Kind = Literal[
+    "environments", "task_sets", "importers", "rewards", "estimators", "backends", "policies", "call_formats", "assets"
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_BACKEND = "namespaces"
 

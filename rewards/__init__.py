@@ -1,0 +1,1 @@
+"""Bundled rewards, one judge a file. Installed as agentgym.rewards."""

@@ -1,0 +1,14 @@
+"""The command line: one module per command, `app` puts them together.
+
+`user_code` imports what a user registered, `policies` reads a --policy argument, `human` lets a person be the
+policy, `tables` and `screen` show things. What is heavy is imported inside the commands, so that help is quick.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The `agentgym` command."""
+    from agentgym.cli.app import app
+
+    app()

@@ -1,0 +1,27 @@
+"""Measuring agents: the runner that plays a fixed list of tasks, the statistics, and the report page.
+
+    evaluation = await evaluate(policy, "sql/store-v1", "held_out", samples=4)
+    print(evaluation.success())
+
+Nothing is loaded before it is used, so that the command line starts quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentgym.evaluation.compare import compare
+    from agentgym.evaluation.record import Evaluation
+    from agentgym.evaluation.report import write_report
+    from agentgym.evaluation.runner import evaluate
+
+_HOME = {"compare": "compare", "Evaluation": "record", "write_report": "report", "evaluate": "runner"}
+__all__ = ["Evaluation", "compare", "evaluate", "write_report"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'agentgym.evaluation' has no attribute {name!r}")
+    return getattr(import_module(f"agentgym.evaluation.{_HOME[name]}"), name)

@@ -1,0 +1,125 @@
+# agentgym: every command a newcomer or CI needs. `make help` lists them. Nothing here needs to be set.
+#
+#   make demo PYTHON=python3.12             another interpreter (3.11 or later) for the virtual environment
+#   make demo VENV=/tmp/venv                another place for it (no spaces in this one; the checkout's path may have some)
+#   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
+#                                           saves gigabytes on a Linux machine without a GPU
+#   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
+
+VENV        ?= .venv
+VLLM_VENV   ?= .venv-vllm
+RECIPE      ?= recipes/quickstart.toml
+RUN         ?= runs/quickstart
+TORCH_FROM  ?=
+PYTEST_ARGS ?=
+BENCHMARKS  ?= overhead training learning
+
+PY         := $(VENV)/bin/python
+STAMP      := $(VENV)/.agentgym-installed
+VLLM_PY    := $(VLLM_VENV)/bin/python
+VLLM_STAMP := $(VLLM_VENV)/.agentgym-installed
+
+# One thread per process: episodes, sandboxes and tests run beside each other, and small models lose by more threads.
+export OMP_NUM_THREADS          ?= 1
+export TOKENIZERS_PARALLELISM   ?= false
+# Nothing here fetches from a model hub or reports to one. HF_HUB_OFFLINE=0 in front of a command allows it.
+export HF_HUB_OFFLINE           ?= 1
+export HF_HUB_DISABLE_TELEMETRY ?= 1
+export DO_NOT_TRACK             ?= 1
+export TRL_EXPERIMENTAL_SILENCE ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-vllm lint format bench constraints clean
+.DELETE_ON_ERROR:
+
+help:  ## list the commands
+	@echo "agentgym: train and evaluate tool-using language agents"; echo
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@echo; sed -n 's/^#   \(make .*\)/  \1/p' Makefile
+
+setup: $(STAMP)  ## make .venv and install everything, once; quick when nothing has changed
+
+# torch goes first and alone, at the version of constraints.txt, so that a CPU build at hand is taken and no later
+# package's wider range can pull the newest build with its CUDA libraries.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x "$(PY)" || { $(find_python); $(call make_venv,$(VENV)); }
+	@echo "[setup] installing into $(VENV) (a few minutes the first time)"
+	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
+	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
+	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
+	@touch "$(STAMP)"
+	@echo "[setup] done: $$("$(PY)" --version), torch $$("$(PY)" -c 'import torch; print(torch.__version__)')"
+
+# Sets $python to the first interpreter that is new enough, or explains what to install.
+define find_python
+	python=; \
+	for candidate in $${PYTHON:-$(PYTHON)} python3 python3.13 python3.12 python3.11; do \
+	    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "[setup] no Python 3.11 or later was found. Install one, or name it: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi
+endef
+
+# Debian and Ubuntu keep the venv module in a package of its own; it is the only system package that can be missing.
+define make_venv
+	echo "[setup] making $(1) with $$($$python --version)"; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	        echo "[setup] installing the system package python3-venv"; \
+	        apt-get update -qq && apt-get install -y -qq python3-venv >/dev/null; \
+	    else \
+	        echo "[setup] $$python has no venv module. Install it (Debian, Ubuntu: sudo apt-get install python3-venv) and run make again." >&2; \
+	        exit 1; \
+	    fi; \
+	fi; \
+	"$$python" -m venv "$(1)"
+endef
+
+demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-out evaluation, a report page
+	@"$(VENV)/bin/agentgym" train "$(RECIPE)" --folder "$(RUN)"
+	@echo "The report: $(RUN)/report.html"
+
+test: $(STAMP)  ## every test
+	"$(PY)" -m pytest $(PYTEST_ARGS)
+
+test-fast: $(STAMP)  ## the tests that take less than ten seconds each; under two minutes in all
+	"$(PY)" -m pytest -m "not slow" $(PYTEST_ARGS)
+
+# vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
+test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
+	AGENTGYM_VLLM_PYTHON="$(VLLM_PY)" "$(PY)" -m pytest tests/vllm $(PYTEST_ARGS)
+
+$(VLLM_STAMP): tests/vllm/requirements.txt
+	@test -x "$(VLLM_PY)" || { $(find_python); $(call make_venv,$(VLLM_VENV)); }
+	@echo "[test-vllm] installing vLLM into $(VLLM_VENV) (several minutes)"
+	@"$(VLLM_PY)" -m pip install -qq $(TORCH_FROM) "$$(grep '^torch==' constraints.txt)"
+	@"$(VLLM_PY)" -m pip install -qq -r tests/vllm/requirements.txt
+	@# These come as CUDA builds that do not match a CPU torch, and text needs none of them.
+	@"$(VLLM_PY)" -m pip uninstall -qq -y torchvision torchaudio torchcodec
+	@touch "$(VLLM_STAMP)"
+
+lint: $(STAMP)  ## ruff, formatting, and mypy strict on the framework
+	"$(PY)" -m ruff check .
+	"$(PY)" -m ruff format --check .
+	"$(PY)" -m mypy
+
+format: $(STAMP)  ## let ruff mend what it can
+	"$(PY)" -m ruff check --fix .
+	"$(PY)" -m ruff format .
+
+bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead training learning"; learning takes long
+	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
+
+constraints: $(STAMP)  ## write constraints.txt from .venv, after the tests passed with newer versions
+	@{ sed -n '/^#/p' constraints.txt; "$(PY)" -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|wheel|nvidia-[a-z0-9-]*|triton)==' \
+	    | sed -E -e 's/\+cpu$$//' \
+	        -e 's/^hf-xet==.*/&; platform_machine == "x86_64" or platform_machine == "aarch64" or platform_machine == "arm64"/' \
+	        -e 's/^librt==.*/&; platform_python_implementation == "CPython"/'; } > constraints.new
+	@mv constraints.new constraints.txt && touch "$(STAMP)" && echo "constraints.txt: $$(grep -c == constraints.txt) packages"
+
+clean:  ## remove caches and build output; .venv and runs/ stay
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

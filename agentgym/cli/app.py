@@ -1,0 +1,75 @@
+"""The commands put together, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from agentgym.cli import check, evaluate, listing, play, report, rollout, show, tasks, train
+from agentgym.cli.screen import complain, err
+from agentgym.errors import AgentGymError
+
+FAILED, INTERRUPTED = 2, 130
+
+
+class Commands(TyperGroup):
+    """Shows an error we raise on purpose as one message, not as a traceback; --debug may stand anywhere."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["agentgym.debug"] = "--debug" in args
+        return super().parse_args(ctx, [argument for argument in args if argument != "--debug"])
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AgentGymError as error:
+            if ctx.meta["agentgym.debug"]:
+                raise
+            complain(str(error))
+            raise typer.Exit(FAILED) from error
+        except KeyboardInterrupt as error:
+            hint = getattr(error, "hint", "")
+            err().print(f"\nStopped. {hint}".rstrip(), markup=False, soft_wrap=True)
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+
+def _version(value: bool) -> None:
+    if value:
+        from agentgym import __version__
+
+        sys.stdout.write(f"agentgym {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Train and evaluate LLM agents that use tools, in sandboxes.
+
+    First steps: [b]agentgym list[/b], then [b]agentgym play agentgym/sql-v1[/b], then
+    [b]agentgym train recipes/quickstart.toml[/b].
+    """
+
+
+app.command("list")(listing.list_names)
+app.command("play")(play.play)
+app.command("rollout")(rollout.rollout)
+app.command("train")(train.train)
+app.command("eval")(evaluate.evaluate)
+app.command("show")(show.show)
+app.command("report")(report.report)
+app.command("check")(check.check)
+app.add_typer(tasks.app, name="tasks")

@@ -1,0 +1,157 @@
+"""A person as the policy: reads calls from standard input, shows results."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from agentgym.cli.tables import message_panel, result_text
+from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.tools import Tool
+
+HELP = """Type a call:  query(sql="SELECT 1")   or as JSON  {"name": "query", "arguments": {"sql": "SELECT 1"}}
+A string over several lines stands between triple quotes.   say TEXT  speaks without a call.
+:tools  lists the tools.   :quit  or the end of the input ends the episode."""
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
+
+
+class Unreadable(Exception):
+    """A line is no call; the message says why. `more`: it may become one with the next line."""
+
+    def __init__(self, why: str, *, more: bool = False) -> None:
+        self.more = more
+        super().__init__(why)
+
+
+class HumanPolicy(Policy):
+    """Asks a person for every turn.
+
+    Args:
+        tools: of the environment.
+        console: where to show. `read`: gives one line, None at the end of the input.
+    Attributes:
+        left: the person has left; `interrupted`: by Ctrl-C.
+    """
+
+    name = "human"
+
+    def __init__(
+        self, tools: Mapping[str, Tool], console: Console, read: Callable[[str], str | None] | None = None
+    ) -> None:
+        self.tools, self._console, self._read = tools, console, read or read_line
+        self._shown = 0
+        self.left = self.interrupted = False
+
+    async def generate(self, request: Request) -> Reply:
+        """What the person says next. Reading blocks the event loop: there is nothing else to do."""
+        for message in request.messages[self._shown :]:
+            if message.role == "tool":
+                self._console.print(Text("  ->"), result_text(Result(message.content, ResultStatus.OK)))
+            elif message.role != "assistant":
+                self._console.print(message_panel(message))
+        self._shown = len(request.messages)
+        if request.turn == 0:
+            self.show_tools()
+        return Reply(self._ask())
+
+    def show_tools(self) -> None:
+        """One line for each tool."""
+        for tool in self.tools.values():
+            self._console.print(Text.assemble("  ", (tool.signature(), "cyan"), f"  {tool.description}"))
+        self._console.print(Text(HELP, style="dim"))
+
+    def _ask(self) -> Message:
+        pending = ""
+        while not self.left:
+            try:
+                line = self._read("... " if pending else "> ")
+            except KeyboardInterrupt:
+                self.interrupted, line = True, None
+            if line is None or (not pending and line.strip() in (":quit", ":q", ":exit")):
+                self.left = True
+                break
+            if not pending and not line.strip():
+                continue
+            if not pending and line.strip() in (":tools", ":help"):
+                self.show_tools()
+                continue
+            if not pending and line.strip().startswith("say "):
+                return Message("assistant", line.strip()[4:].strip())
+            pending = f"{pending}\n{line}" if pending else line
+            try:
+                return Message("assistant", "", (parse_call(pending, self.tools),))
+            except Unreadable as error:
+                if error.more:
+                    continue
+                self._console.print(Text(str(error), style="yellow"))
+                pending = ""
+        self._console.print(Text("You leave; the episode ends here.", style="dim"))
+        return Message("assistant", "I stop here.")
+
+
+def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:
+    """Read a call as a person types it: Python-like, JSON, or the bare name of a tool without arguments.
+
+    Arguments without a name are taken in the tool's order. Nothing in the text is ever executed.
+    Raises: Unreadable.
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        return _from_json(text)
+    if text.isidentifier() and text in tools:
+        return Call(text)
+    try:
+        node = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        open_string = text.count('"""') % 2 == 1 or text.count("'''") % 2 == 1
+        raise Unreadable(f"That is no call: {error}. :help shows how to write one.", more=open_string) from error
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        raise Unreadable('That is no call. Write tool(argument="value"), or say TEXT to speak.')
+    name = node.func.id
+    order = list(tools[name].parameters["properties"]) if name in tools else []
+    if len(node.args) > len(order):
+        known = ", ".join(tools) or "none"
+        raise Unreadable(f"{name} takes {len(order)} argument(s)." if name in tools else f"Tools: {known}.")
+    arguments = {order[i]: _value(argument) for i, argument in enumerate(node.args)}
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg in arguments:
+            raise Unreadable("Give every argument once, by its name.")
+        arguments[keyword.arg] = _value(keyword.value)
+    return Call(name, arguments)
+
+
+def read_line(prompt: str) -> str | None:
+    """One line of standard input without its end, None when there is no more."""
+    if sys.stdin.isatty():
+        try:
+            return input(prompt)
+        except EOFError:
+            return None
+    line = sys.stdin.readline()
+    return line.rstrip("\n") if line else None
+
+
+def _from_json(text: str) -> Call:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"That is no valid JSON: {error}.") from error
+    if not isinstance(row.get("name"), str) or not isinstance(row.get("arguments", {}), dict):
+        raise Unreadable('A call in JSON is {"name": "tool", "arguments": {"argument": "value"}}.')
+    return Call(row["name"], row.get("arguments", {}))
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Name) and node.id.lower() in _WORDS:
+        return _WORDS[node.id.lower()]
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise Unreadable(f"{ast.unparse(node)} is no plain value: put text in quotes.") from error

@@ -1,0 +1,106 @@
+"""What --policy means: `oracle`, a checkpoint or run folder, or `<registered policy>:<where>#<model>`."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentgym import registry
+from agentgym.errors import AgentGymError, UnknownNameError
+from agentgym.policy.contract import Policy
+from agentgym.task import Task, TaskSet
+
+
+class PolicyArgumentError(AgentGymError, ValueError):
+    """A --policy argument that names no policy."""
+
+
+PolicyArgument = Annotated[
+    str,
+    typer.Option(
+        "--policy", metavar="POLICY",
+        help="oracle, a checkpoint or run folder, chat_api:URL#model, vllm:URL#path, or a policy of your own by name.",
+    ),
+]  # fmt: skip
+CallFormat = Annotated[
+    str | None, typer.Option(help="How a local model writes calls; by default what its run was trained with.")
+]
+Agent = Policy | Callable[[Task], Policy]
+
+
+def load_policy(text: str, task_set: TaskSet, *, call_format: str | None = None) -> tuple[Agent, str]:
+    """The agent that a --policy argument names, and its name for records.
+
+    Raises: PolicyArgumentError saying what could be written instead; what the policy itself raises.
+    """
+    if text == "oracle":
+        return _oracle(task_set), "oracle"
+    if Path(text).exists():
+        path, found = _checkpoint(Path(text))
+        return registry.load("policies", "transformers")(str(path), call_format=call_format or found), text
+    name, colon, rest = text.partition(":")
+    if name in registry.names("policies"):
+        where, _, model = rest.partition("#")
+        return _make(name, where if colon else "", model, call_format), text
+    try:
+        registry.load("policies", name)
+    except UnknownNameError as error:
+        raise PolicyArgumentError(
+            f"--policy {text!r} is no file or folder here and no policy. Write oracle, the path of a checkpoint or run "
+            f"folder, chat_api:URL#model or vllm:URL#path. {error}"
+        ) from error
+    raise AssertionError("unreachable: the name was neither known nor unknown")
+
+
+def _oracle(task_set: TaskSet) -> Agent:
+    from agentgym.policy.scripted import ScriptedPolicy
+
+    oracle = task_set.oracle
+    if oracle is None:
+        raise PolicyArgumentError(
+            f"{task_set.name} has no oracle, so --policy oracle cannot play it. Give another policy, or give the "
+            "TaskSet an `oracle`."
+        )
+    return lambda task: ScriptedPolicy(oracle(task), name="oracle")
+
+
+def _checkpoint(path: Path) -> tuple[Path, str]:
+    """The checkpoint in a folder and the call format its recipe names; for a run folder, its last checkpoint."""
+    folder = next((p for p in (path, path.parent.parent) if (p / "recipe.toml").is_file()), None)
+    call_format = "hermes"
+    if folder is not None:
+        try:
+            recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))
+            call_format = str(recipe.get("policy", {}).get("call_format", call_format))
+        except (tomllib.TOMLDecodeError, OSError):
+            pass  # the checkpoint is what was asked for; an unreadable recipe only loses the default
+    if (path / "config.json").is_file():
+        return path, call_format
+    found = [p for name in ("final", "warm_start") if (p := path / "checkpoints" / name).is_dir()]
+    if not found:
+        raise PolicyArgumentError(
+            f"{path} holds no checkpoint: neither a config.json nor checkpoints/final. Give the folder that "
+            "save_pretrained wrote, or a run folder whose training has got that far."
+        )
+    return found[0], call_format
+
+
+def _make(name: str, where: str, model: str, call_format: str | None) -> Agent:
+    factory = registry.load("policies", name)
+    arguments = [part for part in (where, model) if part]
+    options: dict[str, Any] = {}
+    if call_format and "call_format" in inspect.signature(factory).parameters:
+        options["call_format"] = call_format
+    try:
+        inspect.signature(factory).bind(*arguments, **options)
+    except TypeError as error:
+        raise PolicyArgumentError(
+            f"--policy {name}: {error}. Write {name}:URL#model, for example {name}:http://localhost:8000/v1#my-model."
+        ) from error
+    agent: Agent = factory(*arguments, **options)
+    return agent

@@ -1,0 +1,137 @@
+"""Episodes and evaluations as tables and conversations for the terminal."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.episode.trajectory import Trajectory
+from agentgym.evaluation.failures import KINDS, calls_of, failures_of
+from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.statistics import success_rate
+from agentgym.evaluation.visible import visible
+from agentgym.messages import Call, Message, Result
+
+MOST_LINES = 40
+
+
+def evaluation_table(evaluation: Evaluation) -> RenderableType:
+    """Success overall and by tag, then what went wrong."""
+    table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    for name in ("Tasks", "n", "Success", "95 % interval"):
+        table.add_column(name, justify="left" if name == "Tasks" else "right")
+    ks = [k for k in (2, 4, 8, 16) if k <= min((len(o) for o in evaluation.outcomes()), default=0)]
+    for k in ks:
+        table.add_column(f"pass@{k}", justify="right")
+        table.add_column(f"pass^{k}", justify="right")
+    tags = [tag for tag in evaluation.tags if len(evaluation.select(tag)) < len(evaluation.rows)][:16]
+    for tag in [None, *tags]:
+        estimate = evaluation.success(tag)
+        if not estimate.n:
+            table.add_row(tag or "all", "0", "no data", "", *[""] * (2 * len(ks)))
+            continue
+        powers = [f"{f(k, tag):.0%}" for k in ks for f in (evaluation.pass_at, evaluation.pass_hat)]
+        interval = f"{estimate.low:.1%} to {estimate.high:.1%}"
+        style = "bold" if tag is None else None
+        table.add_row(Text(tag or "all"), str(estimate.n), f"{estimate.value:.1%}", interval, *powers, style=style)
+    lines = [
+        Text(f"{evaluation.task_set}:{evaluation.split}, {evaluation.samples} sample(s) a task, {evaluation.policy}"),
+        Text(f"calls that ran {evaluation.execution_rate():.0%}, turns {evaluation.mean_turns():.1f} an episode, "
+             f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
+    ]  # fmt: skip
+    return Group(*lines, Text(), table, *_failures(evaluation.failures()))
+
+
+def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
+    """What came out of some episodes: success, turns, how they stopped, what went wrong."""
+    valid = [t for t in played if t.valid]
+    by_task: dict[str, list[float]] = {}
+    for t in valid:
+        if t.success is not None:
+            by_task.setdefault(t.task.id, []).append(t.success)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("episodes", f"{len(played)}, of which {len(played) - len(valid)} failed with their infrastructure")
+    estimate = success_rate(list(by_task.values()))
+    table.add_row("success", estimate.percent() + (f" over {estimate.n} tasks" if estimate.n else ""))
+    if valid:
+        returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) for t in valid]
+        table.add_row("reward", f"{np.mean(returns):.3f}")
+        table.add_row("turns", f"{np.mean([len(t.turns) for t in valid]):.2f} an episode")
+        calls, ran = map(sum, zip(*map(calls_of, valid), strict=True))
+        table.add_row("calls", f"{calls}, of which {ran / calls:.0%} ran" if calls else "none")
+        tokens = sum(len(turn.token_ids) for t in valid for turn in t.turns)
+        if tokens:
+            table.add_row("tokens", f"{tokens:,} written by the agent")
+    stops = Counter(t.stop_reason.value for t in played if t.stop_reason)
+    table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
+    failures: Counter[str] = Counter()
+    for t in played:
+        failures.update(failures_of(t))
+    errors = Counter(t.error for t in played if t.error)
+    why = [Text(f"  {count} x {visible(error)}", style="red") for error, count in errors.most_common(3)]
+    return Group(table, *_failures(failures), *why)
+
+
+def print_episode(trajectory: Trajectory, console: Console) -> None:
+    """One episode as a conversation."""
+    console.print(Rule(Text(trajectory.id)))
+    for message in trajectory.opening:
+        console.print(message_panel(message))
+    for turn in trajectory.turns:
+        rewards = "  ".join(f"{name} {value:+.3g}" for name, value in turn.rewards.items())
+        console.print(Text.assemble((f"turn {turn.index + 1}", "bold"), ("   " + rewards, "dim")))
+        if turn.message.text.strip():
+            console.print(Padding(Text(_clip(turn.message.text)), (0, 2)))
+        for call in turn.calls:
+            console.print(Padding(call_text(call), (0, 2)))
+        for result in turn.results:
+            console.print(Padding(result_text(result), (0, 4)))
+        for reply in turn.replies:
+            console.print(message_panel(reply))
+    stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
+    outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "not judged"
+    console.print(Text.assemble((f"{stop}: ", "bold"), outcome))
+    if trajectory.error:
+        console.print(Text(_clip(trajectory.error), style="red"))
+
+
+def message_panel(message: Message) -> RenderableType:
+    """An opening message, or an answer of the world."""
+    return Panel(Text(_clip(message.text)), title=message.role, title_align="left", border_style="dim")
+
+
+def call_text(call: Call) -> Text:
+    """A call as a person would write it."""
+    if call.error is not None:
+        return Text(f"[a call that could not be read] {visible(call.name)}", style="red")
+    arguments = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False, default=str)}" for k, v in call.arguments.items())
+    return Text.assemble((visible(call.name), "bold cyan"), f"({_clip(arguments)})")
+
+
+def result_text(result: Result) -> Text:
+    """What came back; what went wrong in red."""
+    text = _clip(Message("tool", result.content).text) or "[nothing]"
+    return Text(text) if result.ok else Text(f"{result.status.value}: {text}", style="red")
+
+
+def _failures(counts: Counter[str]) -> list[Text]:
+    found = [f"{counts[kind]} {meaning}" for kind, meaning in KINDS.items() if counts[kind]]
+    return [Text("went wrong: " + "; ".join(found), style="dim")] if found else []
+
+
+def _clip(text: str) -> str:
+    lines = visible(text).split("\n")
+    if len(lines) <= MOST_LINES:
+        return "\n".join(lines)
+    return "\n".join([*lines[:MOST_LINES], f"[{len(lines) - MOST_LINES} more lines]"])

@@ -1,0 +1,67 @@
+"""--import: code of the user's own, which registers environments, task sets, rewards and policies."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.errors import AgentGymError
+
+
+class UserCodeError(AgentGymError, ImportError):
+    """Code given to --import cannot be imported."""
+
+
+def import_user_code(names: list[str] | None) -> list[str]:
+    """Import each module, or .py file by its path. Raises: UserCodeError with what went wrong in it."""
+    for name in names or []:
+        try:
+            if name.endswith(".py"):
+                _import_file(Path(name))
+            else:
+                if "" not in sys.path and str(Path.cwd()) not in sys.path:
+                    sys.path.insert(0, str(Path.cwd()))
+                importlib.import_module(name)
+        except AgentGymError:
+            raise
+        except Exception as error:
+            raise UserCodeError(
+                f"--import {name}: {type(error).__name__}: {error}. Give a module that Python finds from here, or the "
+                "path of a .py file; add --debug to see where in it."
+            ) from error
+    return names or []
+
+
+def _import_file(path: Path) -> None:
+    if not path.is_file():
+        raise UserCodeError(f"--import {path}: there is no such file.")
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    if name in sys.modules or spec is None or spec.loader is None:
+        if getattr(sys.modules.get(name), "__file__", None) == str(path.resolve()):
+            return
+        raise UserCodeError(f"--import {path}: another module is named {name!r} already. Rename the file.")
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None and spec.loader is not None  # seen above
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # so that classes in it can be pickled and resolve their type hints
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+Import = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", metavar="MODULE|FILE.py", callback=import_user_code, is_eager=True,
+        help="Import this first: it registers environments, task sets or rewards of your own. Repeatable.",
+    ),
+]  # fmt: skip
+"""The option as every command takes it."""

@@ -1,0 +1,190 @@
+"""What an estimator declares of itself, and the edge rules that hold for every one of them.
+
+An estimator is written as a function of a group in which every trajectory is valid. What surrounds it
+here is the same for all: failed trajectories are taken out before and get 0 after (they change
+nobody's advantage), a group too small to compare anything gets 0, the signals it needs must be there,
+and what comes out is checked.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from agentgym.credit.group import SIGNALS, Group
+from agentgym.credit.options import check_options, options_of
+from agentgym.credit.signals import Array
+from agentgym.errors import CreditError, ShapeError
+from agentgym.registry import load
+
+Bias = Literal["unbiased", "direction", "biased", "heuristic"]
+"""How the mean of (1/N) sum A grad log pi relates to the true policy gradient.
+
+unbiased: equal. direction: a positive multiple of it; the docstring says which, or under what condition.
+biased: it differs, the docstring says how. heuristic: nothing is claimed. Each is checked in the tests by
+exact sums over every possible group of small decision problems.
+"""
+
+Flag = Literal["none_valid", "too_few", "no_spread", "failed", "truncated"]
+
+
+class CreditWarning(UserWarning):
+    """An estimator was chosen that is known to mislead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What an estimator found.
+
+    Attributes:
+        advantages: one float64 array per trajectory, one entry per turn; 0 for a failed trajectory.
+        flags: what a reader should know of the group: `none_valid`, `too_few` (fewer valid trajectories
+            than the estimator compares, so every advantage is 0), `no_spread` (enough of them, but every
+            advantage is 0: nothing to learn), `failed` and `truncated` (some of it is).
+        zero_share: share of the valid trajectories' turns whose advantage is exactly 0.
+    """
+
+    advantages: list[Array]
+    flags: tuple[Flag, ...] = ()
+    zero_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """A declared estimator with its options: call it with a group.
+
+    Attributes:
+        name: as registered.
+        function: from a group whose trajectories are all valid, and the options, to [N, T] advantages;
+            what it writes where no turn was played is ignored.
+        requires: signals that the group must carry.
+        bias: see `Bias`; a function of the options where it depends on them.
+        source: where the mathematics is from.
+        minimum_group: fewest valid trajectories with which it says anything; with fewer, every advantage is 0.
+        caution: said as a CreditWarning when the estimator is chosen by name.
+        options: what was set, the rest is the function's default.
+    """
+
+    name: str
+    function: Callable[..., Array]
+    requires: tuple[str, ...]
+    declared_bias: Bias | Callable[[Mapping[str, Any]], Bias]
+    source: str
+    minimum_group: int = 2
+    caution: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bias(self) -> Bias:
+        """The bias class under the options that are set."""
+        if callable(self.declared_bias):
+            defaults = {name: default for name, (_, default) in options_of(self.function).items()}
+            return self.declared_bias({**defaults, **self.options})
+        return self.declared_bias
+
+    def with_options(self, **options: Any) -> Estimator:
+        """The same estimator with options set.
+
+        Raises: CreditError for an unknown option (it names the accepted ones) or a value that does not fit.
+        """
+        check_options(self.name, options_of(self.function), options)
+        return Estimator(
+            self.name, self.function, self.requires, self.declared_bias, self.source,
+            self.minimum_group, self.caution, {**self.options, **options},
+        )  # fmt: skip
+
+    def __call__(self, group: Group) -> list[Array]:
+        """One float64 array per trajectory, one advantage per turn, in reward units unless scaled.
+
+        Degenerate groups: fewer than `minimum_group` valid trajectories give 0 everywhere, and a failed
+        trajectory gets 0 (`explain` says so in flags).
+        Raises: MissingSignalError; CreditError when what comes out is not finite.
+        """
+        return self.explain(group).advantages
+
+    def explain(self, group: Group) -> Credit:
+        """The advantages together with flags and figures for logs. Raises: as `__call__`."""
+        for name in self.requires:
+            group.signal(name)
+        rows = np.flatnonzero(group.valid)
+        advantages: list[Array] = [np.zeros(count) for count in group.turns]
+        flags: list[Flag] = []
+        if not len(rows):
+            flags.append("none_valid")
+        elif len(rows) < self.minimum_group:
+            flags.append("too_few")
+        else:
+            found = self._compute(group.only(group.valid))
+            for row, values in zip(rows, found, strict=True):
+                advantages[row] = values[: group.turns[row]].copy()
+        turns = np.concatenate([advantages[row] for row in rows]) if len(rows) else np.zeros(0)
+        if len(rows) >= self.minimum_group and not turns.any():
+            flags.append("no_spread")
+        if len(rows) < group.size:
+            flags.append("failed")
+        if group.truncated[rows].any():
+            flags.append("truncated")
+        return Credit(advantages, tuple(flags), float(np.mean(turns == 0)) if len(turns) else 0.0)
+
+    def _compute(self, group: Group) -> Array:
+        found = np.asarray(self.function(group, **self.options), np.float64)
+        played = group.played
+        if found.shape != played.shape:
+            raise ShapeError(
+                f"The estimator {self.name!r} returned shape {found.shape} for {played.shape[0]} trajectories of at "
+                f"most {played.shape[1]} turns: return [N, T] = {played.shape}."
+            )
+        wrong = np.argwhere(~np.isfinite(found) & played)
+        if len(wrong):
+            i, k = (int(x) for x in wrong[0])
+            raise CreditError(
+                f"The estimator {self.name!r} gave {found[i, k]} to turn {k} of the {i}th valid trajectory. Finite "
+                "signals must give finite advantages: look for a division by 0, or rewards that overflow."
+            )
+        return found
+
+
+def declare(
+    *,
+    requires: tuple[str, ...],
+    bias: Bias | Callable[[Mapping[str, Any]], Bias],
+    source: str,
+    minimum_group: int = 2,
+    caution: str = "",
+) -> Callable[[Callable[..., Array]], Estimator]:
+    """Make an estimator of a function `f(group, *, option=default, ...) -> [N, T] array`; see `Estimator`.
+
+    Raises: CreditError when the declaration makes no sense.
+    """
+    if unknown := [name for name in requires if name not in SIGNALS]:
+        raise CreditError(f"requires names {unknown}, which no group carries. Signals are {', '.join(SIGNALS)}.")
+    if not callable(bias) and bias not in get_args(Bias):
+        raise CreditError(f"bias is {bias!r}: expected one of {', '.join(get_args(Bias))}.")
+    if not source.strip():
+        raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
+
+    def make(function: Callable[..., Array]) -> Estimator:
+        return Estimator(function.__name__, function, requires, bias, source, minimum_group, caution)
+
+    return make
+
+
+def estimator(name: str, **options: Any) -> Estimator:
+    """A registered estimator with its options: `estimator("return_to_go", gamma=1.0)(group)`.
+
+    Warns: CreditWarning when the estimator is one that is kept for reproduction only.
+    Raises: UnknownNameError; CreditError for an unknown option or a wrong value.
+    """
+    made = load("estimators", name)
+    if not isinstance(made, Estimator):
+        raise CreditError(
+            f"What is registered as the estimator {name!r} is {made!r}: decorate its function with "
+            "agentgym.credit.declare(requires=..., bias=..., source=...)."
+        )
+    if made.caution:
+        warnings.warn(f"{name}: {made.caution}", CreditWarning, stacklevel=2)
+    return made.with_options(**options)

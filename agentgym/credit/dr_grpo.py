@@ -1,0 +1,25 @@
+"""Dr. GRPO: the episode's return above the group's mean, on every turn, not divided by anything."""
+
+from __future__ import annotations
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Weight
+from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import centred
+
+
+@declare(requires=("outcomes",), bias="direction", source="Liu et al. 2025, arXiv:2503.20783, section 3.2")
+def dr_grpo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
+    """A_ik = R_i - mean_j R_j, the same for every turn k.
+
+    Direction: exactly (1 - 1/N) of the policy gradient, since a trajectory is part of its own mean.
+    The paper's other half, normalising the loss by a constant and not by length, is the trainer's.
+
+    Args:
+        outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards.
+    Returns: [N, T], reward units. Sums to 0 over trajectories. Degenerate: equal returns give exactly 0.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return on_every_turn(group, centred(returns, "mean"))

@@ -1,0 +1,45 @@
+"""What an episode or a turn was worth: returns, from outcomes and turn rewards, in reward units."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit.group import Group
+from agentgym.credit.signals import Array
+
+
+def summable_rewards(group: Group) -> Array:
+    """[N, T] turn rewards with 0 where a turn has none or was not played: only for sums."""
+    if group.turn_rewards is None:
+        return np.zeros(group.played.shape)
+    rewards: Array = np.nan_to_num(group.turn_rewards, nan=0.0)
+    return rewards
+
+
+def episode_returns(group: Group, *, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:
+    """[N] R_i = outcome_weight * o_i + turn_weight * sum_k r_ik."""
+    outcomes: Array = group.signal("outcomes")
+    rewards: Array = summable_rewards(group).sum(axis=1)
+    return turn_weight * rewards + outcome_weight * outcomes
+
+
+def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:
+    """[N, T] what still came from each turn on: G_ik = sum_{l>=k} gamma^(l-k) r_il + gamma^(K_i-k) o_i.
+
+    The last turn (k = K_i) gets the outcome undiscounted. Behind the last turn stands the outcome: a
+    trajectory that has ended still has its outcome to come, and no turn reward.
+    """
+    outcomes = outcome_weight * group.signal("outcomes")
+    rewards = turn_weight * summable_rewards(group)
+    found = np.empty(rewards.shape)
+    following = outcomes
+    for k in reversed(range(rewards.shape[1])):
+        later = np.where(k == group.turns - 1, outcomes, gamma * following)
+        following = np.where(k < group.turns, rewards[:, k] + later, outcomes)
+        found[:, k] = following
+    return found
+
+
+def on_every_turn(group: Group, per_trajectory: Array) -> Array:
+    """[N] spread to [N, T]: every turn of a trajectory gets the trajectory's number."""
+    return np.broadcast_to(per_trajectory[:, None], group.played.shape)

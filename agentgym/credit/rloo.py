@@ -1,0 +1,25 @@
+"""RLOO: the episode's return above the mean of the others, on every turn."""
+
+from __future__ import annotations
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Weight
+from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import centred
+
+
+@declare(requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740, section 2.2")
+def rloo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
+    """A_ik = R_i - mean_{j != i} R_j, the same for every turn k.
+
+    There is no option to divide by the others' spread: for rewards 1, 0, 0, 0 it is 0, and the
+    advantage of the one success would be a million.
+
+    Args:
+        outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards.
+    Returns: [N, T], reward units. Sums to 0 over trajectories. Degenerate: equal returns give exactly 0.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return on_every_turn(group, centred(returns, "loo"))

@@ -1,0 +1,429 @@
+"""One episode, from reset to its stop reason: token in, token out, every failure in its place.
+
+What the agent does wrong becomes a result or a budget that ends the episode, and is scored. What the
+infrastructure does wrong (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of
+the world where there is one, and else marks the episode failed: kept, and never trained on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agentgym.environment import Checkpoint, Environment
+from agentgym.episode.budgets import Budgets, Spent
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError
+from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.reward import Reward, judged
+from agentgym.task import Task, seed_of
+
+_EMPTY = "Your message was empty. Call a tool, or say your answer."
+_CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."
+
+
+class TurnWriter(Protocol):
+    """Where turns are kept: the part of the ledger that the loop needs."""
+
+    def begin(self, trajectory: Trajectory) -> None: ...
+
+    async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the episodes of a run have in common.
+
+    Attributes:
+        make_environment: a fresh environment for a task.
+        reward_for: the reward that judges an environment, None where nothing judges.
+        seed_parts: begin the hash that seeds each request (seed and run).
+    """
+
+    make_environment: Callable[[Task], Environment]
+    reward_for: Callable[[Environment], Reward | None]
+    budgets: Budgets
+    sampling: Sampling
+    seed_parts: tuple[object, ...] = ()
+    ledger: TurnWriter | None = None
+
+
+class Episode:
+    """Plays one episode into a trajectory. Used once: `await Episode(setting, policy, trajectory).play()`."""
+
+    def __init__(self, setting: Setting, policy: Policy, trajectory: Trajectory) -> None:
+        self.trajectory = trajectory
+        self._setting, self._budgets, self._policy = setting, setting.budgets, policy
+        self._retries_left = setting.budgets.infra_retries
+        self._doing = "starting"
+        self._environment: Environment | None = None
+        self._public = trajectory.task.public()
+
+    async def play(self) -> Trajectory:
+        """Play to the end. The environment is closed whatever happens, also on cancellation.
+
+        Raises: LedgerError when a turn cannot be kept; asyncio.CancelledError, with no stop reason recorded.
+        """
+        trajectory, now = self.trajectory, asyncio.get_running_loop().time
+        started = now()
+        try:
+            while True:
+                try:
+                    await self._attempt()
+                    break
+                except LedgerError:
+                    raise
+                except Exception as error:  # noqa: BLE001  whatever it is, it is not the agent's fault
+                    if isinstance(error, RewardError) or self._retries_left <= 0:
+                        self._fail(error)
+                        break
+                    self._retries_left -= 1
+                    self._note_retry(error)
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    self._fail(RuntimeError(f"something inside was cancelled, though the episode was not: {error}"))
+                    break
+        finally:
+            await self._close()
+        if trajectory.turns:
+            trajectory.turns[-1].observation_ids = []  # what came back last was never read
+        trajectory.duration_s = now() - started
+        return trajectory
+
+    async def _attempt(self) -> None:
+        """One try from reset to the judged outcome."""
+        await self._close()
+        trajectory, setting = self.trajectory, self._setting
+        trajectory.turns, trajectory.prompt_ids, trajectory.outcome = [], [], {}
+        trajectory.stop_reason = None
+        if setting.ledger is not None:
+            setting.ledger.begin(trajectory)
+        self._spent = Spent()
+        self._open_turn: Turn | None = None
+        self._doing = "making the environment"
+        environment = self._environment = setting.make_environment(trajectory.task)
+        self._reward = setting.reward_for(environment)
+        trajectory.weights = self._reward.weights if self._reward is not None else {}
+        kind = type(environment)
+        self._has_state_key = kind.state_key is not Environment.state_key
+        self._has_checkpoint = self._retries_left > 0 and kind.checkpoint is not Environment.checkpoint
+        self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
+        try:
+            async with asyncio.timeout(self._budgets.time_s) as limit:
+                reason = await self._turns(environment)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            reason = StopReason.TIME
+            await self._keep_interrupted_turn()
+        trajectory.stop_reason = reason
+        if self._reward is not None:
+            try:
+                trajectory.outcome = await self._judge("judging the outcome", self._reward.outcome, trajectory)
+            except BaseException:
+                trajectory.stop_reason = None
+                raise
+
+    async def _turns(self, environment: Environment) -> StopReason:
+        """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
+        trajectory, policy = self.trajectory, self._policy
+        self._doing = "resetting the environment"
+        opening = await environment.reset(self._public, seed=trajectory.seed)
+        trajectory.opening = tuple(opening)
+        self._messages: list[Message] = list(opening)
+        self._tools = tool_schemas(environment)
+        self._prefix: list[int] | None = None
+        if policy.renderer is not None:
+            self._doing = "rendering the prompt"
+            trajectory.prompt_ids = policy.renderer.prompt(opening, self._tools)
+            self._prefix = list(trajectory.prompt_ids)
+        while True:
+            try:
+                reason = await self._turn(len(trajectory.turns))
+            except ContextFull:
+                return StopReason.CONTEXT_FULL
+            if reason is not None:
+                return reason
+
+    async def _turn(self, index: int) -> StopReason | None:
+        """Play one turn. Returns: why the episode ends with it, None if it goes on."""
+        trajectory, spent, budgets, setting = self.trajectory, self._spent, self._budgets, self._setting
+        now = asyncio.get_running_loop().time
+        state_key = checkpoint = None
+        if self._has_state_key:
+            self._doing = f"reading the state before turn {index}"
+            state_key = await self._world.state_key()
+        if self._has_checkpoint:
+            self._doing = f"taking a checkpoint before turn {index}"
+            checkpoint = await self._world.checkpoint()
+        limit, limited_by = self._room()
+        if limit <= 0:
+            return limited_by
+        began = now()
+        reply = await self._generate(index, limit)
+        replied = now()
+        message = reply.message
+        turn = Turn(
+            index, message, message.calls, (), reply.token_ids or [], reply.logprobs or [],
+            policy_version=reply.policy_version, state_key=state_key, finish_reason=reply.finish_reason,
+            generate_s=replied - began,
+        )  # fmt: skip
+        if reply.prompt_tokens or reply.completion_tokens:
+            turn.usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+        self._open_turn = turn
+        cut = reply.finish_reason == "length"
+        try:
+            answered = await self._react(turn, cut)
+        except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
+            answered = await self._react_again(turn, checkpoint, cut, error)
+        turn.tools_s = now() - replied
+        self._open_turn = None
+        self._count(turn, reply)
+        trajectory.turns.append(turn)
+        if self._judges_turns:
+            assert self._reward is not None
+            turn.rewards = await self._judge(f"judging turn {index}", self._reward.turn, turn, trajectory)
+        reason: StopReason | None
+        if answered:
+            reason = StopReason.ANSWERED
+        elif self._world.ended:
+            reason = StopReason.ENVIRONMENT
+        elif cut and limited_by is not None:
+            reason = limited_by
+        else:
+            reason = spent.used_up(budgets) or self._observe(turn)
+        if reason is None and setting.ledger is not None:
+            await setting.ledger.write_turn(trajectory, turn)  # the last turn is written with the end
+        return reason
+
+    def _room(self) -> tuple[int, StopReason | None]:
+        """How many tokens the next message may have, and which budget cuts it short, if one does."""
+        limit, reason = self._setting.sampling.max_tokens, None
+        if self._budgets.max_tokens is not None and self._budgets.max_tokens - self._spent.tokens < limit:
+            limit, reason = self._budgets.max_tokens - self._spent.tokens, StopReason.MAX_TOKENS
+        if self._prefix is not None and self._policy.context_tokens is not None:
+            left = self._policy.context_tokens - len(self._prefix)
+            if left < limit:
+                limit, reason = left, StopReason.CONTEXT_FULL
+        return limit, reason
+
+    async def _generate(self, index: int, limit: int) -> Reply:
+        """Ask the policy, again while retries are left. Raises: PolicyError, ContextFull."""
+        setting, trajectory, policy = self._setting, self.trajectory, self._policy
+        base = setting.sampling
+        seed = seed_of(*setting.seed_parts, trajectory.task.id, trajectory.sample, index)
+        request = Request(
+            tuple(self._messages), self._tools, None if self._prefix is None else tuple(self._prefix),
+            Sampling(base.temperature, base.top_p, limit, seed), trajectory.id, index,
+        )  # fmt: skip
+        while True:
+            self._doing = f"asking the policy {policy.name!r} for turn {index}"
+            try:
+                reply = await policy.generate(request)
+                self._check(reply)
+                return reply
+            except ContextFull:
+                raise
+            except Exception as error:  # a policy may raise anything; all of it is infrastructure
+                if self._retries_left <= 0:
+                    raise
+                self._retries_left -= 1
+                self._note_retry(error)
+
+    def _check(self, reply: Reply) -> None:
+        if reply.message.role != "assistant":
+            raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
+        if self._prefix is not None and reply.token_ids is None:
+            raise PolicyError(
+                f"The policy {self._policy.name!r} has a renderer but returned no token ids, so its episode cannot "
+                "be token-exact. Return Reply.token_ids, or set renderer to None."
+            )
+        if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
+            raise PolicyError(
+                f"The policy {self._policy.name!r} returned {len(reply.token_ids or ())} token ids and "
+                f"{len(reply.logprobs)} log-probabilities; there is one for each token."
+            )
+
+    async def _react(self, turn: Turn, cut: bool) -> bool:
+        """Let the world react to the message. Returns: whether the message answered the task."""
+        calls = turn.calls
+        if len(calls) == 1 and self._spent.calls < self._budgets.max_calls:  # nearly every message: no task, no gather
+            self._doing = f"running the tool {calls[0].name!r} in turn {turn.index}"
+            result = await self._world.call(calls[0])
+            turn.results = [result]
+            return result.final
+        if calls:
+            turn.results = results = await self._run_calls(turn)
+            return any(result.final for result in results)
+        if cut:
+            turn.replies = (Message("user", _CUT.format(tokens=len(turn.token_ids) or "too many")),)
+        elif not turn.message.content:
+            turn.replies = (Message("user", _EMPTY),)
+        else:
+            self._doing = f"answering the agent's message of turn {turn.index}"
+            turn.replies = tuple(await self._world.respond(turn.message))
+            return not turn.replies and not self._world.ended
+        return False
+
+    async def _react_again(self, turn: Turn, checkpoint: Checkpoint | None, cut: bool, error: Exception) -> bool:
+        """After a failure, let a fresh world react as it was before the turn. Raises: the failure, if it cannot."""
+        while True:
+            if checkpoint is None or self._retries_left <= 0:
+                raise error
+            self._retries_left -= 1
+            self._note_retry(error)
+            self._doing = f"restoring the checkpoint before turn {turn.index}"
+            await self._close()
+            self._environment = self._setting.make_environment(self.trajectory.task)
+            await self._environment.restore(self._public, checkpoint, seed=self.trajectory.seed)
+            try:
+                return await self._react(turn, cut)
+            except Exception as again:  # noqa: BLE001  as in _turn
+                error = again
+
+    async def _run_calls(self, turn: Turn) -> list[Result]:
+        """Run the calls of a message concurrently. Returns: their results, in the order of the calls."""
+        allowed = self._budgets.max_calls - self._spent.calls
+        calls, world = turn.calls, self._world
+        self._doing = f"running the tools {[call.name for call in calls]} in turn {turn.index}"
+        results: list[Any] = [_over_budget(call, f"all {self._budgets.max_calls} calls") for call in calls]
+        turn.results = results
+
+        async def run(position: int) -> None:
+            results[position] = _over_budget(calls[position], f"its {self._budgets.time_s:g} s")
+            results[position] = await world.call(calls[position])
+
+        outcomes = await asyncio.gather(*map(run, range(min(allowed, len(calls)))), return_exceptions=True)
+        for call, outcome in zip(calls, outcomes, strict=False):
+            if isinstance(outcome, BaseException):
+                self._doing = f"running the tool {call.name!r} in turn {turn.index}"
+                raise outcome
+        return results
+
+    def _count(self, turn: Turn, reply: Reply) -> None:
+        """Add the turn to what is spent, and to the conversation."""
+        spent = self._spent
+        spent.turns += 1
+        spent.calls += min(len(turn.calls), self._budgets.max_calls - spent.calls)
+        understood = any(call.error is None for call in turn.calls)
+        answered_by_world = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
+        spent.void_turns = 0 if understood or answered_by_world else spent.void_turns + 1
+        if self._prefix is not None:
+            self._prefix += turn.token_ids
+            spent.tokens += len(turn.token_ids)
+        else:  # a policy without token ids counts for itself, as an API does
+            if turn.index == 0:
+                self._first_prompt_tokens = reply.prompt_tokens
+            spent.tokens = max(reply.prompt_tokens - self._first_prompt_tokens, 0) + reply.completion_tokens
+            spent.tokens = max(spent.tokens, 0)
+
+    def _observe(self, turn: Turn) -> StopReason | None:
+        """Splice what came back into the conversation. Returns: the budget that leaves no room for it."""
+        seen = [Message("tool", r.content, (), r.call_id, r.name) for r in turn.results]
+        seen += turn.replies
+        self._messages.append(turn.message)
+        self._messages += seen
+        renderer = self._policy.renderer
+        if renderer is None or self._prefix is None:
+            return None
+        self._doing = f"rendering what came back in turn {turn.index}"
+        ids = renderer.observation(seen)
+        if turn.finish_reason == "length":  # the agent did not end its turn, so the record must
+            end_of_turn = renderer.encode(Message("assistant", ""))[-1]
+            ids = ids if turn.token_ids[-1:] == [end_of_turn] else [end_of_turn, *ids]
+        self._prefix += ids
+        self._spent.tokens += len(ids)
+        limit, reason = self._room()
+        if limit <= 0:
+            return reason
+        turn.observation_ids = ids
+        return None
+
+    async def _judge(self, doing: str, ask: Callable[..., Any], *views: Any) -> dict[str, float]:
+        """Ask the reward, again while retries are left; one that returns no reward is not asked twice."""
+        assert self._reward is not None
+        while True:
+            self._doing = doing
+            try:
+                return dict(await judged(ask(*views), self._reward))
+            except RewardError:
+                raise
+            except Exception as error:
+                if self._retries_left <= 0:
+                    raise
+                self._retries_left -= 1
+                self._note_retry(error)
+
+    async def _keep_interrupted_turn(self) -> None:
+        """Time ran out while tools ran: the message was said, so the turn counts, its open calls do not."""
+        turn, self._open_turn = self._open_turn, None
+        if turn is None:
+            return
+        given = list(turn.results)
+        turn.results = given or [_over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls]
+        self.trajectory.turns.append(turn)
+        if self._judges_turns:
+            assert self._reward is not None
+            turn.rewards = await self._judge("judging the last turn", self._reward.turn, turn, self.trajectory)
+
+    def _fail(self, error: Exception) -> None:
+        self.trajectory.stop_reason = StopReason.INFRA_ERROR
+        self.trajectory.outcome = {}
+        self.trajectory.error = self._describe(error)
+
+    def _note_retry(self, error: Exception) -> None:
+        self.trajectory.provenance.setdefault("retries", []).append(self._describe(error))
+
+    def _describe(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {str(error)[:2000]} (while {self._doing})"
+
+    @property
+    def _world(self) -> Environment:
+        assert self._environment is not None
+        return self._environment
+
+    async def _close(self) -> None:
+        """Close the environment and wait for it, even when cancelled meanwhile."""
+        environment, self._environment = self._environment, None
+        if environment is None:
+            return
+        if type(environment).close is Environment.close and "_machines" not in environment.__dict__:
+            return  # nothing to free
+        closing = asyncio.ensure_future(environment.close())
+        cancelled: asyncio.CancelledError | None = None
+        while not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError as error:
+                if closing.cancelled():
+                    break
+                cancelled = error
+            except Exception:  # noqa: BLE001  told below
+                break
+        if not closing.cancelled() and (failure := closing.exception()) is not None:
+            # The episode's own result stands; what could not be freed is written beside it.
+            self.trajectory.provenance["close_error"] = f"{type(failure).__name__}: {str(failure)[:2000]}"
+        if cancelled is not None:
+            raise cancelled
+
+
+def tool_schemas(environment: Environment) -> Sequence[dict[str, Any]]:
+    """The schemas of an environment's tools, made once for each tool collection."""
+    tools = environment.tools
+    if (known := _schemas.get(id(tools))) is None or known[0] is not tools:
+        known = _schemas[id(tools)] = (tools, tuple(tool.schema() for tool in tools.values()))
+    return known[1]
+
+
+# Keyed by the identity of the collection (it belongs to a class); the collection is kept, so no id is reused.
+_schemas: dict[int, tuple[Mapping[str, Any], Sequence[dict[str, Any]]]] = {}
+
+
+def _over_budget(call: Call, what: str) -> Result:
+    text = f"This call was not finished: the episode has used up {what}."
+    return Result(text, ResultStatus.OVER_BUDGET, call.name, call.id)

@@ -1,0 +1,228 @@
+"""Plays many episodes at once: a concurrency limit, no batch barrier, results as they finish."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from agentgym import __version__
+from agentgym.environment import Environment
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.collector import calm_collector
+from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.trajectory import Trajectory
+from agentgym.policy.contract import Policy, Sampling
+from agentgym.registry import load_reward, make
+from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.task import Task, seed_of
+
+if TYPE_CHECKING:
+    from agentgym.episode.ledger import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """An episode that is still to be played, with its place in the order of asking."""
+
+    position: int
+    trajectory: Trajectory
+
+
+class EpisodeManager:
+    """Plays tasks with a policy and yields their trajectories.
+
+    Args:
+        policy: who plays; or a function from a task to the policy that plays it.
+        reward: who judges: a Reward, a registered name, or None for what the environment declares.
+        environment: None for each task's own registered id; another id; or a function that makes one.
+        budgets: bounds of each episode. `sampling`: how the policy samples; its seed is replaced for each turn.
+        concurrency: episodes, and so environments, that exist at once.
+        ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
+        seed: together with run, task, sample and turn it seeds every request; with the task alone, the
+            environment, so that the episodes of a group meet the same world.
+        run: begins the id of every trajectory.
+        backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
+        environment_options: passed to the environment's constructor.
+    Raises: UnknownNameError for an unknown reward; ValueError for a concurrency below 1.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Callable[[Task], Policy],
+        *,
+        reward: Reward | str | None = None,
+        environment: str | Callable[..., Environment] | None = None,
+        budgets: Budgets = Budgets(),  # noqa: B008  frozen
+        sampling: Sampling = Sampling(),  # noqa: B008  frozen
+        concurrency: int = 64,
+        ledger: Ledger | None = None,
+        seed: int = 0,
+        run: str = "run",
+        backend: Backend | str | None = None,
+        environment_options: dict[str, Any] | None = None,
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError(f"concurrency is {concurrency!r}: at least one episode has to play.")
+        self._policy, self._concurrency, self._ledger = policy, concurrency, ledger
+        self._seed, self._run = seed, run
+        self._reward = load_reward(reward) if isinstance(reward, str) else reward
+        self._environment, self._backend = environment, backend
+        self._options = dict(environment_options or {})
+        declared = cache(load_reward)
+        self._setting = Setting(
+            make_environment=self._make,
+            reward_for=lambda world: self._reward or (declared(world.reward) if world.reward else None),
+            budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
+        )  # fmt: skip
+
+    async def collect(self, tasks: Iterable[Task], group_size: int = 1) -> list[Trajectory]:
+        """Play every task `group_size` times. Returns: trajectories by task, in the order given, then sample."""
+        found: list[tuple[int, Trajectory]] = []
+        async with aclosing(self._play(tasks, group_size)) as playing:
+            async for item in playing:
+                found.append(item)
+        return [trajectory for _, trajectory in sorted(found, key=lambda item: item[0])]
+
+    async def run(self, tasks: Iterable[Task], group_size: int = 1) -> AsyncIterator[Trajectory]:
+        """Play every task `group_size` times and yield each trajectory when it ends.
+
+        Tasks are taken from the iterable only when there is room to play them. When the caller stops early
+        (use `contextlib.aclosing`) or is cancelled, the episodes in progress are cancelled, their environments
+        closed, and nothing of them is yielded or recorded as finished.
+
+        Raises: LedgerError when the record cannot be written; all episodes are stopped then.
+        """
+        async with aclosing(self._play(tasks, group_size)) as playing:
+            async for _, trajectory in playing:
+                yield trajectory
+
+    async def _play(self, tasks: Iterable[Task], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
+        if group_size < 1:
+            raise ValueError(f"group_size is {group_size!r}: a task is played at least once.")
+        crew = _Crew(self, self._jobs(tasks, group_size))
+        with calm_collector():
+            async with aclosing(crew.results()) as results:
+                async for item in results:
+                    yield item
+
+    def _jobs(self, tasks: Iterable[Task], group_size: int) -> Iterator[_Job]:
+        """Every episode to play, lazily. A task that comes again gets new sample numbers, so ids stay unique."""
+        seen: Counter[str] = Counter()
+        position = 0
+        for task in tasks:
+            for _ in range(group_size):
+                sample = seen[task.id]
+                seen[task.id] += 1
+                trajectory = Trajectory(
+                    f"{self._run}/{task.id}#{sample}", task, sample, seed_of(self._seed, task.id)
+                )  # fmt: skip
+                yield _Job(position, trajectory)
+                position += 1
+
+    def _make(self, task: Task) -> Environment:
+        if callable(self._environment):
+            return self._environment(**self._options)
+        return make(self._environment or task.environment, backend=self._backend, **self._options)
+
+    def _cast(self, job: _Job) -> Policy:
+        """Who plays the episode, told that it is about to begin."""
+        policy = self._policy if isinstance(self._policy, Policy) else self._policy(job.trajectory.task)
+        policy.episode_started(job.trajectory.id)
+        return policy
+
+    async def _episode(self, job: _Job, policy: Policy) -> Trajectory:
+        trajectory = job.trajectory
+        trajectory.provenance = {"policy": policy.name, "agentgym": __version__, "seed": self._seed}
+        await Episode(self._setting, policy, trajectory).play()
+        if self._ledger is not None:
+            await self._ledger.finish(trajectory)
+        return trajectory
+
+
+class _Crew:
+    """The workers of one run. Each plays one episode after another until no job is left."""
+
+    def __init__(self, manager: EpisodeManager, jobs: Iterator[_Job]) -> None:
+        self._manager, self._jobs = manager, jobs
+        self._live: dict[str, Policy] = {}  # who was told that which episode began
+        self._done: deque[tuple[int, Trajectory | str]] = deque()  # a str is the id of one in the ledger
+        self._changed, self._room = asyncio.Event(), asyncio.Event()
+        ledger = manager._ledger
+        self._finished = ledger.finished(manager._run) if ledger is not None else set()
+
+    async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
+        """What the workers finish, as they do; everything is stopped and awaited when the caller leaves."""
+        workers: set[asyncio.Task[None]] = set()
+        try:
+            # All first episodes are announced before any begins, so that a policy which waits for all live
+            # episodes sees the same batches every time.
+            first = [job for _, job in zip(range(self._manager._concurrency), iter(self._next, None), strict=False)]
+            for job in first:
+                worker = asyncio.ensure_future(self._work(job))
+                worker.add_done_callback(lambda _: self._changed.set())
+                workers.add(worker)
+            while True:
+                while self._done:
+                    position, item = self._done.popleft()
+                    self._room.set()
+                    yield position, self._loaded(item) if isinstance(item, str) else item
+                ended = {worker for worker in workers if worker.done()} if self._changed.is_set() else set()
+                self._changed.clear()
+                workers -= ended
+                for worker in ended:
+                    worker.result()  # raises what stopped it
+                if self._done:
+                    continue
+                if not workers:
+                    return
+                await self._changed.wait()
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            for episode in list(self._live):  # those cancelled before their first step
+                self._end(episode)
+
+    def _next(self) -> _Job | None:
+        """The next episode to play, announced to its policy; those in the ledger are handed over instead."""
+        for job in self._jobs:
+            if job.trajectory.id in self._finished:
+                self._done.append((job.position, job.trajectory.id))
+                self._changed.set()
+                continue
+            self._live[job.trajectory.id] = self._manager._cast(job)
+            return job
+        return None
+
+    def _loaded(self, episode: str) -> Trajectory:
+        assert self._manager._ledger is not None
+        return self._manager._ledger.load(episode)
+
+    def _end(self, episode: str) -> None:
+        if (policy := self._live.pop(episode, None)) is not None:
+            policy.episode_ended(episode)
+
+    async def _work(self, job: _Job | None) -> None:
+        while job is not None:
+            following: _Job | None = None
+            episode = job.trajectory.id
+            try:
+                trajectory = await self._manager._episode(job, self._live[episode])
+                self._done.append((job.position, trajectory))
+                self._changed.set()
+                if len(self._done) < self._manager._concurrency:
+                    following = self._next()  # announced before this one ends: no batch in between without it
+            finally:
+                self._end(episode)
+            if following is None:
+                while len(self._done) >= self._manager._concurrency:  # the caller is slow: wait for room
+                    self._room.clear()
+                    await self._room.wait()
+                following = self._next()
+            job = following

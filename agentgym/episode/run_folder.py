@@ -1,0 +1,130 @@
+"""The folder of one run: which file holds what, and how each is written so that a crash leaves it readable."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import LedgerError
+
+_SIGNS = ("recipe.toml", "ledger.sqlite", "metrics.jsonl", "state.json", "evaluation", "checkpoints")
+
+
+class RunFolder:
+    """Names and writes the files of a run. Nothing is made on disk before something is written.
+
+    Attributes:
+        path: the folder. `name`: its last part.
+        recipe, ledger, metrics_file, checkpoints, report, tensorboard, state: paths inside it.
+    Raises: LedgerError when the path is a file, or a folder with other things and nothing of a run in it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.name = self.path.name
+        self.recipe = self.path / "recipe.toml"
+        self.ledger = self.path / "ledger.sqlite"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.checkpoints = self.path / "checkpoints"
+        self.report = self.path / "report.html"
+        self.tensorboard = self.path / "tensorboard"
+        self.state = self.path / "state.json"
+        if self.path.exists() and not self.path.is_dir():
+            raise LedgerError(f"{self.path} is a file, not a run folder. Name a folder, for example runs/quickstart.")
+        if self.path.is_dir() and not self._is_run() and any(self.path.iterdir()):
+            found = ", ".join(sorted(item.name for item in self.path.iterdir())[:5])
+            raise LedgerError(
+                f"{self.path} is not a run folder: it holds {found}, and none of {', '.join(_SIGNS)}. "
+                "Name an empty or a new folder."
+            )
+
+    @classmethod
+    def existing(cls, path: str | Path) -> RunFolder:
+        """A folder that some run has written. Raises: LedgerError when there is none at the path."""
+        folder = cls(path)
+        if not folder._is_run():
+            here = folder.path.parent
+            runs = sorted(p.name for p in here.iterdir() if p.is_dir()) if here.is_dir() else []
+            raise LedgerError(f"There is no run at {folder.path}. Folders in {here}: {', '.join(runs[:10]) or 'none'}.")
+        return folder
+
+    def create(self) -> RunFolder:
+        """Make the folder, if it is not there yet."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def log(self, step: int, phase: str, **metrics: float) -> None:
+        """Append one line to metrics.jsonl and flush it. A half-written last line is closed off first."""
+        self.create()
+        row = {"time": time.time(), "step": step, "phase": phase, **metrics}
+        line = json.dumps(row, default=float).encode() + b"\n"
+        with self.metrics_file.open("ab") as file:
+            if file.tell() and not _ends_with_newline(self.metrics_file):
+                line = b"\n" + line
+            file.write(line)  # one write, and closing flushes it
+
+    def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
+        """The logged lines in order, of one phase or of all; a line that a crash cut short is left out."""
+        if not self.metrics_file.exists():
+            return []
+        rows = []
+        for line in self.metrics_file.read_bytes().splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict) and (phase is None or row.get("phase") == phase):
+                rows.append(row)
+        return rows
+
+    def write_json(self, name: str, data: Any) -> Path:
+        """Write `name` (for example `evaluation/before.json`), whole or not at all.
+
+        Raises: ValueError for a name that leaves the folder or data that is no JSON.
+        """
+        path = self._inside(name)
+        text = json.dumps(data, indent=1, ensure_ascii=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            with partial.open("w", encoding="utf-8", errors="surrogatepass") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise LedgerError(f"{path} cannot be written: {error.strerror}. The old content is kept.") from error
+        return path
+
+    def read_json(self, name: str) -> Any:
+        """What `write_json` wrote. Raises: LedgerError when it is missing or no JSON."""
+        path = self._inside(name)
+        try:
+            return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+        except FileNotFoundError as error:
+            raise LedgerError(f"{path} does not exist. This run has not written it.") from error
+        except ValueError as error:
+            raise LedgerError(f"{path} is not valid JSON: {error}.") from error
+
+    def evaluations(self) -> list[str]:
+        """Labels of the evaluations that were written, sorted."""
+        return sorted(path.stem for path in (self.path / "evaluation").glob("*.json"))
+
+    def _is_run(self) -> bool:
+        return any((self.path / sign).exists() for sign in _SIGNS)
+
+    def _inside(self, name: str) -> Path:
+        path = self.path / name
+        if not path.resolve().is_relative_to(self.path.resolve()) or not name:
+            raise ValueError(f"{name!r} is not a name inside the run folder {self.path}.")
+        return path
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

@@ -1,0 +1,188 @@
+"""Reads what a run folder holds, whatever subset of it exists. A broken file is a note on the page, never an error."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym.episode.ledger import Ledger
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import AgentGymError
+from agentgym.evaluation.record import Evaluation
+
+Metrics = dict[str, list[dict[str, float]]]
+
+
+@dataclass(slots=True)
+class Contents:
+    """A run folder in memory.
+
+    Attributes:
+        name: of the run. `recipe`: the parsed recipe. `recipe_text`: as it stands in the file.
+        metrics: rows by phase, in order of steps; each row holds `step`, `time` and numbers by name.
+        evaluations: oldest first.
+        credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: its step.
+        state: the trainer's own state file.
+        notes: files that could not be read, and why.
+    """
+
+    path: Path
+    name: str
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipe_text: str = ""
+    metrics: Metrics = field(default_factory=dict)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    credit: dict[str, list[float]] = field(default_factory=dict)
+    credit_steps: dict[str, int] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def setting(self, *keys: str, default: Any = None) -> Any:
+        """A value of the recipe by its path, for example `setting("train", "estimator")`."""
+        place: Any = self.recipe
+        for key in keys:
+            if not isinstance(place, Mapping) or key not in place:
+                return default
+            place = place[key]
+        return place
+
+    def pair(self) -> tuple[Evaluation | None, Evaluation | None]:
+        """What to compare: the held-out evaluations before and after, or the only one there is as `after`.
+
+        Only evaluations of exactly the same tasks are paired. Labels that say before and after decide;
+        otherwise the oldest and the newest do.
+        """
+        groups: dict[tuple[str, str, str], list[Evaluation]] = defaultdict(list)
+        for evaluation in self.evaluations:
+            groups[evaluation.task_set, evaluation.split, evaluation.manifest].append(evaluation)
+        if not groups:
+            return None, None
+        best = max(groups.values(), key=lambda g: (g[0].split == "held_out", len(g) > 1, g[-1].created))
+        before = next((e for e in best if "before" in e.label), best[0])
+        after = next((e for e in reversed(best) if "after" in e.label), best[-1])
+        return (before, after) if before is not after else (None, after)
+
+    def episodes(self, ids: list[str]) -> dict[str, Trajectory]:
+        """Trajectories by id, those that are not in the ledger left out."""
+        path = self.path / "ledger.sqlite"
+        if not ids or not path.is_file():
+            return {}
+        found: dict[str, Trajectory] = {}
+        try:
+            ledger = Ledger(path)
+        except AgentGymError as error:
+            self.notes.append(f"ledger.sqlite: {error}")
+            return {}
+        try:
+            for name in dict.fromkeys(ids):
+                try:
+                    found[name] = ledger.load(name)
+                except (AgentGymError, KeyError):
+                    continue
+        finally:
+            ledger.close()
+        return found
+
+
+def read(path: Path) -> Contents:
+    """Read a run folder. Raises: AgentGymError if there is no such folder."""
+    if not path.is_dir():
+        raise AgentGymError(f"There is no run folder {path}. Runs are folders such as runs/quickstart.")
+    contents = Contents(path, path.resolve().name)
+    _read_recipe(contents)
+    _read_metrics(contents)
+    _read_evaluations(contents)
+    _read_credit(contents)
+    contents.state = _json(contents, path / "state.json", dict) or {}
+    return contents
+
+
+def _read_recipe(contents: Contents) -> None:
+    text = _text(contents, contents.path / "recipe.toml")
+    contents.recipe_text = text
+    try:
+        contents.recipe = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        contents.notes.append(f"recipe.toml: not valid TOML: {error}")
+    contents.name = str(contents.recipe.get("name") or contents.name)
+
+
+def _read_metrics(contents: Contents) -> None:
+    """The last row of a step wins: after a resume a step may stand there twice."""
+    phases: dict[str, dict[int, dict[str, float]]] = defaultdict(dict)
+    for row in _json_lines(contents, contents.path / "metrics.jsonl"):
+        step, phase = row.get("step"), row.get("phase")
+        if isinstance(step, int) and isinstance(phase, str):
+            numbers = {k: float(v) for k, v in row.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+            phases[phase][step] = phases[phase].get(step, {}) | numbers
+    contents.metrics = {phase: [rows[step] for step in sorted(rows)] for phase, rows in phases.items()}
+
+
+def _read_evaluations(contents: Contents) -> None:
+    for file in sorted((contents.path / "evaluation").glob("*.json")):
+        try:
+            contents.evaluations.append(Evaluation.load(file))
+        except AgentGymError as error:
+            contents.notes.append(f"evaluation/{file.name}: {error}")
+    contents.evaluations.sort(key=lambda e: e.created)
+
+
+def _read_credit(contents: Contents) -> None:
+    """Only the last step that gave credit is kept: a long run has millions of turns."""
+    last: dict[str, list[float]] = {}
+    at = -1
+    for row in _json_lines(contents, contents.path / "credit.jsonl"):
+        name, step, values = row.get("trajectory"), row.get("step"), row.get("advantages")
+        if not (isinstance(name, str) and isinstance(step, int) and isinstance(values, list)):
+            continue
+        if not all(isinstance(v, (int, float)) for v in values):
+            continue
+        if step > at and any(abs(v) > 1e-9 for v in values):
+            last, at = {}, step
+        if step == at:
+            last[name] = [float(v) for v in values]
+    contents.credit = last
+    contents.credit_steps = dict.fromkeys(last, at)
+
+
+def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:
+    """Objects of a JSON-lines file; a line that was cut short, as by a kill, is passed over and noted."""
+    rows, broken = [], 0
+    for line in _text(contents, path).splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            broken += bool(line.strip())
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    if broken:
+        contents.notes.append(f"{path.name}: {broken} line(s) could not be read and were passed over")
+    return rows
+
+
+def _json(contents: Contents, path: Path, kind: type) -> Any:
+    text = _text(contents, path)
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        contents.notes.append(f"{path.name}: {error}")
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _text(contents: Contents, path: Path) -> str:
+    if not path.is_file():
+        return ""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        contents.notes.append(f"{path.name}: {error.strerror}")
+        return ""

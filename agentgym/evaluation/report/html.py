@@ -1,0 +1,57 @@
+"""HTML that cannot be injected into: every plain text is escaped, only what `el` made passes as markup."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Any
+
+from agentgym.evaluation.visible import visible
+
+
+class Html(str):
+    """Markup that was made here. A plain str is text, whatever it contains."""
+
+    __slots__ = ()
+
+
+Child = Html | str | int | float | None | Iterable["Child"]
+
+_VOID = {"meta", "br", "hr", "circle", "line", "path", "rect", "polyline", "polygon"}
+
+
+def el(name: str, *children: Child, **attributes: Any) -> Html:
+    """An element. `cls` is class, an underscore in an attribute name is a hyphen, None leaves it out.
+
+    Children that are plain text are escaped; nested lists are flattened.
+    """
+    parts = [f"<{name}"]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = "class" if key == "cls" else key.rstrip("_").replace("_", "-")
+        parts.append(f" {key}" if value is True else f' {key}="{text(value)}"')
+    parts.append(">")
+    if name in _VOID and not children:
+        return Html("".join(parts)[:-1] + "/>")
+    return Html("".join(parts) + join(children) + f"</{name}>")
+
+
+def join(children: Iterable[Child]) -> Html:
+    """Children one after the other, plain text escaped."""
+    parts: list[str] = []
+    for child in children:
+        if child is None:
+            continue
+        if isinstance(child, Html):
+            parts.append(child)
+        elif isinstance(child, (str, int, float)):
+            parts.append(text(child))
+        else:
+            parts.append(join(child))
+    return Html("".join(parts))
+
+
+def text(value: Any) -> Html:
+    """Any value as escaped text, with characters that hide or reorder text made visible (see `visible`)."""
+    return Html(html.escape(visible(value), quote=True))

@@ -1,0 +1,184 @@
+"""Plays a fixed list of tasks with one agent and records what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import agentgym
+from agentgym import registry
+from agentgym.environment import Environment
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.ledger import Ledger
+from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import EvaluationError, TaskError
+from agentgym.evaluation.failures import calls_of, failures_of
+from agentgym.evaluation.record import Evaluation, Row, manifest_of
+from agentgym.policy.contract import Policy, Sampling
+from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.task import Task, TaskSet, seed_of
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an evaluation is: episodes done of all, how many of them solved and failed so far."""
+
+    done: int
+    total: int
+    solved: float
+    failed: int
+
+
+async def evaluate(
+    policy: Policy | Callable[[Task], Policy],
+    task_set: str | TaskSet,
+    split: str = "held_out",
+    *,
+    label: str | None = None,
+    policy_name: str | None = None,
+    limit: int | None = None,
+    samples: int = 1,
+    sampling: Sampling | None = None,
+    seed: int = 0,
+    reward: Reward | str | None = None,
+    environment: str | Callable[..., Environment] | None = None,
+    environment_options: Mapping[str, Any] | None = None,
+    backend: Backend | str | None = None,
+    budgets: Budgets | None = None,
+    concurrency: int = 64,
+    ledger: Ledger | None = None,
+    step: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    seen: Callable[[Trajectory], None] | None = None,
+) -> Evaluation:
+    """Play every task `samples` times and return the record.
+
+    With a ledger an evaluation that was broken off goes on where it stopped: called again with the same label,
+    tasks and seed, it reads finished episodes back and plays the rest.
+
+    Args:
+        policy: the agent, or a function that makes one for a task, as for an oracle.
+        task_set, split: what to play. `held_out` cannot be read inside `training_only()`.
+        label: name of the record and of its episodes; by default the split.
+        limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
+            that a small limit is no stratum in disguise.
+        samples: episodes per task.
+        sampling: by default greedy for one sample, temperature 1 for more.
+        progress, seen: called after each episode, with counts and with the trajectory.
+    Raises: EvaluationError for a label, limit or number of samples that makes no sense; TaskError for an
+        empty split; HeldOutError; what the registry raises for unknown names.
+    """
+    chosen = registry.load_task_set(task_set) if isinstance(task_set, str) else task_set
+    tasks = choose(chosen, split, limit)
+    if samples < 1:
+        raise EvaluationError(f"samples is {samples}: an evaluation plays every task at least once.")
+    label = label or split
+    sampling = sampling or Sampling(temperature=0.0 if samples == 1 else 1.0)
+    run = f"evaluation/{label}"
+    manager = EpisodeManager(
+        policy, reward=reward, environment=environment, budgets=budgets or Budgets(), sampling=sampling,
+        concurrency=concurrency, ledger=ledger, seed=seed, run=run, backend=backend,
+        environment_options=dict(environment_options or {}),
+    )  # fmt: skip
+    started, clock = time.time(), time.monotonic()
+    played: list[Trajectory] = []
+    solved, failed = 0.0, 0
+    async for trajectory in manager.run(tasks, samples):
+        played.append(trajectory)
+        solved += trajectory.success or 0.0 if trajectory.valid else 0.0
+        failed += not trajectory.valid
+        if seen is not None:
+            seen(trajectory)
+        if progress is not None:
+            progress(Progress(len(played), len(tasks) * samples, solved, failed))
+    order = {task.id: place for place, task in enumerate(tasks)}
+    played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
+    evaluation = from_trajectories(
+        played, label=label, task_set=chosen, split=split, seed=seed, step=step, sampling=sampling,
+        policy=policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task"),
+    )  # fmt: skip
+    evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
+    return evaluation
+
+
+def from_trajectories(
+    played: Sequence[Trajectory],
+    *,
+    label: str,
+    task_set: TaskSet,
+    split: str,
+    policy: str,
+    seed: int = 0,
+    step: int | None = None,
+    sampling: Sampling | None = None,
+) -> Evaluation:
+    """The record of episodes that were played elsewhere, for example by a trainer.
+
+    Args:
+        played: every sample of every task, tasks in the order they are to be listed.
+    Raises: EvaluationError if nothing was played, a task lacks a sample that another has, or an episode
+        was judged without a `success` component.
+    """
+    by_task: dict[str, list[Trajectory]] = {}
+    for trajectory in played:
+        by_task.setdefault(trajectory.task.id, []).append(trajectory)
+    if not by_task:
+        raise EvaluationError(f"{label}: no episode was played, so nothing can be measured.")
+    samples = max(map(len, by_task.values()))
+    if short := [name for name, group in by_task.items() if len(group) < samples]:
+        raise EvaluationError(
+            f"{label}: {len(short)} tasks have fewer than {samples} samples, for example {short[0]!r}. The run is "
+            "not complete: resume it, then evaluate."
+        )
+    first = played[0]
+    return Evaluation(
+        label=label, task_set=task_set.name, split=split, fingerprint=task_set.fingerprint(), policy=policy,
+        samples=samples, seed=seed, rows=[_row(group) for group in by_task.values()],
+        manifest=manifest_of([group[0].task for group in by_task.values()]),
+        run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
+        duration_s=round(max(t.duration_s for t in played), 3), version=agentgym.__version__,
+        sampling={} if sampling is None else
+        {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens},
+    )  # fmt: skip
+
+
+def choose(task_set: TaskSet, split: str, limit: int | None = None) -> list[Task]:
+    """The tasks to play: all in their own order, or `limit` of them in a fixed random order.
+
+    Raises: TaskError for an empty split, EvaluationError for a limit below 1.
+    """
+    tasks = list(task_set[split])
+    if not tasks:
+        raise TaskError(f"{task_set.name} has no task in {split!r}: nothing can be played.")
+    if limit is not None and limit < 1:
+        raise EvaluationError(f"limit is {limit}: play at least 1 task.")
+    if limit is None or limit >= len(tasks):
+        return tasks
+    return sorted(tasks, key=lambda task: seed_of("limit", task_set.name, split, task.id))[:limit]
+
+
+def _row(group: Sequence[Trajectory]) -> Row:
+    row = Row(group[0].task.id, list(group[0].task.tags))
+    for trajectory in sorted(group, key=lambda t: t.sample):
+        if trajectory.valid and trajectory.success is None:
+            raise EvaluationError(
+                f"{trajectory.id} was judged without a 'success' component (outcome: {dict(trajectory.outcome)}). "
+                "Evaluation reads that component: let the reward return {'success': 0.0 to 1.0} from `outcome`."
+            )
+        calls, calls_ok = calls_of(trajectory)
+        row.success.append(trajectory.success if trajectory.valid else None)
+        row.turns.append(len(trajectory.turns))
+        row.stop.append(trajectory.stop_reason.value if trajectory.stop_reason else "")
+        row.calls.append(calls)
+        row.calls_ok.append(calls_ok)
+        row.reward.append(trajectory.outcome_reward + float(np.nansum(trajectory.turn_rewards())))
+        row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
+        row.duration_s.append(round(trajectory.duration_s, 4))
+        row.failures.append(dict(failures_of(trajectory)))
+    return row

@@ -1,0 +1,265 @@
+"""The batched sampling loop: many conversations, one local model, token in and token out.
+
+Left padding; the beginning that all prompts share is computed once, and so is each prompt that several rows share;
+what earlier turns computed is put in instead of computed again; finished rows leave the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.cache_utils import DynamicCache
+
+from agentgym.errors import PolicyError
+from agentgym.policy.contract import FinishReason, Sampling
+from agentgym.policy.key_values import Block, Past, block_of, can_share, uniform
+from agentgym.policy.sampling import draw, uniforms
+
+SHARE_FROM = 8  # tokens that prompts must have in common before that beginning is computed on its own
+DROP_AT = 0.5  # the part of a batch that may still be running when the finished rows are dropped
+
+
+@dataclass(slots=True)
+class Row:
+    """One request on its way through a batch.
+
+    Attributes:
+        prefix: tokens to continue. `limit`: how many tokens may be sampled.
+        past: what an earlier turn left, if it covers the prefix.
+        keep: leave a Past behind for the next turn.
+        ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
+        tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
+    """
+
+    prefix: list[int]
+    sampling: Sampling
+    limit: int
+    past: Past | None = None
+    keep: bool = False
+    ended: Callable[[list[int]], bool] | None = None
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: FinishReason = "length"
+    left: Past | None = None
+
+
+class Decoder:
+    """Samples from one model.
+
+    Args:
+        model: a causal language model of transformers.
+        pad_token_id: fills the left; never attended to.
+        eos_token_ids: any of these ends a row.
+    """
+
+    def __init__(self, model: Any, pad_token_id: int, eos_token_ids: Sequence[int]) -> None:
+        self.model, self.pad_token_id = model, pad_token_id
+        self.ends = frozenset(eos_token_ids)
+        self.shares = can_share(model.config)
+
+    @torch.no_grad()
+    def run(self, rows: Sequence[Row]) -> None:
+        """Sample every row to its end. The caller has put the model into eval mode."""
+        batch = _Batch(self, rows)
+        batch.prefill()
+        while batch.rows:
+            batch.step()
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
+        """[B, V] logits after the last column."""
+        out = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        logits: torch.Tensor = out.logits[:, -1]
+        return logits
+
+
+class _Batch:
+    """Rows that still run, and the tensors of the pass they are in."""
+
+    def __init__(self, decoder: Decoder, rows: Sequence[Row]) -> None:
+        self.decoder = decoder
+        self.rows = list(rows)
+        self.device = decoder.model.device
+        self.block: Block | None = None
+        self.cache: Any = None
+        self.longest = max(row.limit for row in rows)
+        self.logits = torch.empty(0)
+        self.mask = torch.empty(0)
+        self.lengths = torch.tensor([len(row.prefix) for row in rows], device=self.device)
+        self.steps = 0
+        chance = np.zeros((len(rows), self.longest))
+        for place, row in enumerate(rows):
+            chance[place, : row.limit] = uniforms(row.sampling, row.limit)
+        self.chance = torch.from_numpy(chance).to(self.device)
+        self.temperature = self._column([row.sampling.temperature for row in rows])
+        self.top_p = self._column([row.sampling.top_p for row in rows])
+
+    def prefill(self) -> None:
+        """Logits after each prefix. Equal prefixes are computed once and then repeated."""
+        places: dict[tuple[int, ...], int] = {}
+        source = [places.setdefault(tuple(row.prefix), len(places)) for row in self.rows]
+        first = dict(zip(reversed(source), reversed(self.rows), strict=True))
+        unique = [first[place] for place in range(len(places))]
+        pasts = self._pasts(unique) if self.decoder.shares else [None] * len(unique)
+        self._forward_prefixes(unique, pasts)
+        if len(unique) < len(self.rows):
+            order = torch.tensor(source, device=self.device)
+            self.logits, self.mask = self.logits[order], self.mask[order]
+            if self.block is not None:
+                self.block.keep(order)
+            else:
+                self.cache.batch_select_indices(order)
+
+    def _pasts(self, rows: Sequence[Row]) -> list[Past | None]:
+        """For each row what is already computed: its earlier turns, or the beginning shared by the rows without."""
+        pasts = [row.past for row in rows]
+        fresh = [row.prefix for row in rows if row.past is None]
+        if not fresh:
+            return pasts
+        begin = _beginning(min(fresh), max(fresh))[: min(map(len, fresh)) - 1]
+        if len(begin) < SHARE_FROM or len(fresh) == 1:
+            return pasts
+        shared = self._compute_past(begin)
+        return [shared if past is None else past for past in pasts]
+
+    def _compute_past(self, ids: list[int]) -> Past | None:
+        cache = DynamicCache(config=self.decoder.model.config)
+        row = torch.tensor([ids], device=self.device)
+        self.decoder.forward(row, torch.ones_like(row), torch.arange(len(ids), device=self.device)[None], cache)
+        if not uniform(cache):
+            self.decoder.shares = False
+            return None
+        return Past(ids, block_of(cache)[:, 0])
+
+    def _forward_prefixes(self, rows: Sequence[Row], pasts: Sequence[Past | None]) -> None:
+        done = [0 if past is None else len(past.ids) for past in pasts]
+        fresh = [row.prefix[start:] for row, start in zip(rows, done, strict=True)]
+        before, width = max(done), max(map(len, fresh))
+        ids = np.full((len(rows), width), self.decoder.pad_token_id)
+        mask = np.zeros((len(rows), before + width), np.int64)
+        positions = np.zeros((len(rows), width), np.int64)
+        for place, (start, new) in enumerate(zip(done, fresh, strict=True)):
+            ids[place, width - len(new) :] = new
+            mask[place, before - start : before] = 1
+            mask[place, before + width - len(new) :] = 1
+            positions[place, width - len(new) :] = np.arange(start, start + len(new))
+        self.mask = torch.from_numpy(mask).to(self.device)
+        tensors = torch.from_numpy(ids).to(self.device), torch.from_numpy(positions).to(self.device)
+        like = next((past.block for past in pasts if past is not None), None)
+        if like is None:
+            self.cache = DynamicCache(config=self.decoder.model.config)
+            self.logits = self.decoder.forward(tensors[0], self.mask, tensors[1], self.cache)
+            if self.decoder.shares and uniform(self.cache):
+                filled = block_of(self.cache)
+                self.block = Block(filled, len(rows), width + self.longest)
+                self.block.data[..., :width, :] = filled
+                self.block.used, self.cache = width, self.block.cache
+            return
+        self.block = Block(like, len(rows), before + width + self.longest)
+        for place, (past, start) in enumerate(zip(pasts, done, strict=True)):
+            if past is not None:
+                self.block.data[:, place, :, before - start : before] = past.block
+        self.block.used, self.cache = before, self.block.cache
+        self.logits = self.decoder.forward(tensors[0], self.mask, tensors[1], self.cache)
+        self.block.advance(width)
+
+    def step(self) -> None:
+        """Draw one token for every row, retire the finished ones, and run the model on the rest."""
+        tokens, logprobs = draw(self.logits, self.chance[:, self.steps], self.temperature, self.top_p)
+        running = torch.ones(len(self.rows), dtype=torch.bool)
+        for place, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True)):
+            running[place] = self._record(self.rows[place], token, logprob)
+        self.steps += 1
+        if not bool(running.all()):
+            tokens = self._retire(tokens, running)
+        if self.rows:
+            self._advance(tokens)
+
+    def _record(self, row: Row, token: int, logprob: float) -> bool:
+        """Note a token; whether the row goes on. A row that is over but still in the batch is left alone."""
+        if row.finish_reason == "stop" or len(row.tokens) >= row.limit:
+            return False
+        if not np.isfinite(logprob):
+            raise PolicyError("The model gave NaN or infinite logits: its weights diverged, or its dtype overflows.")
+        row.tokens.append(token)
+        row.logprobs.append(logprob)
+        if token in self.decoder.ends or (row.ended is not None and row.ended(row.tokens)):
+            row.finish_reason = "stop"
+        return row.finish_reason != "stop" and len(row.tokens) < row.limit
+
+    def _retire(self, tokens: torch.Tensor, running: torch.Tensor) -> torch.Tensor:
+        for place in (~running).nonzero()[:, 0].tolist():
+            row = self.rows[place]
+            if row.keep and row.left is None and self.block is not None:
+                columns = self.mask[place].nonzero()[:, 0]
+                known = [*row.prefix, *row.tokens][: len(columns)]
+                row.left = Past(known, self.block.take(place, columns))
+        left = int(running.sum())
+        if left > DROP_AT * len(self.rows):
+            return tokens
+        kept = running.nonzero()[:, 0].to(self.device)
+        self.rows = [row for row, runs in zip(self.rows, running.tolist(), strict=True) if runs]
+        if not self.rows:
+            return tokens
+        self.mask, self.lengths, self.chance = self.mask[kept], self.lengths[kept], self.chance[kept]
+        self.temperature, self.top_p = self.temperature[kept], self.top_p[kept]
+        if self.block is not None:
+            self.block.keep(kept)
+        else:
+            self.cache.batch_select_indices(kept)
+        return tokens[kept]
+
+    def _advance(self, tokens: torch.Tensor) -> None:
+        self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.rows), 1)], dim=1)
+        positions = (self.lengths + self.steps - 1)[:, None]
+        self.logits = self.decoder.forward(tokens[:, None], self.mask, positions, self.cache)
+        if self.block is not None:
+            self.block.advance(1)
+
+    def _column(self, values: list[float]) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64, device=self.device)
+
+
+def _beginning(one: list[int], other: list[int]) -> list[int]:
+    """What two lists begin with alike; for the least and the greatest of many, what all of them do."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return one[:place]
+    return min(one, other, key=len)
+
+
+@torch.no_grad()
+def score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+    """Natural-log probability of each continuation token after its prefix, teacher-forced, temperature 1.
+
+    Args:
+        pairs: (prefix, continuation), each of at least one token; one batch.
+    """
+    width = max(len(prefix) + len(rest) for prefix, rest in pairs)
+    longest = max(len(rest) for _, rest in pairs)
+    ids = np.full((len(pairs), width), pad_token_id)
+    mask = np.zeros((len(pairs), width), np.int64)
+    for place, (prefix, rest) in enumerate(pairs):
+        ids[place, width - len(prefix) - len(rest) :] = [*prefix, *rest]
+        mask[place, width - len(prefix) - len(rest) :] = 1
+    tokens, held = (torch.from_numpy(array).to(model.device) for array in (ids, mask))
+    out = model(
+        input_ids=tokens,
+        attention_mask=held,
+        position_ids=(held.cumsum(1) - 1).clamp(min=0),
+        use_cache=False,
+        logits_to_keep=longest + 1,
+    )
+    logprobs = torch.log_softmax(out.logits[:, :-1].to(torch.float64), dim=-1)
+    chosen: list[list[float]] = logprobs.gather(2, tokens[:, -longest:, None])[..., 0].tolist()
+    return [row[longest - len(rest) :] for row, (_, rest) in zip(chosen, pairs, strict=True)]

@@ -1,0 +1,123 @@
+"""The call-format contract: how calls stand in an agent's text, and what happens to text that is no proper call.
+
+One rule for malformed input, whatever the format: `parse` takes linear time and never raises; every piece of
+text that was meant as a call becomes a Call, in the order written, and one that cannot be run has `error` set
+to a text that names what is wrong and shows the right shape. So a broken call is answered, never mistaken
+for a final answer, and never stops the good call beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+from agentgym.messages import Call
+
+MAX_CALLS = 64  # read from one message; what follows is answered by a single error
+MAX_CALL_CHARS = 100_000
+
+
+@runtime_checkable
+class CallFormat(Protocol):
+    """How calls are written in text.
+
+    Attributes:
+        name: what it is registered under, in `agentgym.call_formats`.
+        stop: texts after which the agent has nothing more to write; empty where its end-of-turn token says so.
+    """
+
+    name: str
+    stop: tuple[str, ...]
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """The text outside calls, stripped, and the calls in order. Linear in the text; never raises."""
+        ...
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """The calls as an agent would write them; `parse` gives them back."""
+        ...
+
+
+class Malformed(Exception):
+    """A text is no proper call; the message is a sentence for the model, without the example."""
+
+
+def broken(index: int, problem: str, example: str, name: str = "") -> Call:
+    """The Call that stands for text which cannot be run.
+
+    Args:
+        index: place among the calls of the message.
+        problem: one sentence that says what is wrong, with the value.
+        example: the right shape, to be copied.
+        name: of the tool, where it could be read.
+    """
+    return Call(name=name, id=f"call_{index}", error=f"{problem} Nothing was run for it. Write it like this: {example}")
+
+
+def too_many(calls: list[Call], more: int, example: str) -> None:
+    """Append the single error that answers `more` calls beyond MAX_CALLS."""
+    problem = f"One message may hold {MAX_CALLS} calls, and this one held {more} more, which were ignored."
+    calls.append(broken(len(calls), problem, example))
+
+
+def excerpt(text: str, limit: int = 60) -> str:
+    """The beginning of a text in quotes, for an error."""
+    return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+def strict_object(text: str) -> dict[str, Any]:
+    """A JSON object, read strictly: no NaN, no infinity, no lone surrogates, bounded depth and size.
+
+    Raises: Malformed with a sentence for the model.
+    """
+    if len(text) > MAX_CALL_CHARS:
+        raise Malformed(f"The call is {len(text)} characters long; at most {MAX_CALL_CHARS} are read.")
+    try:
+        value = _DECODER.decode(text.strip())
+    except json.JSONDecodeError as error:
+        near = excerpt(text.strip()[max(0, error.pos - 15) : error.pos + 15], 30)
+        raise Malformed(f"The call is not valid JSON: {error.msg} at character {error.pos}, near {near}.") from error
+    except RecursionError as error:
+        raise Malformed("The call is not usable JSON: brackets are nested too deeply.") from error
+    except ValueError as error:  # Python refuses integers of more than some thousand digits
+        raise Malformed("The call is not usable JSON: a number in it is too long.") from error
+    if not isinstance(value, dict):
+        raise Malformed(f"The call must be a JSON object, not {_KIND.get(type(value), 'something else')}.")
+    if "\\u" in text and not encodable(text, value):
+        raise Malformed("The call holds half of a surrogate pair (\\ud800-\\udfff), which is no character.")
+    return value
+
+
+def encodable(text: str, value: dict[str, Any]) -> bool:
+    """Whether every string in the value can be written as UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Split off a leading `<think>` block: calls inside it are thoughts, not calls. Never-closed means all of it."""
+    head, closed, tail = text.partition("</think>")
+    if text.lstrip().startswith("<think>"):
+        return (head + closed, tail) if closed else (text, "")
+    return "", text
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise Malformed(f"The call is not valid JSON: {constant} is no JSON number.")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise Malformed(f"The call is not usable JSON: the number {excerpt(number, 20)} is too large.")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_KIND: dict[type, str] = {
+    list: "a list", str: "a string", int: "a number", float: "a number", bool: "a truth value", type(None): "null",
+}  # fmt: skip

@@ -1,0 +1,124 @@
+"""Hermes calls, as Qwen and many others write them: `<tool_call>{"name": "query", "arguments": {...}}</tool_call>`."""
+
+from __future__ import annotations
+
+import json
+
+from agentgym.messages import Call
+from agentgym.policy.formats.contract import (
+    MAX_CALLS,
+    Malformed,
+    broken,
+    excerpt,
+    split_reasoning,
+    strict_object,
+    too_many,
+)
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+EXAMPLE = OPEN + '{"name": "tool_name", "arguments": {"argument": "value"}}' + CLOSE
+MAX_NAME_CHARS = 128
+MAX_REJOINED = 8  # calls per message whose arguments may hold the tags themselves; bounds the re-reading
+
+
+class Hermes:
+    """One JSON object in tags per call, several to a message, text around them allowed.
+
+    Written compactly on one line unless `newlines`, which is how Qwen's own template writes it.
+    """
+
+    name = "hermes"
+    stop: tuple[str, ...] = ()
+
+    def __init__(self, *, newlines: bool = False) -> None:
+        self._open, self._close = (OPEN + "\n", "\n" + CLOSE) if newlines else (OPEN, CLOSE)
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text. Tags inside arguments are escaped, so that they cannot end the call."""
+        return "\n".join(self._open + _body(call) + self._close for call in calls)
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat. A lone closing tag and a bare JSON call without tags are malformed calls too."""
+        reasoning, rest = split_reasoning(text)
+        kept, calls, at, rejoined = list[str](), list[Call](), 0, 0
+        while (start := rest.find(OPEN, at)) >= 0:
+            kept.append(rest[at:start])
+            if len(calls) == MAX_CALLS:
+                too_many(calls, rest.count(OPEN, start), EXAMPLE)
+                at = len(rest)
+                break
+            begin = start + len(OPEN)
+            end, closed = _end_of_call(rest, begin)
+            if closed and rejoined < MAX_REJOINED and _inside_string(rest[begin:end]):
+                rejoined += 1
+                end, closed = _end_after_strings(rest, begin, end)
+            calls.append(_read(rest[begin:end], closed, len(calls)))
+            at = end + len(CLOSE) if closed else end
+        kept.append(rest[at:])
+        said = "".join(kept).strip()
+        if not calls and (problem := _looks_like_call(said)):
+            calls.append(broken(0, problem, EXAMPLE))
+        return (reasoning + said).strip(), tuple(calls)
+
+
+def _body(call: Call) -> str:
+    body = json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+    return body.replace(CLOSE, "<\\/tool_call>").replace(OPEN, "\\u003ctool_call>")
+
+
+def _end_of_call(text: str, begin: int) -> tuple[int, bool]:
+    """Where the call that begins here ends, and whether a closing tag ends it."""
+    close = text.find(CLOSE, begin)
+    following = text.find(OPEN, begin, close if close >= 0 else len(text))
+    if following >= 0 and (close < 0 or not _inside_string(text[begin:following])):
+        return following, False
+    return (close, True) if close >= 0 else (len(text), False)
+
+
+def _inside_string(text: str) -> bool:
+    """Whether JSON text ends within a string, that is, after an odd number of unescaped quotes."""
+    return text.replace("\\\\", "").replace('\\"', "").count('"') % 2 == 1
+
+
+def _end_after_strings(text: str, begin: int, first: int) -> tuple[int, bool]:
+    """The first closing tag that is not inside a JSON string; the very first tag if there is none."""
+    inside, at, close = False, begin, first
+    while close >= 0:
+        inside ^= _inside_string(text[at:close])
+        if not inside:
+            return close, True
+        at, close = close, text.find(CLOSE, close + 1)
+    return first, True
+
+
+def _read(body: str, closed: bool, index: int) -> Call:
+    try:
+        if not closed:
+            raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(body.strip())}.")
+        value = strict_object(body)
+    except Malformed as malformed:
+        return broken(index, str(malformed), EXAMPLE)
+    name, arguments = value.get("name"), value.get("arguments", {})
+    if not isinstance(name, str) or not name:
+        return broken(index, 'The call has no "name", which must be a string naming the tool.', EXAMPLE)
+    if len(name) > MAX_NAME_CHARS:
+        return broken(index, f"No tool has a name of {len(name)} characters, such as {excerpt(name)}.", EXAMPLE)
+    if "arguments" not in value and len(value) > 1:
+        others = ", ".join(excerpt(key, 30) for key in list(value)[:5] if key != "name")
+        return broken(index, f'The call to {name} has no "arguments", but {others}.', EXAMPLE, name)
+    if isinstance(arguments, str):
+        problem = f'"arguments" of the call to {name} is a string; it must be a JSON object, not in quotes.'
+        return broken(index, problem, EXAMPLE, name)
+    if not isinstance(arguments, dict):
+        shown = excerpt(json.dumps(arguments), 40)
+        return broken(index, f'"arguments" of the call to {name} must be a JSON object, not {shown}.', EXAMPLE, name)
+    return Call(name, arguments, f"call_{index}")
+
+
+def _looks_like_call(content: str) -> str | None:
+    """What is wrong with a text that was meant as a call but has no opening tag; None if it is plain text."""
+    if CLOSE in content:
+        return f"{CLOSE} stands without {OPEN} before it."
+    if content.startswith("{") and content.endswith("}") and '"name"' in content and '"arguments"' in content:
+        return f"A call must stand between {OPEN} and {CLOSE}."
+    return None

@@ -1,0 +1,100 @@
+"""Keys and values of many conversations side by side: the cache that a batch decodes in, and what a turn leaves behind.
+
+A model's own cache copies itself at every token. This one is a single block, written in place, and rows can be
+put in from earlier turns, taken out for later ones, and dropped when they are finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the model has already computed of a conversation.
+
+    Attributes:
+        ids: the tokens, from the first on.
+        block: [2 * layers, heads, len(ids), head_dim], keys and values of each layer in turn.
+    """
+
+    ids: list[int]
+    block: torch.Tensor
+
+    def covers(self, prefix: Sequence[int]) -> bool:
+        """Whether a prefix begins with these tokens and goes on."""
+        return len(prefix) > len(self.ids) and list(prefix[: len(self.ids)]) == self.ids
+
+
+def can_share(config: Any) -> bool:
+    """Whether all layers of a model keep plain keys and values, so that conversations can be cut and joined."""
+    layers = DynamicCache(config=config).layers
+    return bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+
+
+def uniform(cache: Cache) -> bool:
+    """Whether the layers of a filled cache agree in shape, so that one block can hold them."""
+    shapes = {part.shape for layer in cache.layers for part in (layer.keys, layer.values) if part is not None}
+    return len(shapes) == 1
+
+
+def block_of(cache: Cache) -> torch.Tensor:
+    """[2 * layers, B, heads, L, head_dim] copy of a filled cache."""
+    return torch.stack([part for layer in cache.layers for part in (layer.keys, layer.values)])
+
+
+class BlockLayer(DynamicLayer):
+    """One layer's view of the block."""
+
+    def __init__(self, owner: Block, place: int) -> None:
+        super().__init__()
+        self._owner, self._place = owner, place
+        self.is_initialized = True
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
+        """Write new keys and values behind the ones there are; returns all of them."""
+        data, begin = self._owner.data, self._owner.used
+        end = begin + key_states.shape[-2]
+        keys, values = data[2 * self._place], data[2 * self._place + 1]
+        keys[:, :, begin:end] = key_states
+        values[:, :, begin:end] = value_states
+        return keys[:, :, :end], values[:, :, :end]
+
+    def get_seq_length(self) -> int:
+        """Columns in use before this forward pass."""
+        return self._owner.used
+
+
+class Block:
+    """[2 * layers, B, heads, columns, head_dim] keys and values, written in place.
+
+    Attributes:
+        data: the tensor. `used`: columns that are filled, the same for all rows; `advance` counts it up after
+            a forward pass, since all layers of one pass write to the same columns.
+        cache: what the model is given.
+    """
+
+    def __init__(self, like: torch.Tensor, rows: int, columns: int) -> None:
+        parts, heads, head_dim = like.shape[0], like.shape[-3], like.shape[-1]
+        self.data = torch.zeros(parts, rows, heads, columns, head_dim, dtype=like.dtype, device=like.device)
+        self.used = 0
+        self.cache = Cache(layers=[BlockLayer(self, place) for place in range(parts // 2)])
+
+    def advance(self, columns: int) -> None:
+        """Count the columns of a finished forward pass."""
+        self.used += columns
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Keep (or repeat) these rows alone, in this order."""
+        kept = self.data.new_zeros(self.data.shape[0], len(rows), *self.data.shape[2:])
+        kept[..., : self.used, :] = self.data[:, rows, :, : self.used]
+        self.data = kept
+
+    def take(self, row: int, columns: torch.Tensor) -> torch.Tensor:
+        """A copy of one row's columns, for Past."""
+        return self.data[:, row].index_select(2, columns)

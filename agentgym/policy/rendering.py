@@ -1,0 +1,269 @@
+"""Messages to token ids and back, for any tokenizer with a chat template.
+
+The template is only ever shown placeholders. What it wraps around them (glue) is encoded with special tokens;
+what comes from outside (prompts, tool results, names) is put in encoded on its own, without any: text such as
+`<|im_end|>` in a tool result is then ordinary text and can never forge a turn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from tokenizers import Tokenizer
+
+from agentgym.errors import PolicyError
+from agentgym.messages import ImagePart, Message
+from agentgym.policy.formats.contract import CallFormat
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+_MARK = re.compile(r"qzSEGMENT(\d+)(CONTENT|NAME)zq")
+_CALL_ID = "call00000"  # Mistral's template insists on nine letters or digits
+_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "probe",
+        "description": "Probe.",
+        "parameters": {"type": "object", "properties": {"x": {"type": "string", "description": "X."}}},
+    },
+}
+Segment = list[int] | tuple[int, str]  # glue ids, or (place of the message, "CONTENT" or "NAME")
+
+
+class TemplateRenderer:
+    """Implements Renderer over a tokenizer's own chat template.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers, with a chat template that knows the roles that are used.
+        call_format: how the agent writes calls. An instance, not a name.
+        template_options: further variables of the template, for example {"enable_thinking": True}.
+
+    Attributes:
+        end_of_turn_id: the token that ends an agent's message, as the template writes it.
+
+    Raises: PolicyError at construction if the tokenizer or its template cannot be used token in, token out.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        call_format: CallFormat,
+        *,
+        template_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.tokenizer, self.call_format = tokenizer, call_format
+        self._options = dict(template_options or {})
+        self._name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
+        if not getattr(tokenizer, "is_fast", False):
+            raise PolicyError(f"The tokenizer of {self._name} is not a fast one. Load it with AutoTokenizer, use_fast.")
+        if not tokenizer.chat_template:
+            raise PolicyError(f"The tokenizer of {self._name} has no chat template. Set tokenizer.chat_template.")
+        added = tokenizer.added_tokens_decoder.values()
+        self._specials = {token.content for token in added if token.special} | set(tokenizer.all_special_tokens)
+        self._outside = _without(tokenizer, lambda token: bool(token["content"].strip()))
+        self._agent = _without(tokenizer, lambda token: token["special"])
+        self._glue: dict[Any, list[Segment]] = {}
+        self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self._end_of_turn)
+        self._check_prefixes()
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
+        """Ids of the opening messages up to where the agent begins to write.
+
+        Raises: PolicyError if a tool schema holds a control token, or the template refuses these roles.
+        """
+        written = json.dumps(tools, ensure_ascii=False) if tools else ""
+        key = (tuple(message.role for message in messages), written)
+        if key not in self._glue:
+            forged = [text for text in sorted(self._specials) if text in written]
+            if forged or _MARK.search(written):
+                raise PolicyError(
+                    f"A tool schema holds {forged or 'a placeholder of the renderer'}, which would act as a control "
+                    f"token of {self._name}. Take it out of the tool's description."
+                )
+            text = self._render(_placeholders(messages), tools)
+            self._glue[key] = self._split(text, range(len(messages)))
+        return self._fill(self._glue[key], messages)
+
+    def observation(self, messages: Sequence[Message], *, ended: bool = True) -> list[int]:
+        """Ids from right after the agent's end-of-turn token through results to where it writes again.
+
+        Args:
+            messages: results and replies, in order.
+            ended: False if the agent's message was cut before its end-of-turn token; then that is put first.
+        """
+        key = tuple(message.role for message in messages)
+        if key not in self._glue:
+            self._glue[key] = self._observation_glue(messages)
+        head = [] if ended else [self.end_of_turn_id]
+        return head + self._fill(self._glue[key], messages)
+
+    def parse(self, token_ids: Sequence[int]) -> Message:
+        """The assistant message that the sampled ids say, calls by the call format. Never raises on model output."""
+        ids = list(token_ids)
+        while ids and ids[-1] in self._ends:
+            ids.pop()
+        text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        content, calls = self.call_format.parse(text)
+        return Message("assistant", content, calls)
+
+    def encode(self, message: Message) -> list[int]:
+        """Ids as the agent itself would have written the message, end-of-turn token included."""
+        return [*self._agent.encode(self.written(message), add_special_tokens=False).ids, self.end_of_turn_id]
+
+    def written(self, message: Message) -> str:
+        """An assistant message as text: its content, then its calls in the call format."""
+        calls = self.call_format.render(message.calls) if message.calls else ""
+        return "\n".join(text for text in (message.text, calls) if text)
+
+    def _fill(self, segments: Sequence[Segment], messages: Sequence[Message]) -> list[int]:
+        ids: list[int] = []
+        for segment in segments:
+            if isinstance(segment, list):
+                ids += segment
+                continue
+            place, part = segment
+            message = messages[place]
+            if part == "NAME":
+                ids += self._outside.encode(message.name or "", add_special_tokens=False).ids
+            elif message.role == "assistant":
+                ids += self._agent.encode(self.written(message), add_special_tokens=False).ids
+            else:
+                ids += self._outside.encode(_text(message), add_special_tokens=False).ids
+        return ids
+
+    def _split(self, text: str, places: range) -> list[Segment]:
+        """Template text cut at its placeholders; glue encoded with special tokens.
+
+        Raises: PolicyError if the content of a message is missing, repeated or out of order.
+        """
+        segments: list[Segment] = []
+        contents, at = list[int](), 0
+        for mark in _MARK.finditer(text):
+            if mark.start() > at:
+                segments.append(self._encode_glue(text[at : mark.start()]))
+            segments.append((int(mark[1]) - places.start, mark[2]))
+            if mark[2] == "CONTENT":
+                contents.append(int(mark[1]))
+            at = mark.end()
+        if at < len(text):
+            segments.append(self._encode_glue(text[at:]))
+        if contents != list(places):
+            raise PolicyError(
+                f"The chat template of {self._name} writes messages {contents} where {list(places)} were given, so "
+                "tokens cannot be spliced. Use a template that writes every message once and in order."
+            )
+        return segments
+
+    def _encode_glue(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
+
+    def _observation_glue(self, messages: Sequence[Message]) -> list[Segment]:
+        text = self._render([*self._opening, *_placeholders(messages, start=2)], [_TOOL])
+        after = text.split(_mark(1), 1)[-1]
+        if _mark(1) not in text or self._end_of_turn not in after:
+            raise self._unusable("does not write an assistant message and its end of turn before tool results")
+        return self._split(after.split(self._end_of_turn, 1)[1], range(2, 2 + len(messages)))
+
+    def _render(self, conversation: list[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> str:
+        from jinja2.exceptions import TemplateError
+
+        try:
+            text = self.tokenizer.apply_chat_template(
+                conversation, tools=list(tools) or None, tokenize=False, add_generation_prompt=True, **self._options
+            )
+        except (TemplateError, TypeError, AttributeError, KeyError) as error:
+            roles = ", ".join(message["role"] for message in conversation)
+            raise PolicyError(f"The chat template of {self._name} cannot render the roles {roles}: {error}") from error
+        return str(text)
+
+    @cached_property
+    def _opening(self) -> list[dict[str, Any]]:
+        """A question and an assistant message: with text alone if results may follow that, else with a call."""
+        plain = _placeholders([Message("user"), Message("assistant")])
+        try:
+            self._render([*plain, *_placeholders([Message("tool", name="t")], start=2)], [_TOOL])
+        except PolicyError:
+            call = {"id": _CALL_ID, "type": "function", "function": {"name": "probe", "arguments": {"x": "1"}}}
+            plain[1]["tool_calls"] = [call]
+        return plain
+
+    @cached_property
+    def _end_of_turn(self) -> str:
+        """The special token that the template writes after an assistant message."""
+        text = self._render([*self._opening, *_placeholders([Message("user")], start=2)], [])
+        after = text.split(_mark(1), 1)[-1]
+        found = [(after.find(token), token) for token in self._specials if token in after]
+        if _mark(1) not in text or not found:
+            raise self._unusable("writes no special token after an assistant message")
+        first: str = min(found, key=lambda pair: (pair[0], -len(pair[1])))[1]
+        return first
+
+    @cached_property
+    def _ends(self) -> set[int]:
+        ends = {self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
+        return {token for token in ends if token is not None}
+
+    def _check_prefixes(self) -> None:
+        """What the agent has read must stay as it was when the conversation goes on.
+
+        What a template writes between the generation prompt and the agent's content, such as an empty thought, is
+        not compared: in its place stand the agent's own tokens, thoughts included.
+        """
+        question, answer = self._opening
+        result = _placeholders([Message("tool", name="t")], start=2)
+        asked = self._render([question], [_TOOL])
+        once = self._render([question, answer, *result], [_TOOL])
+        if not once.startswith(asked) or _mark(1) not in once:
+            raise self._unusable("rewrites the prompt once the agent has answered")
+        again = {**answer, "content": _mark(3)}
+        result_again = _placeholders([Message("tool", name="t")], start=4)
+        if not self._render([question, answer, *result, again, *result_again], [_TOOL]).startswith(once):
+            raise self._unusable("rewrites earlier turns when a new one begins")
+
+    def _unusable(self, why: str) -> PolicyError:
+        return PolicyError(
+            f"The chat template of {self._name} is not prefix-preserving: it {why}. Tokens would not be what the agent "
+            "saw. Set tokenizer.chat_template to its training variant (TRL ships some in trl/chat_templates), or "
+            "pass template_options that switch the rewriting off."
+        )
+
+
+def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
+    """A copy of the tokenizer that knows fewer added tokens: their text is then split like any other.
+
+    `split_special_tokens=True` would leave those that are not special, such as `<tool_call>`, and changes the
+    shared tokenizer at every call, which is not safe between threads.
+    """
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    state["added_tokens"] = [token for token in state["added_tokens"] if not dropped(token)]
+    state["post_processor"] = state["truncation"] = state["padding"] = None
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def _mark(place: int, part: str = "CONTENT") -> str:
+    return f"qzSEGMENT{place}{part}zq"
+
+
+def _placeholders(messages: Sequence[Message], start: int = 0) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for place, message in enumerate(messages, start):
+        row: dict[str, Any] = {"role": message.role, "content": _mark(place)}
+        if message.role == "tool":
+            row |= {"name": _mark(place, "NAME"), "tool_call_id": _CALL_ID}
+        rows.append(row)
+    return rows
+
+
+def _text(message: Message) -> str:
+    if not isinstance(message.content, str) and any(isinstance(part, ImagePart) for part in message.content):
+        raise PolicyError(
+            f"A message of role {message.role!r} holds an image, and this renderer writes text only. "
+            "Use a policy that reads images, or an environment that answers in text."
+        )
+    return message.text

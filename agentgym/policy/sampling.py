@@ -1,0 +1,51 @@
+"""One token for every row of a batch: from logits to tokens and the log-probabilities they were drawn with."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agentgym.policy.contract import Sampling
+
+
+def uniforms(sampling: Sampling, count: int) -> NDArray[np.float64]:
+    """[count] numbers in [0, 1), one a token, that depend on the request's seed alone."""
+    return np.random.Generator(np.random.Philox(sampling.seed)).random(count)
+
+
+def draw(
+    logits: torch.Tensor, uniform: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw by inverting the cumulative distribution, so that a row's token depends on its own number alone.
+
+    Args:
+        logits: [B, V], any float type; computed on in float64.
+        uniform: [B] in [0, 1).
+        temperature: [B] >= 0; 0 takes the likeliest token.
+        top_p: [B] in (0, 1]; the smallest set of likeliest tokens that holds this much probability.
+    Returns: [B] int64 tokens, and [B] float64 natural-log probabilities under the distribution that was drawn from:
+        tempered and, with top_p below 1, truncated and normalised anew. For temperature 0, where that would
+        always be log 1, the probability at temperature 1.
+    """
+    greedy = temperature == 0
+    scale = torch.where(greedy, torch.ones_like(temperature), temperature).to(torch.float64)
+    logprobs = torch.log_softmax(logits.to(torch.float64) / scale[:, None], dim=-1)
+    if bool((top_p < 1).any()):
+        logprobs = _truncate(logprobs, torch.where(greedy, torch.ones_like(top_p), top_p))
+    mass = logprobs.exp().cumsum(dim=-1)
+    # Not 1.0 exactly: the last entry of the sum is what the rounding makes it.
+    tokens = torch.searchsorted(mass, (uniform * mass[:, -1])[:, None], right=True)[:, 0]
+    tokens = tokens.clamp(max=logits.shape[-1] - 1)
+    if bool(greedy.any()):
+        tokens = torch.where(greedy, logprobs.argmax(dim=-1), tokens)
+    return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
+
+
+def _truncate(logprobs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """Log-probabilities with everything outside the nucleus at -inf, normalised anew. The likeliest token stays."""
+    ordered, order = logprobs.exp().sort(dim=-1, descending=True)
+    before = ordered.cumsum(dim=-1) - ordered
+    outside = torch.zeros_like(before, dtype=torch.bool).scatter(1, order, before >= top_p[:, None])
+    outside.scatter_(1, order[:, :1], False)
+    return torch.log_softmax(logprobs.masked_fill(outside, -torch.inf), dim=-1)

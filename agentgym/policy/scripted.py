@@ -1,0 +1,51 @@
+"""A policy that follows a script: demonstrations, oracles, tests and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentgym.errors import PolicyError
+from agentgym.messages import Message
+from agentgym.policy.contract import Policy, Renderer, Reply, Request
+
+Script = Callable[[Sequence[Message]], Message | str] | Sequence[Message | str]
+
+
+class ScriptedPolicy(Policy):
+    """Says what a script says. With a renderer its episodes are token-exact, with log-probabilities of 0.
+
+    Args:
+        script: a function from the conversation so far to the next agent message, called once a turn; or the
+            messages themselves, the k-th for turn k. A string is raw model text: with a renderer it is
+            parsed as a model's would be, without one it is plain speech.
+        renderer: turns messages into token ids, so that demonstrations can train a model.
+        name: for logs and reports.
+    """
+
+    def __init__(self, script: Script, renderer: Renderer | None = None, *, name: str = "scripted") -> None:
+        self.script = script
+        self.renderer = renderer
+        self.name = name
+
+    async def generate(self, request: Request) -> Reply:
+        """The script's next message. Raises: PolicyError when a list of messages has come to its end."""
+        said = self.script(request.messages) if callable(self.script) else self._line(self.script, request.turn)
+        message = Message("assistant", said) if isinstance(said, str) else said
+        if self.renderer is None:
+            return Reply(message, policy_version=self.version)
+        token_ids = self.renderer.encode(message)
+        if isinstance(said, str):
+            message = self.renderer.parse(token_ids)
+        return Reply(
+            message, token_ids, [0.0] * len(token_ids),
+            policy_version=self.version, completion_tokens=len(token_ids),
+        )  # fmt: skip
+
+    @staticmethod
+    def _line(script: Sequence[Message | str], turn: int) -> Message | str:
+        if turn >= len(script):
+            raise PolicyError(
+                f"The script has {len(script)} message(s), and turn {turn} asks for one more. "
+                "End the script with a final tool, or lower Budgets.max_turns."
+            )
+        return script[turn]

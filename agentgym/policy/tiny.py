@@ -1,0 +1,105 @@
+"""A policy of the project's own: a byte-level BPE tokenizer and a small Qwen3, both made from nothing.
+
+They save and load like any checkpoint of a model hub, so the tiny policy runs the same code as a large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+# Matched as one token each in what the agent writes. Not special: outside text that holds them is plain text.
+SCAFFOLD = (
+    "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>",
+    '{"name": "', '", "arguments": {', '": "', '"}}',
+)  # fmt: skip
+# A word takes the space before it and keeps its underscores; a digit always stands alone, so that the pieces of a
+# number are the same wherever it is written; punctuation never sticks to the word that follows.
+WORDS = r" ?[\p{L}_]+|\p{N}| ?[^\s\p{L}\p{N}_]+|[\r\n]+|\s+(?!\S)|\s+"
+TEMPLATE = Path(__file__).with_name("tiny_chat_template.jinja")
+MAX_TOKENS = 4096
+
+
+def make_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer trained on texts, with Qwen's special tokens and a compact chat template.
+
+    Args:
+        texts: what the environment and the oracle write; repeated words become single tokens.
+        vocab_size: all tokens, at least 256 bytes + specials + scaffold = 267. Fewer if the texts offer no more.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    smallest = len(alphabet) + len(SPECIALS) + len(SCAFFOLD)
+    if vocab_size < smallest:
+        raise ValueError(f"A vocabulary of {vocab_size} cannot hold all bytes and markers; give at least {smallest}.")
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - len(SCAFFOLD),
+        initial_alphabet=sorted(alphabet),
+        special_tokens=list(SPECIALS),
+        min_frequency=2,
+        show_progress=False,
+    )
+    bpe.train_from_iterator([*texts, *["system\nuser\nassistant\n"] * 2], trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        model_max_length=MAX_TOKENS,
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in SCAFFOLD])
+    tokenizer.chat_template = TEMPLATE.read_text("utf-8")
+    return tokenizer
+
+
+def make_model(
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    hidden: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    kv_heads: int = 2,
+    head_dim: int = 32,
+    seed: int = 0,
+) -> Qwen3ForCausalLM:
+    """A Qwen3 with random weights and tied embeddings, about a million parameters by default.
+
+    head_dim 32 is the smallest that vLLM's CPU build serves. The same seed gives the same weights, and the
+    process's own random state is left as it was.
+    """
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        head_dim=head_dim,
+        max_position_embeddings=MAX_TOKENS,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(config)
+    return model.eval()

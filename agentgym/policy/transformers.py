@@ -1,0 +1,223 @@
+"""A local model of transformers as a policy: concurrent episodes are answered together, token in and token out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy.batching import Batcher
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.decoding import Decoder, Row, score
+from agentgym.policy.key_values import Past
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.registry import load as load_registered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TransformersPolicy(Policy):
+    """Samples from a model in this process.
+
+    Log-probabilities are those of the distribution that was sampled from: tempered and, with top_p, truncated.
+    A request's tokens depend on its seed and prefix alone, and on the batch around it by rounding only; with
+    `lockstep` the batches are the same on every run, and so is every bit.
+
+    Args:
+        model: a causal language model of transformers; it may be trained in place or replaced between generations.
+        renderer: of its tokenizer.
+        max_batch: requests in one forward pass.
+        max_wait_s: the longest a request waits for other live episodes to join it.
+        lockstep: batches start only when every live episode waits.
+        context_tokens: how many tokens fit; by default what the model's configuration says.
+        pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
+        reuse_mib: memory for what earlier turns of live episodes computed, 0 to compute it again each turn.
+
+    `version` names the weights: count it up when they change.
+    """
+
+    name = "transformers"
+
+    def __init__(
+        self,
+        model: Any,
+        renderer: TemplateRenderer,
+        *,
+        max_batch: int = 64,
+        max_wait_s: float = 0.01,
+        lockstep: bool = False,
+        context_tokens: int | None = None,
+        pad_token_id: int | None = None,
+        eos_token_ids: Sequence[int] | None = None,
+        reuse_mib: int = 1024,
+    ) -> None:
+        self.model = model
+        self.renderer: TemplateRenderer = renderer
+        self.reuse_mib = reuse_mib
+        self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
+        self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
+        self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="agentgym-model")
+        options: dict[str, Any] = {"max_batch": max_batch, "max_wait_s": max_wait_s, "lockstep": lockstep}
+        self._rows: Batcher[Row, Row] = Batcher(self._sample, self._worker, **options)
+        self._pairs: Batcher[tuple[Sequence[int], Sequence[int]], list[float]] = Batcher(
+            self._score, self._worker, max_batch=max_batch, max_wait_s=max_wait_s
+        )
+        self._pasts: dict[str, Past] = {}
+        self._weights: tuple[int, int, int] = (0, 0, 0)
+        self._live: set[str] = set()
+
+    async def generate(self, request: Request) -> Reply:
+        """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
+
+        Raises: ContextFull if not one more token fits; PolicyError if the model failed.
+        """
+        prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
+        room = self._room(len(prefix))
+        row = Row(
+            prefix,
+            request.sampling,
+            limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
+            keep=self.reuse_mib > 0 and request.episode in self._live,
+            ended=self._stop_text(),
+        )
+        past = self._pasts.pop(request.episode, None)
+        if past is not None and self._weights == self._weights_now() and past.covers(prefix):
+            row.past = past
+        row = await self._rows.submit(row, request.episode)
+        if row.left is not None and request.episode in self._live:
+            self._remember(request.episode, row.left)
+        return Reply(
+            message=self.renderer.parse(row.tokens),
+            token_ids=row.tokens,
+            logprobs=row.logprobs,
+            finish_reason=row.finish_reason,
+            policy_version=self.version,
+            prompt_tokens=len(prefix),
+            completion_tokens=len(row.tokens),
+        )
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        """Natural-log probability of each continuation token after the prefix, at temperature 1."""
+        if not prefix_ids:
+            raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
+        if not continuation_ids:
+            return []
+        self._room(len(prefix_ids) + len(continuation_ids) - 1)
+        return await self._pairs.submit((prefix_ids, continuation_ids))
+
+    def episode_started(self, episode: str) -> None:
+        """From now on batches wait for this episode."""
+        self._live.add(episode)
+        self._rows.started(episode)
+
+    def episode_ended(self, episode: str) -> None:
+        """Nothing waits for this episode any more, and what it left is forgotten."""
+        self._live.discard(episode)
+        self._pasts.pop(episode, None)
+        self._rows.ended(episode)
+
+    async def close(self) -> None:
+        """Stop the worker thread. Waiting requests fail with PolicyError."""
+        self._rows.close()
+        self._pairs.close()
+        self._pasts.clear()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def _sample(self, rows: Sequence[Row]) -> Sequence[Row]:
+        self._weights = self._weights_now()
+        with _evaluating(self.model):
+            Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
+        return rows
+
+    def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+        with _evaluating(self.model):
+            scores: list[list[float]] = score(self.model, self.pad_token_id, pairs)
+        return scores
+
+    def _room(self, used: int) -> int | None:
+        """How many tokens still fit. Raises: ContextFull if none does."""
+        if self.context_tokens is None:
+            return None
+        if used >= self.context_tokens:
+            raise ContextFull(
+                f"The conversation is {used} tokens long and the model's context holds {self.context_tokens}. Give the "
+                "episode fewer turns, tools shorter results (max_output_chars), or the policy more context_tokens."
+            )
+        return self.context_tokens - used
+
+    def _stop_text(self) -> Any:
+        """A check for texts that end a turn, where the call format has any."""
+        stop, tokenizer = self.renderer.call_format.stop, self.renderer.tokenizer
+        if not stop:
+            return None
+        longest = max(map(len, stop))  # in characters; a token is at least a byte, so this many tokens hold it
+
+        def ended(tokens: list[int]) -> bool:
+            tail = tokenizer.decode(tokens[-4 * longest :], skip_special_tokens=False)
+            return any(text in tail for text in stop)
+
+        return ended
+
+    def _weights_now(self) -> tuple[int, int, int]:
+        """Changes whenever the weights do: torch counts every in-place change of a parameter."""
+        return self.version, id(self.model), sum(parameter._version for parameter in self.model.parameters())
+
+    def _remember(self, episode: str, past: Past) -> None:
+        self._pasts[episode] = past
+        size = past.block.element_size() * past.block.numel()
+        while len(self._pasts) * size > self.reuse_mib * 2**20:  # they are of similar size; the oldest goes
+            self._pasts.pop(next(iter(self._pasts)))
+
+
+def load(
+    path: str, *, call_format: str = "hermes", device: str = "cpu", dtype: str = "float32", **options: Any
+) -> TransformersPolicy:
+    """A policy from a checkpoint: a folder, or the name of a hub model that is already on this machine or allowed.
+
+    Args:
+        path: holds the model, its tokenizer and chat template.
+        call_format: registered name of how it writes calls.
+        device, dtype: as torch names them.
+        options: see TransformersPolicy.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)).to(device)
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"No model can be loaded from {path!r}: {error} Give a folder written by save_pretrained (config.json, "
+            "weights, tokenizer), or a hub name."
+        ) from error
+    renderer = TemplateRenderer(tokenizer, load_registered("call_formats", call_format)())
+    return TransformersPolicy(model.eval(), renderer, **options)
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Eval mode for a while: dropout would make the log-probabilities those of another model."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _ends(model: Any, renderer: TemplateRenderer) -> tuple[int, ...]:
+    configured = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    several = configured if isinstance(configured, list) else [configured]
+    ends = {renderer.end_of_turn_id, renderer.tokenizer.eos_token_id, *several} - {None}
+    return tuple(sorted(ends))
+
+
+def _pad(renderer: TemplateRenderer, ends: Sequence[int]) -> int:
+    pad = renderer.tokenizer.pad_token_id
+    return ends[0] if pad is None else int(pad)

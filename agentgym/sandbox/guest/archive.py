@@ -1,0 +1,124 @@
+"""The writable files of a sandbox as one stream of bytes, and back.
+
+A record is a JSON header line and, for a file, its bytes: {"p": path, "t": "d"|"f"|"l", "m": mode, "u": mtime_ns,
+"n": size or "l": target}. Directories come before what is in them and names are sorted, so equal trees make
+equal streams but for the times. Sockets, pipes and hard links as such are not kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+ROOTS = ("work", "tmp")
+MAX_LINE = 65_536
+
+
+def pack(out: BinaryIO) -> None:
+    """Write every root's tree."""
+    for root in ROOTS:
+        _pack(os.fsencode(root), out)
+
+
+def _pack(path: bytes, out: BinaryIO) -> None:
+    where = b"/" + path
+    status = os.lstat(where)
+    record: dict[str, Any] = {"p": _encode(path), "m": stat.S_IMODE(status.st_mode), "u": status.st_mtime_ns}
+    if stat.S_ISLNK(status.st_mode):
+        _put(out, {**record, "t": "l", "l": _encode(os.readlink(where))})
+    elif stat.S_ISDIR(status.st_mode):
+        _put(out, {**record, "t": "d"})
+        for name in sorted(os.listdir(where)):
+            _pack(path + b"/" + name, out)
+    elif stat.S_ISREG(status.st_mode):
+        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            _put(out, {**record, "t": "f", "n": status.st_size})
+            left = status.st_size
+            while left:
+                piece = file.read(min(left, 1 << 20)) or bytes(min(left, 1 << 20))  # zeros if it shrank meanwhile
+                out.write(piece)
+                left -= len(piece)
+
+
+def unpack(source: BinaryIO) -> None:
+    """Make the files of a stream. The sandbox is fresh, and nothing of the agent's runs in it yet."""
+    late: list[tuple[bytes, int, int]] = []
+    for record, content in records(source):
+        path = b"/" + _decode(record["p"])
+        if record["t"] == "l":
+            os.symlink(_decode(record["l"]), path)
+            os.utime(path, ns=(record["u"], record["u"]), follow_symlinks=False)
+            continue
+        if record["t"] == "d":
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                pass
+        else:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "wb") as file:
+                for piece in content:
+                    file.write(piece)
+        late.append((path, record["m"], record["u"]))
+    for path, mode, time_ns in reversed(late):  # contents first: a read-only directory takes no more files
+        os.chmod(path, mode)
+        os.utime(path, ns=(time_ns, time_ns))
+
+
+def records(source: BinaryIO) -> Iterator[tuple[dict[str, Any], Iterator[bytes]]]:
+    """Records of a stream, each with its content. Raises: ValueError for anything that is no such stream."""
+    while line := source.readline(MAX_LINE):
+        record = json.loads(line)
+        size = record.get("n", 0)
+        if record["t"] not in ("d", "f", "l") or not isinstance(size, int) or size < 0:
+            raise ValueError(f"a record of kind {record['t']!r} and size {size!r}")
+        content = _content(source, size)
+        yield record, content
+        for _ in content:
+            pass  # whatever the reader left
+
+
+def content_hash(source: BinaryIO) -> str:
+    """SHA-256 over names, kinds, modes and contents, but not times. Raises: ValueError as `records`."""
+    total = hashlib.sha256()
+    for record, content in records(source):
+        fields = [record[name] for name in ("t", "p", "m")] + [record.get("l"), record.get("n")]
+        total.update(json.dumps(fields).encode() + b"\n")
+        for piece in content:
+            total.update(piece)
+    return total.hexdigest()
+
+
+def _content(source: BinaryIO, size: int) -> Iterator[bytes]:
+    while size:
+        piece = source.read(min(size, 1 << 20))
+        if not piece:
+            raise ValueError(f"the stream ends {size} bytes too early")
+        size -= len(piece)
+        yield piece
+
+
+def _put(out: BinaryIO, record: dict[str, Any]) -> None:
+    line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    if len(line) > MAX_LINE:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    out.write(line)
+
+
+def _encode(path: bytes) -> str:
+    try:
+        text = path.decode("utf-8")
+        return text if not text.startswith("base64:") else "base64:" + base64.b64encode(path).decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(path).decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.b64decode(text[7:]) if text.startswith("base64:") else text.encode("utf-8")

@@ -1,0 +1,56 @@
+"""How host and guest talk: frames over a stream socket.
+
+A frame is two 32-bit big-endian lengths, then a JSON object (the header) and raw bytes (the blob).
+The host takes every frame from a guest for hostile: it is bounded before it is stored, and checked field by field.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+PREFIX = struct.Struct(">II")
+MAX_HEADER_BYTES = 65_536  # of a reply; requests come from the host and are not bounded by this
+INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
+
+
+class FrameError(ValueError):
+    """The other side sent something that is no frame, or a larger one than was asked for."""
+
+
+def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return PREFIX.pack(len(head), len(blob)) + head + blob
+
+
+class FrameReader:
+    """Cuts a byte stream into frames; never holds more than one frame of the largest allowed size, and one read."""
+
+    def __init__(self, max_header: int, max_blob: int) -> None:
+        self.max_header, self.max_blob = max_header, max_blob
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def next(self) -> tuple[dict[str, Any], bytes] | None:
+        """The next complete frame. Raises: FrameError for one that is malformed or too large."""
+        buffer = self._buffer
+        if len(buffer) < PREFIX.size:
+            return None
+        head, blob = PREFIX.unpack_from(buffer)
+        if head > self.max_header or blob > self.max_blob:
+            raise FrameError(f"a frame of {head} + {blob} bytes; at most {self.max_header} + {self.max_blob} are allowed")
+        start, end = PREFIX.size + head, PREFIX.size + head + blob
+        if len(buffer) < end:
+            return None
+        try:
+            header = json.loads(bytes(buffer[PREFIX.size : start]))
+        except (ValueError, RecursionError) as error:
+            raise FrameError(f"a header that is no JSON ({error})") from error
+        if not isinstance(header, dict):
+            raise FrameError(f"a header that is a {type(header).__name__}, not an object")
+        body = bytes(buffer[start:end])
+        del buffer[:end]
+        return header, body

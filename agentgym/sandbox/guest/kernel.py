@@ -1,0 +1,168 @@
+"""The Linux calls that Python does not offer, through ctypes. Every failure is an OSError that names the call."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+import struct
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+
+RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_BENEATH = 0x01, 0x02, 0x08
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_LAST_CAPABILITY = 63
+
+# x86-64; the numbers from close_range on are the same everywhere
+_CAPSET, _PIVOT_ROOT, _SECCOMP = 126, 155, 317
+_CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def unsupported() -> str | None:
+    """Why this machine cannot hold a sandbox at all, or None."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return f"this is {platform.system()} on {platform.machine()}; namespaces are made on Linux on x86_64 only"
+    release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
+    if release < (5, 12):
+        return f"the kernel is {platform.release()}; 5.12 or newer is needed (mount_setattr)"
+    return None
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int = 0, options: str | None = None) -> None:
+    result = _libc.mount(
+        _text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(options)
+    )
+    _check(result, f"mount {kind or 'bind'} on {target}")
+
+
+def bind(source: str, target: str, *, read_only: bool = True) -> None:
+    """Bind a file or tree, without set-uid and, if it is a tree, without devices."""
+    mount(source, target, None, MS_BIND | MS_REC)
+    if read_only:
+        set_mount(target, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+
+def set_mount(target: str, attributes: int) -> None:
+    """Add attributes to a mount and everything mounted below it."""
+    attr = _MountAttr(attr_set=attributes)
+    _check(
+        _libc.syscall(
+            _MOUNT_SETATTR, _AT_FDCWD, _text(target), _AT_RECURSIVE, ctypes.byref(attr), ctypes.c_size_t(32)
+        ),
+        f"mount_setattr {target}",
+    )
+
+
+def detach(target: str) -> None:
+    _check(_libc.umount2(_text(target), MNT_DETACH), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    _check(_libc.syscall(_PIVOT_ROOT, _text(new), _text(old)), f"pivot_root {new}")
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), f"unshare {flags:#x}")
+
+
+def set_host_name(name: bytes) -> None:
+    _check(_libc.sethostname(name, len(name)), "sethostname")
+
+
+def open_below(directory: int, path: str, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH) -> int:
+    """openat2: open a path that must not leave `directory`, whatever links lie on the way. Returns: descriptor."""
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
+    descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+    _check(descriptor, path)
+    return int(descriptor)
+
+
+def close_from(lowest: int) -> None:
+    """Close every descriptor from `lowest` on."""
+    _check(_libc.syscall(_CLOSE_RANGE, ctypes.c_uint(lowest), ctypes.c_uint(0xFFFFFFFF), 0), "close_range")
+
+
+def die_with_parent() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def set_dumpable(value: bool) -> None:
+    """Undumpable: no process of the same user can trace this one or open its /proc files."""
+    _prctl(_PR_SET_DUMPABLE, int(value))
+
+
+def adopt_orphans() -> None:
+    """Orphaned descendants become children of this process rather than of process 1."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def forgo_new_privileges() -> None:
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_capabilities() -> None:
+    """Empty every capability set, for good."""
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    for capability in range(_LAST_CAPABILITY + 1):
+        if _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            break  # past the newest capability this kernel knows
+    header, nothing = struct.pack("II", 0x20080522, 0), bytes(24)
+    _check(_libc.syscall(_CAPSET, header, nothing), "capset")
+
+
+def install_filter(program: bytes) -> None:
+    """Seccomp: run this classic BPF program before every system call from now on."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    filter_program = _FilterProgram(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p).value)
+    _check(_libc.syscall(_SECCOMP, 1, 0, ctypes.byref(filter_program)), "seccomp")
+
+
+def _prctl(option: int, value: int) -> None:
+    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def _text(value: str | None) -> bytes | None:
+    return None if value is None else os.fsencode(value)
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)

@@ -1,0 +1,143 @@
+"""The warm interpreter: running agent code in a fork of the guest, and in session processes that keep state."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import gc
+import importlib
+import linecache
+import os
+import random
+import signal
+import site
+import socket
+import struct
+import sys
+import threading
+import traceback
+import types
+from typing import Any, NoReturn
+
+from . import kernel
+
+FILE_NAME = "<code>"
+WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
+        "string", "time", "typing")  # fmt: skip
+
+SESSION_REQUEST = struct.Struct(">II")  # number of the call, length of the code (0: it lies in a descriptor beside)
+SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
+
+
+def prepare(preload: list[str]) -> None:
+    """Make the spawner's interpreter look like a fresh `python` to the code that will run in its forks."""
+    site.setquit()
+    for name in WARM:
+        importlib.import_module(name)
+    sys.argv = [""]
+    sys.path.insert(0, "/work")
+    sys.dont_write_bytecode = True
+
+
+def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None:
+    """In a fresh fork: let go of all that is the guest's, keep the three standard streams and perhaps one more as 3.
+
+    The process stays undumpable until nothing of the guest is reachable from it.
+    """
+    os.setsid()
+    kernel.adopt_orphans()
+    for position, descriptor in enumerate(standard):
+        os.dup2(descriptor, position)
+    lowest = 3
+    if keep is not None:
+        os.dup2(keep, 3, inheritable=False)
+        lowest = 4
+    kernel.close_from(lowest)
+    kernel.set_dumpable(True)
+    with contextlib.suppress(OSError):
+        prefer_to_kill("self")
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL if keep is None else signal.SIG_IGN)
+
+
+def prefer_to_kill(process: int | str) -> None:
+    """When memory runs out, the kernel shall take this process before the guest."""
+    with open(f"/proc/{process}/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("500")
+
+
+def run_once(code: bytes) -> NoReturn:
+    """Run a whole program, with everything an interpreter does at its end."""
+    _become_interpreter()
+    exit_code = _execute(code, _fresh_main())
+    with contextlib.suppress(BaseException):
+        if threading.active_count() > 1:
+            getattr(threading, "_shutdown")()  # noqa: B009 - waits for the program's threads, as at any exit
+        getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+    _flush()
+    os._exit(exit_code & 0xFF)
+
+
+def run_session(calls: socket.socket) -> NoReturn:
+    """Run one piece of code after another in one namespace. The agent's code shares this process and may forge
+    its own replies: all they can say is an exit code."""
+    _become_interpreter()
+    namespace = _fresh_main()
+    while True:
+        head, descriptors, _, _ = socket.recv_fds(calls, SESSION_REQUEST.size, 1, socket.MSG_WAITALL)
+        if len(head) < SESSION_REQUEST.size:
+            os._exit(0)
+        number, length = SESSION_REQUEST.unpack(head)
+        if descriptors:
+            with open(descriptors[0], "rb") as file:
+                code = file.read()
+        else:
+            code = calls.recv(length, socket.MSG_WAITALL) if length else b""
+        exit_code = _execute(code, namespace)
+        _flush()
+        calls.sendall(SESSION_REPLY.pack(number, max(min(exit_code, 255), -255)))
+
+
+def _become_interpreter() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+    # by lines, so that what was printed before a kill is not lost
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    random.seed()
+    gc.enable()
+
+
+def _fresh_main() -> dict[str, Any]:
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    return main.__dict__
+
+
+def _execute(code: bytes, namespace: dict[str, Any]) -> int:
+    """Run code and return its exit code; a traceback goes to standard error as from the real interpreter."""
+    try:
+        source = code.decode("utf-8", "surrogatepass")
+        linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(keepends=True), FILE_NAME)
+        exec(compile(source, FILE_NAME, "exec", dont_inherit=True), namespace)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        with contextlib.suppress(BaseException):
+            print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException as error:  # noqa: BLE001 - the agent's error, whatever it is
+        with contextlib.suppress(BaseException):
+            outermost = error.__traceback__
+            traceback.print_exception(type(error), error, outermost.tb_next if outermost else None)
+        return 1
+    return 0
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()

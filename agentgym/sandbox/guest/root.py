@@ -1,0 +1,128 @@
+"""The file tree every sandbox sees: the host's programs and Python read-only, and nothing else of the host.
+
+The spawner builds it once, in a mount namespace of its own, and moves into it. Each sandbox starts from a
+copy of that namespace and only adds what is private to it: writable files, /proc, terminals.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import kernel
+
+STAGE = "/tmp"  # any directory: only its name is used, in a private mount namespace
+HOST = "/.host"
+PACKAGES = "/packages"
+AGENT_ID = 1000
+
+_SYSTEM_DIRECTORIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = {
+    "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}  # fmt: skip
+_ETC = {
+    "passwd": "root:x:0:0:root:/:/bin/sh\nagent:x:1000:1000:agent:/work:/bin/sh\n"
+    "nobody:x:65534:65534:nobody:/:/bin/false\n",
+    "group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "hostname": "sandbox\n",
+    "resolv.conf": "",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+_ETC_OF_HOST = ("ld.so.cache", "alternatives", "localtime")
+
+
+def enter(config: dict[str, Any]) -> None:
+    """Build the tree and make it this process's root; the host's stays visible under `HOST` until `leave_host`.
+
+    Args:
+        config: `interpreter`, path of the Python binary; `library`, its prefix's lib directory;
+            `hidden`, directories to show empty; `packages`, pairs of source path and name under /packages.
+    """
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", STAGE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=4m,nr_inodes=4096,mode=0755")
+    os.mkdir(STAGE + HOST, 0o700)
+    kernel.pivot_root(STAGE, STAGE + HOST)
+    os.chdir("/")
+    for name in ("proc", "dev", "etc", "work", "tmp", "var", "root", "usr"):
+        os.makedirs(f"/{name}", exist_ok=True)
+    kernel.mount(f"{HOST}/proc", "/proc", None, kernel.MS_BIND | kernel.MS_REC)
+    os.symlink("/tmp", "/var/tmp")
+    _show_programs()
+    _show_python(config)
+    _make_devices()
+    _make_etc()
+
+
+def leave_host() -> None:
+    """Let go of the host's tree, and make ours read-only."""
+    kernel.detach(HOST)
+    os.rmdir(HOST)
+    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+
+
+def _show_programs() -> None:
+    kernel.bind(f"{HOST}/usr", "/usr")
+    for name in _SYSTEM_DIRECTORIES:
+        source = f"{HOST}/{name}"
+        if os.path.islink(source):
+            os.symlink(os.readlink(source), f"/{name}")
+        elif os.path.isdir(source):
+            os.mkdir(f"/{name}")
+            kernel.bind(source, f"/{name}")
+
+
+def _show_python(config: dict[str, Any]) -> None:
+    interpreter, library = config["interpreter"], config["library"]
+    if not interpreter.startswith("/usr/"):
+        os.makedirs(os.path.dirname(interpreter), exist_ok=True)
+        _bind_file(HOST + interpreter, interpreter)
+        for name in ("python", "python3"):
+            os.symlink(os.path.basename(interpreter), f"{os.path.dirname(interpreter)}/{name}")
+    if not library.startswith("/usr/"):
+        os.makedirs(library, exist_ok=True)
+        kernel.bind(HOST + library, library)
+    for directory in config["hidden"]:
+        if os.path.isdir(directory):
+            kernel.mount("tmpfs", directory, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k")
+    os.mkdir(PACKAGES)
+    for source, name in config["packages"]:
+        if os.path.isdir(HOST + source):
+            os.makedirs(f"{PACKAGES}/{name}", exist_ok=True)
+            kernel.bind(HOST + source, f"{PACKAGES}/{name}")
+        else:
+            _bind_file(HOST + source, f"{PACKAGES}/{name}")
+
+
+def _make_devices() -> None:
+    for name in _DEVICES:
+        _touch(f"/dev/{name}")
+        kernel.bind(f"{HOST}/dev/{name}", f"/dev/{name}", read_only=False)
+    for name, target in _DEVICE_LINKS.items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/pts")
+    os.mkdir("/dev/shm")
+
+
+def _make_etc() -> None:
+    for name, text in _ETC.items():
+        with open(f"/etc/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+    for name in _ETC_OF_HOST:
+        source = f"{HOST}/etc/{name}"
+        if os.path.isdir(source):
+            os.mkdir(f"/etc/{name}")
+            kernel.bind(source, f"/etc/{name}")
+        elif os.path.isfile(source) and not os.path.islink(source):
+            _bind_file(source, f"/etc/{name}")
+
+
+def _bind_file(source: str, target: str) -> None:
+    _touch(target)
+    kernel.bind(source, target)
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))

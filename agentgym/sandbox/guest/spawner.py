@@ -1,0 +1,291 @@
+"""The process that makes sandboxes: small, single-threaded, with a clean environment, started by the backend.
+
+The host sends one datagram per sandbox, with two descriptors: the guest's end of the control socket, and the
+far end of a lifeline. The spawner answers on the lifeline alone: an error text if no sandbox came of it, and
+end-of-file once everything of the sandbox is gone. When the host closes its end, the sandbox is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import boot, kernel, python, root, server
+from .cgroups import Cgroups, Limits
+from .watch import Watch
+
+HOST_SOCKET = 3
+MAX_DATAGRAM = 1 << 18
+FIRST_HOST_ID = 2_000_000_000  # plus the pid of the sandbox: a user id nobody else has, for as long as it lives
+_PID = struct.Struct("i")
+
+
+class Box:
+    """One sandbox as the spawner sees it."""
+
+    def __init__(self, name: str, lifeline: socket.socket) -> None:
+        self.name, self.lifeline = name, lifeline
+        self.pid: int | None = None
+        self.process: int | None = None  # pidfd
+        self.report: int | None = None  # the helper's pipe, until process 1 exists
+        self.go: int | None = None
+        self.helper: int | None = None
+        self.unwanted = False
+
+
+class Spawner:
+    """Serves the host until it goes away, then takes every sandbox with it."""
+
+    def __init__(self, host: socket.socket) -> None:
+        self.host, self.watch = host, Watch()
+        self.boxes: set[Box] = set()
+        self.removals: list[str] = []
+        self.counter = 0
+        self.broken: str | None = None
+        self.cgroups = Cgroups()
+        self.host_gone = False
+        self.as_root = os.geteuid() == 0
+
+    def run(self) -> None:
+        parent = os.pidfd_open(os.getppid())  # not PDEATHSIG, which fires when the *thread* that started us ends
+        try:
+            self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+        except Exception:  # noqa: BLE001 - whatever it is, each create must be answered with it
+            self.broken = f"the spawner could not set itself up:\n{traceback.format_exc()}"
+        self.watch.add(self.host.fileno(), self._receive)
+        self.watch.add(parent, self._end)
+        gc.collect()
+        gc.freeze()
+        while not self.host_gone:
+            self._turn()
+        for box in list(self.boxes):
+            self._kill(box)
+        give_up = time.monotonic() + 10
+        while (self.boxes or self.removals) and time.monotonic() < give_up:
+            self._turn()
+        self.cgroups.close()
+
+    def _turn(self) -> None:
+        self.watch.once(0.002 if self.removals else None)
+        self.removals = [name for name in self.removals if not self.cgroups.remove(name)]
+
+    def _set_up(self, config: dict[str, Any]) -> None:
+        reason = kernel.unsupported()
+        if reason:
+            self.broken = reason
+            return
+        user, group = os.geteuid(), os.getegid()
+        try:
+            kernel.unshare(kernel.CLONE_NEWNS | (0 if self.as_root else kernel.CLONE_NEWUSER))
+        except OSError as error:
+            self.broken = f"{error.strerror} at unshare"
+            return
+        if not self.as_root:
+            _write("/proc/self/setgroups", "deny")
+            _write("/proc/self/uid_map", f"0 {user} 1")
+            _write("/proc/self/gid_map", f"0 {group} 1")
+        root.enter(config)
+        self.cgroups = Cgroups.open()
+        root.leave_host()
+        python.prepare(config["preload"])
+        if config["packages"]:
+            sys.path.append(root.PACKAGES)
+        for name in config["preload"]:
+            importlib.import_module(name)
+        if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
+            self.broken = f"preloading {', '.join(config['preload'])} started threads; such a process cannot be forked"
+
+    def _receive(self) -> None:
+        message, descriptors, _, _ = socket.recv_fds(self.host, MAX_DATAGRAM, 2, socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            self._end()
+            return
+        control, lifeline = descriptors
+        try:
+            self._create(json.loads(message), control, socket.socket(fileno=lifeline))
+        finally:
+            os.close(control)
+
+    def _end(self) -> None:
+        self.host_gone = True
+
+    def _create(self, spec: dict[str, Any], control: int, lifeline: socket.socket) -> None:
+        self.counter += 1
+        box = Box(f"{self.counter}", lifeline)
+        refusal = self._refuse(spec)
+        if refusal:
+            self._bury(box, *refusal)
+            return
+        spec["cgroups"] = bool(self.cgroups.hierarchies)
+        try:
+            self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
+            self._fork(box, spec, control)
+        except OSError as error:
+            self._bury(box, "unavailable", _describe(error))
+            return
+        self.boxes.add(box)
+        assert box.report is not None
+        self.watch.add(box.report, lambda: self._deliver(box))
+        self.watch.add(lifeline.fileno(), lambda: self._kill(box))
+
+    def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
+        if self.broken:
+            return "unavailable", self.broken
+        if self.cgroups.missing and not spec["insecure_ok"]:
+            return "limit", json.dumps(self.cgroups.missing)
+        if not self.cgroups.missing:
+            spec["address_space"] = 0
+        return None
+
+    def _fork(self, box: Box, spec: dict[str, Any], control: int) -> None:
+        """Start a helper that enters the new namespaces and forks process 1 there.
+
+        Two plain forks rather than one raw clone: libc's own bookkeeping stays right in process 1.
+        """
+        memory = self.cgroups.open_memory(box.name)
+        go_read, box.go = os.pipe()
+        box.report, report_write = os.pipe()
+        helper = os.fork()
+        if helper == 0:
+            try:
+                _helper(spec, control, go_read, report_write, memory)
+            finally:
+                os._exit(1)
+        box.helper = helper
+        for descriptor in (go_read, report_write, *(memory or ())):
+            os.close(descriptor)
+
+    def _deliver(self, box: Box) -> None:
+        """The helper has reported: give process 1 its user ids and limits, and let it go on."""
+        assert box.report is not None and box.go is not None and box.helper is not None
+        answer = os.read(box.report, 4096)
+        self.watch.remove(box.report)
+        os.close(box.report)
+        os.waitpid(box.helper, 0)
+        box.report = None
+        try:
+            if len(answer) != _PID.size:
+                raise OSError(answer.decode("utf-8", "replace") or "the helper died")
+            (box.pid,) = _PID.unpack(answer)
+            box.process = os.pidfd_open(box.pid)
+            self.watch.add(box.process, lambda: self._reap(box))
+            outside = FIRST_HOST_ID + box.pid if self.as_root else 0
+            _write(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
+            _write(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
+            self.cgroups.attach(box.name, box.pid)
+            if not box.unwanted:
+                os.write(box.go, b"g")
+        except OSError as error:
+            self._tell(box, "unavailable", _describe(error))
+            box.unwanted = True
+        os.close(box.go)
+        box.go = None
+        if box.unwanted:
+            self._kill(box)
+
+    def _kill(self, box: Box) -> None:
+        box.unwanted = True
+        self.watch.remove(box.lifeline.fileno())
+        if box.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(box.process, signal.SIGKILL)
+        elif box.report is None:  # else process 1 is on its way: _deliver will see that it is unwanted
+            self._bury(box)
+
+    def _reap(self, box: Box) -> None:
+        """Process 1 is dead, and with it everything in its pid namespace."""
+        assert box.process is not None and box.pid is not None
+        self.watch.remove(box.process)
+        os.close(box.process)
+        _, status = os.waitpid(box.pid, 0)
+        if not box.unwanted:
+            code = os.waitstatus_to_exitcode(status)
+            self._tell(box, "died", f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}")
+        self._bury(box)
+
+    def _bury(self, box: Box, kind: str = "", text: str = "") -> None:
+        if kind:
+            self._tell(box, kind, text)
+        self.watch.remove(box.lifeline.fileno())
+        self.boxes.discard(box)
+        deadline = time.monotonic() + 0.05
+        while not self.cgroups.remove(box.name):
+            if time.monotonic() > deadline:
+                self.removals.append(box.name)
+                break
+            time.sleep(0.0002)
+        box.lifeline.close()
+
+    def _tell(self, box: Box, kind: str, text: str) -> None:
+        with contextlib.suppress(OSError):  # the host may be gone already
+            box.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
+
+
+def _helper(
+    spec: dict[str, Any], control: int, go: int, report: int, memory: tuple[int, int] | None
+) -> NoReturn:
+    try:
+        kernel.unshare(boot.NAMESPACES)
+        guest = os.fork()
+    except OSError as error:
+        os.write(report, _describe(error).encode())
+        os._exit(1)
+    if guest:
+        os.write(report, _PID.pack(guest))
+        os._exit(0)
+    _guest(spec, [control, go, *(memory or ())])
+
+
+def _guest(spec: dict[str, Any], descriptors: list[int]) -> NoReturn:
+    """Process 1 of the sandbox. Keeps the given descriptors, as 3, 4, ..., and no other."""
+    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 200) for descriptor in descriptors]
+    for position, descriptor in enumerate(high):
+        os.dup2(descriptor, 3 + position, inheritable=False)
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    kernel.close_from(3 + len(high))
+    control = socket.socket(fileno=3)
+    try:
+        if os.read(4, 1) != b"g":
+            os._exit(1)  # the spawner is gone, or wants this sandbox no more
+        boot.confine(spec)
+    except OSError as error:
+        server.refuse(control, _describe(error))
+    os.close(4)
+    server.serve(control, spec, (5, 6) if len(high) == 4 else None)
+
+
+def _describe(error: OSError) -> str:
+    return f"{error.strerror or error}" + (f" at {error.filename2 or error.filename}" if error.filename else "")
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def main() -> None:
+    kernel.close_from(HOST_SOCKET + 1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.umask(0o022)
+    kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
+    gc.disable()
+    ending: Callable[[], None] = Spawner(socket.socket(fileno=HOST_SOCKET)).run
+    ending()

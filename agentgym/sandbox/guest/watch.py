@@ -1,0 +1,35 @@
+"""A small event loop over epoll: descriptors and what to do when one is ready."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+
+READ, WRITE = select.EPOLLIN, select.EPOLLOUT
+
+
+class Watch:
+    """Calls a descriptor's handler when it becomes readable (or writable, as asked)."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+
+    def add(self, descriptor: int, handler: Callable[[], None], events: int = READ) -> None:
+        self._poll.register(descriptor, events)
+        self._handlers[descriptor] = handler
+
+    def change(self, descriptor: int, events: int) -> None:
+        self._poll.modify(descriptor, events)
+
+    def remove(self, descriptor: int) -> None:
+        """Forget a descriptor; nothing happens if it is not watched. Call before closing it."""
+        if self._handlers.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def once(self, timeout_s: float | None) -> None:
+        """Wait for events, at most `timeout_s`, and run their handlers."""
+        for descriptor, _ in self._poll.poll(timeout_s):
+            handler = self._handlers.get(descriptor)  # an earlier handler of this round may have removed it
+            if handler is not None:
+                handler()

@@ -1,0 +1,287 @@
+"""A recipe: one TOML file that says a whole run, checked before anything heavy starts."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentgym import registry
+from agentgym.episode.budgets import Budgets
+from agentgym.errors import RecipeError, UnknownNameError
+from agentgym.policy.contract import Sampling
+
+Count = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A part of a recipe: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TasksSection(Section):
+    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after."""
+
+    set: str
+
+
+class TinySection(Section):
+    """A small Qwen3 model and a byte-level BPE made from the demonstrations' own text."""
+
+    vocabulary: Annotated[int, Field(ge=300)] = 1024
+    hidden: Count = 128
+    layers: Count = 4
+    heads: Count = 4
+    kv_heads: Count = 2
+    head_dim: Count = 32
+
+
+class PolicySection(Section):
+    """The model that learns: `path` to a local or hub checkpoint, or `tiny` to make one from nothing."""
+
+    path: str | None = None
+    tiny: TinySection | None = None
+    call_format: str = "hermes"
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PolicySection:
+        if (self.path is None) == (self.tiny is None):
+            raise ValueError("give either policy.path or a [policy.tiny] section, not both and not neither")
+        return self
+
+
+class EpisodeSection(Section):
+    """Budgets of an episode and how its turns are sampled. Tokens count everything after the prompt."""
+
+    max_turns: Count = 8
+    max_tokens: Count = 1024
+    turn_tokens: Count = 256
+    time_s: Seconds = 120.0
+    temperature: Rate = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    concurrency: Count = 64
+    backend: str | None = None
+
+    def budgets(self) -> Budgets:
+        """As the episode manager wants them."""
+        return Budgets(max_turns=self.max_turns, max_tokens=self.max_tokens, time_s=self.time_s)
+
+    def sampling(self, temperature: float | None = None) -> Sampling:
+        """As the policy wants it; `temperature` overrides for evaluation."""
+        chosen = self.temperature if temperature is None else temperature
+        return Sampling(chosen, self.top_p if chosen else 1.0, self.turn_tokens)
+
+
+class RewardSection(Section):
+    """Which registered reward judges, and overrides of its components' weights. None: the environment's own."""
+
+    name: str | None = None
+    weights: dict[str, float] = {}
+
+
+class WarmStartSection(Section):
+    """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
+
+    `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled at the
+    episode's temperature, looked at every `validate_every` steps), so that reinforcement has room to learn.
+    """
+
+    demonstrations: Count = 1000
+    steps: Annotated[int, Field(ge=0)] = 500
+    batch_size: Count = 32
+    learning_rate: Rate = 2e-3
+    until_success: Share | None = None
+    validate_every: Count = 50
+    validate_tasks: Count = 64
+
+
+class TrainSection(Section):
+    """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
+
+    `trl` passes any further option to TRL's GRPOConfig as it is.
+    `generation`: `transformers` samples in process; `trl` through the trainer's own backend (vLLM by
+    `trl.use_vllm = true`).
+    """
+
+    steps: Annotated[int, Field(ge=0)] = 100
+    tasks_per_step: Count = 8
+    group_size: Annotated[int, Field(ge=2)] = 8
+    estimator: str = "return_to_go"
+    estimator_options: dict[str, float | str | bool] = {}
+    learning_rate: Rate = 3e-4
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = "dr_grpo"
+    iterations: Count = 1
+    minibatches: Count = 1
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    max_grad_norm: Rate = 1.0
+    generation: Literal["transformers", "trl"] = "transformers"
+    save_every: Count = 20
+    keep_checkpoints: Count = 2
+    validate_every: Count = 10
+    validate_tasks: Count = 64
+    trl: dict[str, Any] = {}
+
+
+class EvaluateSection(Section):
+    """Measurement on the held-out split, before and after. `temperature` 0 is greedy."""
+
+    tasks: Count | None = None
+    samples: Count = 1
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+
+
+class MachineSection(Section):
+    """What to run on. `threads` None leaves torch's choice; `device` auto takes a GPU when there is one.
+
+    `lockstep` waits for every live episode before a batch is sampled: batches, and so every float, are the
+    same in every run on CPU.
+    """
+
+    device: str = "auto"
+    threads: Count | None = None
+    lockstep: bool = True
+    max_batch: Count = 256
+
+
+class Recipe(Section):
+    """A whole run: tasks, policy, warm start, training, evaluation."""
+
+    name: str
+    seed: int = 0
+    tasks: TasksSection
+    policy: PolicySection
+    episode: EpisodeSection = EpisodeSection()
+    reward: RewardSection = RewardSection()
+    warm_start: WarmStartSection | None = None
+    train: TrainSection = TrainSection()
+    evaluate: EvaluateSection = EvaluateSection()
+    machine: MachineSection = MachineSection()
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
+        """Read and check a recipe; `overrides` are texts such as `train.steps=10`.
+
+        Raises: RecipeError naming file, key and value, with the nearest known key.
+        """
+        path = Path(path)
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise RecipeError(f"{path} is not valid TOML: {error}.") from error
+        for override in overrides:
+            _override(data, override)
+        return cls.parse(data, str(path))
+
+    @classmethod
+    def parse(cls, data: dict[str, Any], where: str = "recipe") -> Recipe:
+        """Check recipe data: keys, values, and that every name in it is registered. Raises: RecipeError."""
+        try:
+            recipe = cls.model_validate(data)
+        except ValidationError as error:
+            raise RecipeError(_explain(error, where)) from error
+        recipe._check_names(where)
+        return recipe
+
+    def to_toml(self) -> str:
+        """The resolved recipe, every default written out; reads back equal."""
+        return _toml(self.model_dump(exclude_none=True))
+
+    def _check_names(self, where: str) -> None:
+        wanted: list[tuple[registry.Kind, str, str]] = [
+            ("estimators", self.train.estimator, "train.estimator"),
+            ("call_formats", self.policy.call_format, "policy.call_format"),
+        ]
+        if self.reward.name:
+            wanted.append(("rewards", self.reward.name, "reward.name"))
+        if self.episode.backend:
+            wanted.append(("backends", self.episode.backend, "episode.backend"))
+        if not self.tasks.set.endswith((".jsonl", ".json")):
+            wanted.append(("task_sets", self.tasks.set, "tasks.set"))
+        elif not Path(self.tasks.set).is_file():
+            raise RecipeError(f"{where}: tasks.set = {self.tasks.set!r}: there is no such file.")
+        for kind, name, key in wanted:
+            if name not in registry.names(kind):
+                try:
+                    registry.load(kind, name)
+                except UnknownNameError as error:
+                    raise RecipeError(f"{where}: {key} = {name!r}. {error}") from error
+
+
+def _override(data: dict[str, Any], text: str) -> None:
+    """Apply `a.b=value`; the value is read as TOML, and as plain text where it is none."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set {text!r}: write key=value, for example train.steps=10.")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    *path, last = key.strip().split(".")
+    place = data
+    for part in path:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise RecipeError(f"--set {text!r}: {part!r} is a value, not a section.")
+    place[last] = parsed
+
+
+def _explain(error: ValidationError, where: str) -> str:
+    lines = []
+    for item in error.errors(include_url=False):
+        key = ".".join(map(str, item["loc"])) or "recipe"
+        if item["type"] == "extra_forbidden":
+            known = _keys_at(item["loc"][:-1])
+            close = get_close_matches(str(item["loc"][-1]), known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known)}."
+            lines.append(f"there is no key {key!r}.{hint}")
+        elif item["type"] == "missing":
+            lines.append(f"the key {key!r} is missing")
+        else:
+            lines.append(f"{key} = {item['input']!r}: {item['msg']}")
+    return f"{where}: " + "; ".join(lines)
+
+
+def _keys_at(location: tuple[int | str, ...]) -> list[str]:
+    model: Any = Recipe
+    for part in location:
+        annotation = model.model_fields[str(part)].annotation
+        choices = [a for a in (annotation, *getattr(annotation, "__args__", ())) if hasattr(a, "model_fields")]
+        if not choices:
+            return []
+        model = choices[0]
+    return list(model.model_fields)
+
+
+def _toml(data: dict[str, Any], prefix: str = "") -> str:
+    """Write nested dicts of plain values as TOML; empty tables are left out."""
+    plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
+    lines = [f"{key} = {_toml_value(value)}" for key, value in plain.items()]
+    text = "".join(f"{line}\n" for line in lines)
+    for key, value in data.items():
+        if isinstance(value, dict) and value:
+            name = f"{prefix}{key}"
+            text += f"\n[{name}]\n" + _toml(value, f"{name}.")
+        elif isinstance(value, dict) and prefix == "" and key != "tasks":
+            text += f"\n[{key}]\n"
+    return text
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+        return f'"{escaped}"'
+    return repr(value)

@@ -1,0 +1,94 @@
+"""Plays the episodes of a training run on one event loop that lives as long as the run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+from agentgym import registry
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.ledger import Ledger
+from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.trajectory import Trajectory
+from agentgym.policy.contract import Policy, Sampling
+from agentgym.reward import Reward
+from agentgym.task import Task
+
+
+class Rollouts:
+    """The episode manager for callers that are not async, as trainers are.
+
+    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one.
+
+    Args:
+        reward: a Reward, a registered name, or None for each environment's own.
+        budgets, concurrency, backend, seed: as for EpisodeManager.
+        ledger: where every turn is recorded; a run label seen before is read back instead of played again.
+    """
+
+    def __init__(
+        self,
+        *,
+        reward: Reward | str | None = None,
+        budgets: Budgets | None = None,
+        concurrency: int = 64,
+        backend: str | None = None,
+        seed: int = 0,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.reward, self.budgets, self.concurrency = reward, budgets or Budgets(), concurrency
+        self.backend, self.seed, self.ledger = backend, seed, ledger
+        self._runner = asyncio.Runner()
+
+    def play(
+        self,
+        policy: Policy | Callable[[Task], Policy],
+        tasks: Sequence[Task],
+        *,
+        run: str,
+        group_size: int = 1,
+        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        record: bool = True,
+        seen: Callable[[Trajectory], None] | None = None,
+    ) -> list[Trajectory]:
+        """Play every task `group_size` times and wait for all of them.
+
+        Args:
+            run: label of this batch; with the task and the sample it names the episode and seeds it.
+            record: write the episodes to the ledger.
+            seen: called with each trajectory as it finishes, for a progress bar.
+        Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
+        """
+        manager = EpisodeManager(
+            policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
+            ledger=self.ledger if record else None, seed=self.seed, run=run, backend=self.backend,
+        )  # fmt: skip
+        return self._runner.run(_collect(manager, tasks, group_size, seen))
+
+    def close(self) -> None:
+        """End the sandboxes and the loop."""
+        self._runner.run(registry.close_backends())
+        self._runner.close()
+        if self.ledger is not None:
+            self.ledger.close()
+
+    def __enter__(self) -> Rollouts:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+async def _collect(
+    manager: EpisodeManager, tasks: Sequence[Task], group_size: int, seen: Callable[[Trajectory], None] | None
+) -> list[Trajectory]:
+    place = {task.id: index for index, task in enumerate(tasks)}
+    found = []
+    async for trajectory in manager.run(tasks, group_size):
+        found.append(trajectory)
+        if seen is not None:
+            seen(trajectory)
+    return sorted(found, key=lambda t: (place[t.task.id], t.sample))

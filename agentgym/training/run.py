@@ -1,0 +1,336 @@
+"""Execute a recipe: demonstrations, warm start, held-out before, reinforcement, held-out after, report.
+
+Every stage leaves its result in the run folder, whole or not at all; a run that was cut short goes on
+from the last stage, and within reinforcement from the last complete checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from trl import GRPOConfig
+
+from agentgym import registry
+from agentgym.credit import estimator
+from agentgym.episode.ledger import Ledger
+from agentgym.episode.run_folder import RunFolder
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import RecipeError
+from agentgym.evaluation.report import write_report
+from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.runner import choose, from_trajectories
+from agentgym.policy.contract import Policy
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy.transformers import TransformersPolicy
+from agentgym.reward import Combined, Reward
+from agentgym.task import Task, TaskSet
+from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.recipe import Recipe
+from agentgym.training.rollouts import Rollouts
+from agentgym.training.turn_grpo import TurnGRPOTrainer, summary
+from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
+
+
+def train(
+    recipe: Recipe,
+    *,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    console: Console | None = None,
+) -> RunFolder:
+    """Run a whole recipe and return its folder.
+
+    Args:
+        folder: where to write, by default runs/<name>.
+        resume: go on with a run that was cut short; without it an existing run is an error.
+        console: where progress is shown.
+    Raises: RecipeError if the folder holds another run; any typed error of a room below.
+    """
+    run = RunFolder(folder or Path("runs") / recipe.name).create()
+    _claim(run, recipe, resume)
+    if recipe.machine.threads:
+        torch.set_num_threads(recipe.machine.threads)
+    session = _Session(run, recipe, console or Console())
+    try:
+        session.execute()
+    finally:
+        session.close()
+    return run
+
+
+class _Session:
+    """One execution of a recipe: what its stages share."""
+
+    def __init__(self, run: RunFolder, recipe: Recipe, console: Console) -> None:
+        self.run, self.recipe, self.console = run, recipe, console
+        self.device = _device(recipe.machine.device)
+        self.task_set: TaskSet = registry.load_task_set(recipe.tasks.set)
+        episode = recipe.episode
+        self.rollouts = Rollouts(
+            reward=_reward(recipe, self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
+            backend=episode.backend, seed=recipe.seed, ledger=Ledger(run.ledger),
+        )  # fmt: skip
+        self.progress = Progress(
+            SpinnerColumn(), TextColumn("{task.description:<22}"), BarColumn(bar_width=28), MofNCompleteColumn(),
+            TimeElapsedColumn(), TextColumn("{task.fields[note]}"), console=console,
+        )  # fmt: skip
+        self.started = time.monotonic()
+
+    def execute(self) -> None:
+        recipe = self.recipe
+        with self.progress:
+            model, tokenizer = self._policy_model()
+            policy = self._local_policy(model, tokenizer)
+            if recipe.warm_start and recipe.policy.path:
+                self._warm_start(model, tokenizer, self._demonstrations(), policy)
+            self._measure("before", policy)
+            if recipe.train.steps:
+                self._reinforce(model, tokenizer, policy)
+            self._measure("after", policy)
+        self._conclude()
+
+    def close(self) -> None:
+        self.rollouts.close()
+
+    # ---- stages -------------------------------------------------------------------------------------------
+
+    def _policy_model(self) -> tuple[Any, Any]:
+        """The model to start from: a checkpoint, the finished warm start, or a tiny one made and warm-started."""
+        recipe, made = self.recipe, self.run.checkpoints / "warm_start"
+        source = made if made.is_dir() else recipe.policy.path
+        if source is not None:
+            return _load_model(source, self.device)
+        examples = self._demonstrations()
+        shape = recipe.policy.tiny
+        assert shape is not None  # the recipe has a path or a tiny section
+        sizes = shape.model_dump()
+        tokenizer = make_tokenizer(texts(examples), vocab_size=sizes.pop("vocabulary"))
+        model = make_model(tokenizer, seed=recipe.seed, **sizes).to(self.device)
+        policy = self._local_policy(model, tokenizer)
+        if recipe.warm_start:
+            self._warm_start(model, tokenizer, examples, policy)
+        return model, tokenizer
+
+    def _demonstrations(self) -> list[Trajectory]:
+        count = self.recipe.warm_start.demonstrations if self.recipe.warm_start else 200
+        with self._bar("demonstrations", count) as advance:
+            return demonstrations(
+                self.rollouts, self.task_set, count, seed=self.recipe.seed, seen=lambda _: advance()
+            )
+
+    def _warm_start(self, model: Any, tokenizer: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
+        section = self.recipe.warm_start
+        assert section is not None
+        done = self.run.checkpoints / "warm_start"
+        if done.is_dir():
+            return
+        renderer = policy.renderer
+        assert renderer is not None
+        examples = [tokenise(trajectory, renderer) for trajectory in examples]
+        bar = self.progress.add_task("warm start", total=section.steps, note="")
+        show = {"loss": "loss", "mean_token_accuracy": "token accuracy"}
+        looked = Validated(
+            lambda step: self._validate(policy, step, section.validate_tasks, "warm_start_validation"),
+            every=section.validate_every, until=section.until_success,
+        )  # fmt: skip
+        if section.steps:
+            imitate(
+                model, tokenizer, examples, folder=self.run.path / "scratch", steps=section.steps,
+                batch_size=section.batch_size, learning_rate=section.learning_rate, seed=self.recipe.seed,
+                callbacks=[Logged(self.run, "warm_start", self.progress, bar, show), looked],
+                use_cpu=self.device == "cpu",
+            )  # fmt: skip
+        shutil.rmtree(self.run.path / "scratch", ignore_errors=True)
+        _save_whole(model, tokenizer, done)
+
+    def _reinforce(self, model: Any, tokenizer: Any, policy: TransformersPolicy) -> None:
+        section, final = self.recipe.train, self.run.checkpoints / "final"
+        if final.is_dir():
+            model.load_state_dict(_load_model(final, self.device)[0].state_dict())
+            return
+        checkpoint = latest_checkpoint(self.run.checkpoints)
+        bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
+        show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+        trainer = TurnGRPOTrainer(
+            model,
+            args=self._grpo_config(),
+            tasks=list(self.task_set["train"]),
+            policy=policy if section.generation == "transformers" else self._trl_policy(tokenizer),
+            rollouts=self.rollouts,
+            estimator=estimator(section.estimator, **section.estimator_options),
+            sampling=self.recipe.episode.sampling(),
+            watch=self._record_credit,
+            processing_class=tokenizer,
+            callbacks=[
+                Logged(self.run, "train", self.progress, bar, show),
+                Validated(
+                    lambda step: self._validate(policy, step, section.validate_tasks, "validation"),
+                    every=section.validate_every,
+                ),
+                Marked(),
+            ],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        _save_whole(model, tokenizer, final)
+
+    def _measure(self, when: str, policy: Policy) -> None:
+        """Held-out success, written to evaluation/<when>.json; skipped where it is already there."""
+        section = self.recipe.evaluate
+        label = f"evaluation/{when}.json"
+        if (self.run.path / label).is_file():
+            return
+        tasks = choose(self.task_set, "held_out", section.tasks)
+        with self._bar(f"held-out {when}", len(tasks) * section.samples) as advance:
+            played = self.rollouts.play(
+                policy, tasks, run=f"held-out-{when}", group_size=section.samples,
+                sampling=self.recipe.episode.sampling(section.temperature), seen=lambda _: advance(),
+            )  # fmt: skip
+        evaluation = from_trajectories(
+            played, label=when, task_set=self.task_set, split="held_out", policy=policy.name, seed=self.recipe.seed,
+            sampling=self.recipe.episode.sampling(section.temperature),
+        )
+        self.run.write_json(label, evaluation.to_json())
+
+    # ---- what stages use -----------------------------------------------------------------------------------
+
+    def _validate(self, policy: TransformersPolicy, step: int, count: int, phase: str) -> dict[str, float]:
+        training = policy.model.training
+        tasks = choose(self.task_set, "validation", count)
+        played = self.rollouts.play(
+            policy, tasks, run=f"{phase}-{step:06d}", sampling=self.recipe.episode.sampling(), record=False
+        )
+        policy.model.train(training)
+        found = summary(played)
+        self.run.log(step, phase, **found)
+        return found
+
+    def _record_credit(self, step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
+        with (self.run.path / "credit.jsonl").open("a", encoding="utf-8") as file:
+            for trajectory, advantages in zip(played, credit, strict=True):
+                row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
+                file.write(json.dumps(row) + "\n")
+
+    def _local_policy(self, model: Any, tokenizer: Any) -> TransformersPolicy:
+        machine = self.recipe.machine
+        renderer = TemplateRenderer(tokenizer, registry.load("call_formats", self.recipe.policy.call_format)())
+        return TransformersPolicy(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
+
+    def _trl_policy(self, tokenizer: Any) -> Callable[[TurnGRPOTrainer], Policy]:
+        from agentgym.training.trl_policy import TrlPolicy
+
+        renderer = TemplateRenderer(tokenizer, registry.load("call_formats", self.recipe.policy.call_format)())
+        return lambda trainer: TrlPolicy(trainer, renderer)
+
+    def _grpo_config(self) -> GRPOConfig:
+        """TRL's settings from the recipe; [train.trl] passes anything else through."""
+        recipe, section = self.recipe, self.recipe.train
+        rows = section.tasks_per_step * section.group_size
+        if rows % section.minibatches:
+            raise RecipeError(
+                f"train.minibatches = {section.minibatches} does not divide the {rows} episodes of a step "
+                "(train.tasks_per_step x train.group_size)."
+            )
+        options: dict[str, Any] = dict(
+            output_dir=str(self.run.checkpoints), max_steps=section.steps * section.iterations,
+            per_device_train_batch_size=rows // section.minibatches, steps_per_generation=section.minibatches,
+            gradient_accumulation_steps=section.minibatches, num_generations=section.group_size,
+            num_iterations=section.iterations, learning_rate=section.learning_rate, lr_scheduler_type="constant",
+            warmup_steps=section.warmup_steps, loss_type=section.loss_type, beta=section.kl,
+            temperature=recipe.episode.temperature, top_p=recipe.episode.top_p,
+            max_completion_length=recipe.episode.max_tokens, max_grad_norm=section.max_grad_norm,
+            logging_steps=1, save_strategy="steps", save_steps=section.save_every,
+            save_total_limit=section.keep_checkpoints, report_to=["tensorboard"], disable_tqdm=True,
+            seed=recipe.seed, data_seed=recipe.seed, gradient_checkpointing=False, bf16=self.device != "cpu",
+            use_cpu=self.device == "cpu", weight_decay=0.0, dataloader_pin_memory=False,
+        )  # fmt: skip
+        try:
+            return GRPOConfig(**{**options, **section.trl})
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
+
+    @contextmanager
+    def _bar(self, what: str, total: int) -> Iterator[Callable[[], None]]:
+        bar = self.progress.add_task(what, total=total, note="")
+        yield lambda: self.progress.advance(bar)
+
+    def _conclude(self) -> None:
+        """The report, and the last lines of the terminal: what was learned, and where to read about it."""
+        minutes = (time.monotonic() - self.started) / 60
+        report = write_report(self.run)
+        self.console.print()
+        files = [self.run.path / "evaluation" / f"{when}.json" for when in ("before", "after")]
+        if all(file.is_file() for file in files):
+            before, after = (Evaluation.load(file) for file in files)
+            self.console.print(after.compared_to(before))
+        self.console.print(f"[bold]{self.recipe.name}[/] took {minutes:.1f} minutes. Report: [bold]{report}[/]")
+
+
+def _claim(run: RunFolder, recipe: Recipe, resume: bool) -> None:
+    """Write the resolved recipe into a new folder, or see that the folder to resume holds the same one."""
+    file, text = run.recipe, recipe.to_toml()
+    if not file.is_file():
+        file.write_text(text, encoding="utf-8")
+        return
+    if not resume:
+        raise RecipeError(
+            f"{run.path} already holds a run. Go on with it by --resume, give another folder by --out, or remove it."
+        )
+    if Recipe.load(file) != recipe:
+        raise RecipeError(
+            f"{run.path} holds a run of another recipe: compare {file} with yours. A run is resumed with the recipe "
+            "it began with."
+        )
+
+
+def _reward(recipe: Recipe, task_set: TaskSet) -> Reward | str | None:
+    """The recipe's reward with its weights; None leaves each environment its own."""
+    section = recipe.reward
+    if not section.weights:
+        return section.name
+    name = section.name
+    if name is None:
+        task: Task = next(iter(task_set["train"]))
+        name = registry.load("environments", task.environment).reward
+    if name is None:
+        raise RecipeError("reward.weights needs reward.name: the environment declares no reward of its own.")
+    return Combined(registry.load_reward(name), weights=section.weights)
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted
+
+
+def _load_model(source: str | Path, device: str) -> tuple[Any, Any]:
+    """A checkpoint from a local folder or, where there is one, the hub."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            f"policy.path = {str(source)!r} cannot be loaded as a causal language model: {str(error).splitlines()[0]}"
+        ) from error
+    return model.to(device), tokenizer
+
+
+def _save_whole(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Save so that the folder exists only once everything in it is written."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    tokenizer.save_pretrained(partial)
+    partial.rename(folder)

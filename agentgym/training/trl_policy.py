@@ -1,0 +1,85 @@
+"""A policy that samples through the trainer's own backend: HF generate, or vLLM colocated or served.
+
+TRL keeps the weights of its backend in sync, so this is the way to train with vLLM generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agentgym.policy.batching import Batcher
+from agentgym.policy.contract import Policy, Renderer, Reply, Request
+
+
+class TrlPolicy(Policy):
+    """Adapter over `GRPOTrainer._generate_single_turn`, the one private method of TRL that it calls.
+
+    The temperature is the trainer's; a request's `max_tokens` shortens the reply. Log-probabilities come with
+    vLLM only: without them the update is on-policy by TRL's own forward pass.
+
+    Args:
+        trainer: the trainer whose model answers.
+        renderer: of the same tokenizer.
+        max_wait_s: how long a request waits for others to share its batch.
+    """
+
+    name = "trl"
+
+    def __init__(self, trainer: Any, renderer: Renderer, *, max_wait_s: float = 0.05) -> None:
+        self._trainer, self.renderer = trainer, renderer
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="trl-generate")
+        self._batcher: Batcher[Request, Reply] = Batcher(
+            self._generate, self._worker, max_batch=1024, max_wait_s=max_wait_s
+        )
+
+    async def generate(self, request: Request) -> Reply:
+        return await self._batcher.submit(request, request.episode)
+
+    def episode_started(self, episode: str) -> None:
+        self._batcher.started(episode)
+
+    def episode_ended(self, episode: str) -> None:
+        self._batcher.ended(episode)
+
+    async def close(self) -> None:
+        self._batcher.close()
+        self._worker.shutdown()
+
+    def _generate(self, requests: Sequence[Request]) -> list[Reply]:
+        trainer, renderer = self._trainer, self.renderer
+        assert renderer is not None
+        prompts = [list(request.prefix_ids or ()) for request in requests]
+        limit = max(request.sampling.max_tokens for request in requests)
+        with _reply_limit(trainer, limit):
+            ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
+        replies = []
+        ends = set(trainer.eos_token_ids)
+        for place, request in enumerate(requests):
+            allowed = request.sampling.max_tokens
+            own = list(ids[place][:allowed])
+            replies.append(
+                Reply(
+                    renderer.parse(own), own, list(logprobs[place][:allowed]) if logprobs is not None else None,
+                    finish_reason="stop" if own and own[-1] in ends else "length", policy_version=self.version,
+                    prompt_tokens=len(prompts[place]), completion_tokens=len(own),
+                )
+            )  # fmt: skip
+        return replies
+
+
+class _reply_limit:  # noqa: N801 - reads as a statement
+    """For one batch, let the backend write at most `limit` tokens a reply; TRL has no argument for it."""
+
+    def __init__(self, trainer: Any, limit: int) -> None:
+        self._config = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
+        self._name = "max_completion_length" if trainer.use_vllm else "max_new_tokens"
+        self._limit = limit
+
+    def __enter__(self) -> None:
+        self._old = getattr(self._config, self._name)
+        setattr(self._config, self._name, self._limit)
+
+    def __exit__(self, *_: Any) -> None:
+        setattr(self._config, self._name, self._old)

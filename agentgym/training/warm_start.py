@@ -1,0 +1,100 @@
+"""Supervised warm start: imitate oracle demonstrations, with the loss on the agent's tokens alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym import registry
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import TaskError
+from agentgym.policy.contract import Renderer
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.task import Task, TaskSet, seed_of
+from agentgym.training.rollouts import Rollouts
+
+
+def demonstrations(
+    rollouts: Rollouts, task_set: TaskSet, count: int, *, seed: int = 0, seen: Callable[[Trajectory], None] | None = None
+) -> list[Trajectory]:
+    """Let the task set's oracle play `count` training tasks, drawn without order; only solved ones are kept.
+
+    Raises: TaskError if the set has no oracle, or it solves nothing.
+    """
+    if task_set.oracle is None:
+        raise TaskError(
+            f"{task_set.name} has no oracle to imitate. Remove [warm_start] from the recipe and start from a "
+            "checkpoint that can already call tools, or give the task set an oracle."
+        )
+    oracle = task_set.oracle
+    tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
+    played = rollouts.play(
+        lambda task: ScriptedPolicy(oracle(task)), tasks, run="demonstration", record=False, seen=seen
+    )
+    solved = [t for t in played if t.valid and (t.success or 0) >= 1]
+    if not solved:
+        failed = next((t.error for t in played if t.error), "no infrastructure error")
+        raise TaskError(f"The oracle of {task_set.name} solved none of {len(tasks)} tasks ({failed}).")
+    return solved
+
+
+def texts(trajectories: Iterable[Trajectory]) -> list[str]:
+    """All that was said, for training a tokenizer."""
+    return [message.text for t in trajectories for message in t.messages() if message.text]
+
+
+def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
+    """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
+    environment = registry.load("environments", trajectory.task.environment)
+    schemas = [tool.schema() for tool in environment.tools.values()]
+    trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas)
+    for turn in trajectory.turns:
+        turn.token_ids = renderer.encode(turn.message)
+        turn.logprobs = [0.0] * len(turn.token_ids)
+        if turn is not trajectory.turns[-1]:
+            turn.observation_ids = renderer.observation([result.message() for result in turn.results] + [*turn.replies])
+    return trajectory
+
+
+def imitate(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Trajectory],
+    *,
+    folder: Path,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    callbacks: Sequence[Any] = (),
+    use_cpu: bool = True,
+) -> None:
+    """Train `model` in place on token-exact trajectories with TRL's SFTTrainer.
+
+    Args:
+        examples: tokenised trajectories (see `tokenise`).
+        steps: optimiser steps; linear decay to a tenth of the rate after a short warm-up.
+        callbacks: transformers TrainerCallbacks; one may stop the training.
+    """
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import SFTConfig, SFTTrainer
+
+    rows = []
+    for trajectory in examples:
+        arrays = trajectory.arrays()
+        labels = [int(i) if mine else -100 for i, mine in zip(arrays.ids, arrays.loss_mask, strict=True)]
+        rows.append({"input_ids": arrays.ids.tolist(), "labels": labels})
+    config = SFTConfig(
+        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=batch_size,
+        learning_rate=learning_rate, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        warmup_steps=min(20, steps // 10), logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True,
+        seed=seed, data_seed=seed, max_length=None, gradient_checkpointing=False, bf16=False, use_cpu=use_cpu,
+        dataloader_pin_memory=False, weight_decay=0.0, max_grad_norm=1.0, adam_beta2=0.98,
+    )  # fmt: skip
+    trainer = SFTTrainer(
+        model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, callbacks=list(callbacks)
+    )
+    trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
+    trainer.train()

@@ -1,0 +1,142 @@
+"""What a TurnGRPOTrainer step costs beside a bare TRL GRPOTrainer step on the same tokens, in the same run.
+
+    python benchmarks/training.py [--rounds 15]
+
+Both trainers get the same batch of recorded multi-turn episodes (made here, no sandbox), so that the difference
+is ours alone: grouping, the estimator, the (B, T) advantages and the metrics. Rounds alternate between the two;
+the ratio is of medians. The limit to meet is 1.05.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from trl import GRPOConfig, GRPOTrainer
+
+from agentgym.credit import estimator
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.messages import Message, StopReason
+from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.task import Task
+from agentgym.training import turn_grpo
+
+GROUP, GROUPS = 8, 8
+
+
+class Recorded:
+    """Stands where Rollouts does and hands out episodes made beforehand."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self._rng = np.random.default_rng(0)
+        self._vocabulary = vocabulary
+
+    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **_: Any) -> list[Trajectory]:
+        return [self._episode(task, sample) for task in tasks for sample in range(group_size)]
+
+    def _episode(self, task: Task, sample: int) -> Trajectory:
+        def draw(count: int) -> list[int]:
+            return [int(i) for i in self._rng.integers(10, self._vocabulary - 10, count)]
+
+        turns = [
+            Turn(
+                index=k, message=Message("assistant", "x"), token_ids=draw(28), logprobs=[-1.0] * 28,
+                observation_ids=draw(30) if k < 2 else [], rewards={"executed": 0.1},
+            )
+            for k in range(3)
+        ]  # fmt: skip
+        return Trajectory(
+            id=f"{task.id}#{sample}", task=task, sample=sample, prompt_ids=draw(96), turns=turns,
+            outcome={"success": float(self._rng.random() < 0.5)}, stop_reason=StopReason.ANSWERED,
+        )  # fmt: skip
+
+
+def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
+    """The same episodes through TRL alone: a rollout_func and a scalar reward."""
+
+    def roll_out(prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
+        played = recorded.play(Policy(), tasks[: len(prompts) // GROUP], group_size=GROUP)
+        arrays = [t.arrays() for t in played]
+        return {
+            "prompt_ids": [a.ids[: a.prompt_length].tolist() for a in arrays],
+            "completion_ids": [a.ids[a.prompt_length :].tolist() for a in arrays],
+            "env_mask": [a.loss_mask[a.prompt_length :].astype(int).tolist() for a in arrays],
+            "logprobs": [a.logprobs[a.prompt_length :].tolist() for a in arrays],
+            "episode_return": [t.outcome_reward for t in played],
+        }
+
+    return roll_out
+
+
+def steps_of(trainer: GRPOTrainer) -> Any:
+    """A closure that runs one whole step (episodes to weights) of a trainer and returns its seconds."""
+    trainer.create_optimizer_and_scheduler(10**6)
+    trainer.model.train()
+    loader = iter(trainer.get_train_dataloader())
+
+    def step() -> float:
+        rows = next(loader)
+        started = time.perf_counter()
+        trainer.training_step(trainer.model, rows, None)
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad()
+        return time.perf_counter() - started
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
+    tasks = [Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(64)]
+    with tempfile.TemporaryDirectory() as scratch:
+        shared: dict[str, Any] = dict(
+            output_dir=str(Path(scratch)), per_device_train_batch_size=GROUP * GROUPS, num_generations=GROUP,
+            max_completion_length=256, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
+            loss_type="dr_grpo", disable_tqdm=True, dataloader_pin_memory=False, max_steps=10**6,
+        )  # fmt: skip
+        ours = turn_grpo.TurnGRPOTrainer(
+            make_model(tokenizer), args=GRPOConfig(**shared), tasks=tasks, policy=Policy(),
+            rollouts=Recorded(len(tokenizer)), estimator=estimator("return_to_go"), sampling=Sampling(),
+            processing_class=tokenizer,
+        )  # fmt: skip
+        bare = GRPOTrainer(
+            make_model(tokenizer), reward_funcs=[turn_grpo.episode_return], args=GRPOConfig(**shared),
+            train_dataset=ours.train_dataset, processing_class=tokenizer,
+            rollout_func=bare_rollout(Recorded(len(tokenizer)), tasks),
+        )  # fmt: skip
+        runners = {"TurnGRPOTrainer": steps_of(ours), "bare GRPOTrainer": steps_of(bare)}
+        times: dict[str, list[float]] = {name: [] for name in runners}
+        for round_ in range(rounds + 2):
+            for name, step in runners.items():
+                seconds = step()
+                if round_ >= 2:  # the first rounds warm caches up
+                    times[name].append(seconds)
+    table = Table(title=f"One step of {GROUP * GROUPS} episodes, {rounds} rounds, one thread")
+    for column in ("trainer", "median ms", "min ms", "max ms"):
+        table.add_column(column, justify="right" if column != "trainer" else "left")
+    for name, found in times.items():
+        table.add_row(name, *(f"{1000 * f(found):.1f}" for f in (statistics.median, min, max)))
+    Console().print(table)
+    ratio = statistics.median(times["TurnGRPOTrainer"]) / statistics.median(times["bare GRPOTrainer"])
+    print(f"ratio {ratio:.3f} (limit 1.05)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""`answer_match`: is the agent's answer the gold answer? Outcome component `success`, 1.0 or 0.0."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.messages import StopReason
+from agentgym.reward import SUCCESS, Components, EpisodeView
+
+_NUMBER = re.compile(r"[+-]?[$€£]?\d{1,3}(,\d{3})+(\.\d+)?|[+-]?[$€£]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
+
+
+class AnswerMatch(Reward):
+    """Compares the whole answer with `truth["answer"]`; listing several candidates matches nothing.
+
+    The answer is the text argument of the first final call that succeeded; where there is none, the text of
+    a last message without calls, if that ended the episode. Text is compared without case, outer spaces,
+    quotes and a last full stop; numbers by value, so that `$1,184.50` is `1184.5`.
+
+    Args:
+        argument: the final tool's argument that holds the answer.
+        tolerance: relative difference up to which two numbers are the same.
+    """
+
+    def __init__(self, argument: str = "text", tolerance: float = 1e-6) -> None:
+        self.argument, self.tolerance = argument, tolerance
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no `truth["answer"]`."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or "answer" not in truth:
+            raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by answer_match.")
+        given = self.answer_of(episode)
+        return {SUCCESS: float(given is not None and same_answer(given, truth["answer"], tolerance=self.tolerance))}
+
+    def answer_of(self, episode: EpisodeView) -> str | None:
+        """What the agent answered, None if it never did."""
+        for turn in episode.turns:
+            for call, result in zip(turn.calls, turn.results, strict=False):
+                if result.final and result.ok:
+                    value = call.arguments.get(self.argument)
+                    return None if value is None else str(value)
+        if episode.turns and episode.stop_reason is StopReason.ANSWERED and not episode.turns[-1].calls:
+            text: str = episode.turns[-1].message.text
+            return text
+        return None
+
+
+def same_answer(given: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:
+    """Whether two answers say the same. An empty answer never does."""
+    left, right = normalised(str(given)), normalised(str(gold))
+    if not left or not right:
+        return False
+    numbers = as_number(left), as_number(right)
+    if numbers[0] is not None and numbers[1] is not None:
+        return math.isclose(numbers[0], numbers[1], rel_tol=tolerance, abs_tol=1e-9)
+    return left == right
+
+
+def normalised(text: str) -> str:
+    """Without case, runs of spaces, outer quotes and a last full stop."""
+    text = " ".join(text.casefold().split()).removesuffix(".")
+    while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"`":
+        text = text[1:-1].strip()
+    return text
+
+
+def as_number(text: str) -> float | None:
+    """The value of a plainly written number, None for anything else (a date, a phone, inf, nan)."""
+    if len(text) > 40 or not _NUMBER.fullmatch(text):
+        return None
+    value = float(re.sub(r"[$€£,]", "", text))
+    return value if math.isfinite(value) else None

@@ -1,0 +1,208 @@
+"""`hidden_tests`: does the submitted code pass tests that the agent never saw?
+
+Judged in a fresh sandbox that the agent never touched. Only the calls go in; the values come out as plain
+data and are compared here, where no submitted code runs. So printing a verdict, exiting early, an `__eq__`
+that is always true, patched modules or frames have nothing to forge.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import math
+import secrets
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from agentgym import JudgeError, Reward, SandboxSpec
+from agentgym.errors import SandboxError
+from agentgym.registry import shared_backend
+from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym.sandbox import Backend
+
+from . import judge_guest
+
+SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
+MAX_CODE, MAX_REPORT = 200_000, 2**20
+MODULES = "import cmath, collections, datetime, heapq, itertools, math, re, sys\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenTest:
+    """One assertion, taken apart: the call is evaluated beside the submission, the expected value is not."""
+
+    call: str
+    expected: str | None  # None: the call's value must be true
+    negated: bool = False
+
+
+class HiddenTests(Reward):
+    """Outcome components `success` (every test passed) and `tests_passed` (the fraction that did).
+
+    Tests are `truth["tests"]`, assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`;
+    `truth["setup"]` is code that runs before the submission. The submission is the argument `code` of the first final
+    call that succeeded; without one both components are 0. `tests_passed` counts 0 in the scalar reward.
+
+    Args:
+        timeout_s: for loading the code and all calls together; a test not reached in time has failed.
+        backend: makes the judge's sandboxes; a name or a Backend.
+    """
+
+    weights: Mapping[str, float] = {"tests_passed": 0.0}
+
+    def __init__(self, *, timeout_s: float = 20.0, backend: str | Backend = "namespaces", argument: str = "code") -> None:
+        self.timeout_s, self.backend, self.argument = timeout_s, backend, argument
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError when the tests are unusable or no sandbox would run them."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or not truth.get("tests"):
+            raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by hidden_tests.")
+        code = self._submission(episode)
+        passed = [False] if code is None else await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
+        return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
+
+    async def judge(self, code: str, tests: Sequence[str], *, setup: str = "") -> list[bool]:
+        """Which of the assertions hold for the code. Raises: JudgeError."""
+        parsed = [take_apart(test) for test in tests]
+        if len(code) > MAX_CODE:
+            return [False] * len(parsed)
+        expected = await self._expected(parsed, setup)
+        calls = [test.call for test in parsed]
+        try:
+            given = await self._run(code, calls, setup)
+        except SandboxError:  # once more in another sandbox: the machine may have had a bad moment
+            try:
+                given = await self._run(code, calls, setup)
+            except SandboxError as error:
+                await self._check_machine(error)
+                given = {}  # sandboxes work, and twice this code broke its own: that is its failure, not ours
+        return [_holds(test, given[n], expected.get(n)) if n in given else False for n, test in enumerate(parsed)]
+
+    async def _check_machine(self, cause: Exception) -> None:
+        """Raises: JudgeError unless a sandbox can run a call on a harmless submission."""
+        try:
+            working = await self._run("", ["1"], "") == {0: judge_guest.encode(1)}
+        except SandboxError as error:
+            raise JudgeError(f"No sandbox would run the hidden tests: {error}") from error
+        if not working:
+            raise JudgeError(f"The sandbox does not run Python as it should: {cause}") from cause
+
+    def _submission(self, episode: EpisodeView) -> str | None:
+        for turn in episode.turns:
+            for call, result in zip(turn.calls, turn.results, strict=False):
+                if result.final and result.ok:
+                    code = call.arguments.get(self.argument)
+                    return code if isinstance(code, str) else None
+        return None
+
+    async def _expected(self, tests: Sequence[HiddenTest], setup: str) -> dict[int, Any]:
+        """Data of the expected values: literals are read here, the rest is evaluated in a sandbox of its own."""
+        found: dict[int, Any] = {}
+        other: dict[int, str] = {}
+        for number, test in enumerate(tests):
+            if test.expected is not None:
+                try:
+                    found[number] = judge_guest.encode(ast.literal_eval(test.expected))
+                except ValueError:
+                    other[number] = test.expected
+        if other:
+            try:
+                values = await self._run(MODULES, list(other.values()), setup)
+            except SandboxError as error:
+                raise JudgeError(f"No sandbox would evaluate the expected values: {error}") from error
+            for place, number in enumerate(other):
+                if place not in values:
+                    raise JudgeError(f"The expected value {other[number]!r} cannot be evaluated on its own.")
+                found[number] = values[place]
+        return found
+
+    async def _run(self, code: str, calls: Sequence[str], setup: str) -> dict[int, Any]:
+        """Evaluate calls in a fresh sandbox. Returns: data by number of the call; a call that failed is absent."""
+        nonce = secrets.token_hex(8)
+        program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce]!a})\n"
+        machine = await shared_backend(self.backend).create(SPEC)
+        try:
+            result = await machine.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
+        finally:
+            await machine.close()
+        return _read_report(result.stdout, nonce, len(calls))
+
+
+@cache
+def _guest() -> str:
+    return inspect.getsource(judge_guest)
+
+
+def take_apart(test: str) -> HiddenTest:
+    """Split `assert call == expected`. Raises: JudgeError if the text is no such assertion."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's test is not our news
+            body = ast.parse(test.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise JudgeError(f"The hidden test {test[:80]!r} is no Python: {error}") from error
+    if len(body) != 1 or not isinstance(body[0], ast.Assert):
+        raise JudgeError(f"The hidden test {test[:80]!r} is not one assert statement.")
+    claim = body[0].test
+    if isinstance(claim, ast.Compare):
+        if len(claim.ops) != 1 or not isinstance(claim.ops[0], ast.Eq):
+            raise JudgeError(f"The hidden test {test[:80]!r} compares with something other than one ==.")
+        return HiddenTest(ast.unparse(claim.left), ast.unparse(claim.comparators[0]))
+    if isinstance(claim, ast.UnaryOp) and isinstance(claim.op, ast.Not):
+        return HiddenTest(ast.unparse(claim.operand), None, negated=True)
+    return HiddenTest(ast.unparse(claim), None)
+
+
+def _holds(test: HiddenTest, given: Any, expected: Any) -> bool:
+    return same(given, expected) if test.expected is not None else _truth_of(given) is not test.negated
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two encoded values are equal: numbers by value to 1e-9 relative, `?` never."""
+    if not (isinstance(left, list) and isinstance(right, list)):
+        return type(left) is type(right) and bool(left == right)
+    if len(left) != len(right) or not left or "?" in (left[0], right[0]):
+        return left == right == []
+    if left[0] == right[0] == "n":
+        return _same_number(left[-1], right[-1])
+    return all(same(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _same_number(left: Any, right: Any) -> bool:
+    if left == right:
+        return left != "nan"
+    numbers = []
+    for text in (left, right):
+        try:
+            numbers.append(float(int(text, 16)) if "0x" in text else float(text))
+        except (ValueError, TypeError, OverflowError):
+            return False
+    return not all("0x" in text for text in (left, right)) and math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _truth_of(data: Any) -> bool:
+    """Whether Python would call the encoded value true; an object we do not know is not."""
+    if not isinstance(data, list):
+        return bool(data)
+    if data[:1] == ["n"]:
+        return not _same_number(data[-1], "0x0")
+    return len(data) > 1 and data[0] in ("l", "t", "e", "d", "c") or (data[:1] == ["b"] and bool(data[-1]))
+
+
+def _read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
+    """The first line for each call. Whatever else the submission wrote is ignored."""
+    found: dict[int, Any] = {}
+    for line in raw.decode("utf-8", "replace").splitlines():
+        mark, _, rest = line.partition(" ")
+        number, _, text = rest.partition(" ")
+        if mark == nonce and number.isdecimal() and len(number) < 7 and int(number) < count:
+            try:
+                found.setdefault(int(number), json.loads(text))
+            except (ValueError, RecursionError):
+                continue
+    return found

@@ -1,0 +1,146 @@
+"""Runs inside the sandbox: opens the database read-only and serves one request a line of code.
+
+Standard library only: this text is sent to the sandbox's interpreter as it stands. The SQL it is given is
+hostile; whatever it does ends here, in a process that holds nothing but a copy of the database.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import time
+
+READ_ONLY_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
+REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}  # an episode can be replayed
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 100_000,  # one value; 100 columns of it still fit into memory
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 20_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 100,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+}
+
+
+class Refused(Exception):
+    """The request cannot be served; the message is written for the model."""
+
+
+class Database:
+    """One read-only connection. Rows, characters and seconds of a query are bounded."""
+
+    def __init__(self, path: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
+        self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
+        self._deadline = 0.0
+        self._connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        self._connection.execute("PRAGMA hard_heap_limit=67108864").fetchall()
+        self._connection.execute("PRAGMA query_only=1")
+        listing = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        self._names = [name for (name,) in self._connection.execute(listing) if not name.startswith("sqlite_")]
+        for limit, value in LIMITS.items():
+            self._connection.setlimit(limit, value)
+        self._connection.set_authorizer(_authorize)
+        self._connection.set_progress_handler(lambda: time.monotonic() > self._deadline, 20_000)
+
+    def tables(self) -> str:
+        return ", ".join(self._names)
+
+    def describe(self, table: str) -> str:
+        """Columns with their types, and what they refer to: `customer_id INTEGER -> customers.id`."""
+        known = {name.casefold(): name for name in self._names}
+        if table.casefold() not in known:
+            raise Refused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
+        name = known[table.casefold()]
+        target = {row[3]: f" -> {row[2]}.{row[4] or 'id'}" for row in self._pragma("foreign_key_list", name)}
+        columns = self._pragma("table_info", name)
+        return ", ".join(f"{row[1]} {row[2]}".strip() + target.get(row[1], "") for row in columns)
+
+    def schema(self) -> str:
+        """Every table with its columns, one line each."""
+        return "\n".join(f"{name}({', '.join(self._columns(name))})" for name in self._names)
+
+    def query(self, sql: str) -> str:
+        """Rows, one a line, values separated by ` | `. Raises: Refused with what SQLite said."""
+        self._deadline = time.monotonic() + self._timeout_s
+        try:
+            cursor = self._connection.execute(sql)
+            if cursor.description is None:
+                raise Refused("Nothing to run: write one SELECT statement.")
+            return self._lines(cursor)
+        except sqlite3.Error as error:
+            raise Refused(self._explain(str(error), sql)) from error
+        except sqlite3.Warning as error:
+            raise Refused("Write one SELECT statement at a time.") from error
+        except (ValueError, OverflowError) as error:  # a null character, a lone surrogate
+            raise Refused(f"That is not a query SQLite can read: {str(error)[:100]}.") from error
+        except MemoryError as error:
+            raise Refused("The query needs too much memory. Ask for less.") from error
+
+    def _lines(self, cursor: sqlite3.Cursor) -> str:
+        lines: list[str] = []
+        room = self._max_chars
+        for row in cursor:
+            line = " | ".join(_cell(value) for value in row)
+            if len(lines) == self._max_rows or len(line) > room:
+                lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
+                break
+            lines.append(line)
+            room -= len(line) + 1
+        return "\n".join(lines) or "[no rows]"
+
+    def _explain(self, error: str, sql: str) -> str:
+        """What SQLite said, and what helps to write the query again."""
+        if "not authorized to use function" in error:
+            return f"The function {error.split(':')[-1].strip()} is not available here."
+        if "not authorized" in error or "authorization denied" in error or "prohibited" in error:
+            return "Only SELECT is allowed: the database is read-only."
+        if "interrupted" in error:
+            return f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less."
+        if "too big" in error or "out of memory" in error:
+            return "A value in the query is too big. Ask for less."
+        hint = ""
+        if "no such table" in error:
+            hint = f". Tables: {self.tables()}"
+        elif "no such column" in error:
+            words = {word.casefold() for word in re.findall(r"\w+", sql)}
+            used = [name for name in self._names if name.casefold() in words]
+            hint = "".join(f". Columns of {name}: {', '.join(self._columns(name))}" for name in used[:3])
+        return f"SQLite: {error[:200].rstrip('.')}{hint}."
+
+    def _columns(self, name: str) -> list[str]:
+        return [row[1] for row in self._pragma("table_info", name)]
+
+    def _pragma(self, pragma: str, name: str) -> list[tuple]:  # type: ignore[type-arg]
+        self._deadline = time.monotonic() + self._timeout_s
+        quoted = name.replace('"', '""')
+        return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
+    """Reading is allowed, nothing else: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
+    if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA and first in READ_ONLY_PRAGMAS:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _cell(value: object) -> str:
+    """A value on one line: text as it is without line breaks, NULL for nothing, bytes by their number."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"[{len(value)} bytes]"
+    return " ".join(str(value).splitlines()) if isinstance(value, str) else str(value)
+
+
+def serve(database: Database, method: str, *arguments: str) -> None:
+    """Print the answer of one method as one JSON line: {"ok": text} or {"refused": text}."""
+    try:
+        print(json.dumps({"ok": getattr(database, method)(*arguments)}))
+    except Refused as refusal:
+        print(json.dumps({"refused": str(refusal)}))

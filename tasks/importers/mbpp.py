@@ -1,0 +1,135 @@
+"""Read MBPP (Mostly Basic Python Problems) from a file that the user has; the data is never part of this package."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+FIELDS = {
+    "question": ("query", "text", "prompt"),
+    "solution": ("gold", "code"),
+    "tests": ("tests", "test_list"),
+}
+"""Names in the packagings of MBPP that are about: InterCode's, the original's, the sanitised one's."""
+
+
+def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
+    """The problems of an MBPP file as tasks of `agentgym/code-v1`, held out unless asked otherwise.
+
+    The first assertion is shown and may be tried; all of them judge. Problems whose set-up or tests need a
+    name that is nowhere defined cannot be solved: they are left out, and a warning names them.
+
+    Args:
+        path: a JSON array, or one JSON object a line.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    path = Path(path)
+    tasks: list[Task] = []
+    left_out: list[str] = []
+    seen: dict[str, int] = {}
+    for index, item in enumerate(_items(path)):
+        where = f"{path}, item {index}"
+        task = _task(item, where, split)
+        if task.id in seen:
+            raise TaskError(f"{where}: task_id {item['task_id']!r} is already used by item {seen[task.id]}.")
+        seen[task.id] = index
+        if missing := _undefined(task, where):
+            left_out.append(f"item {index} ({task.id}) needs {', '.join(sorted(missing))}")
+        else:
+            tasks.append(task)
+    if left_out:
+        warnings.warn(f"{path}: left out, as no code can pass the tests: {'; '.join(left_out)}.", stacklevel=2)
+    return TaskSet("code/mbpp-v1", {split: tasks})
+
+
+def _items(path: Path) -> list[Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of an MBPP file.") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+    try:
+        if text.lstrip().startswith("["):
+            items = json.loads(text)
+        else:
+            items = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
+    if not items:
+        raise TaskError(f"{path} holds no problem.")
+    return list(items)
+
+
+def _task(item: Any, where: str, split: Split) -> Task:
+    if not isinstance(item, dict):
+        raise TaskError(f"{where}: expected a JSON object, found {type(item).__name__}.")
+    question, solution, tests = (_field(item, name, where) for name in FIELDS)
+    setup = item.get("test_setup_code") or ""
+    if not (isinstance(question, str) and isinstance(solution, str) and isinstance(setup, str)):
+        raise TaskError(f"{where}: question, solution and set-up code must be text.")
+    if not (isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests)):
+        raise TaskError(f"{where}: the tests are {tests!r}, where a list of assertions is expected.")
+    if not isinstance(item.get("task_id"), int | str):
+        raise TaskError(f"{where}: the field 'task_id' is missing.")
+    return Task(
+        id=f"mbpp/{item['task_id']}",
+        environment="agentgym/code-v1",
+        prompt=f"{question.strip()}\nFor example: {tests[0].strip()}",
+        parameters={"tests": tests[:1], "setup": setup},
+        truth={"tests": tests, "setup": setup, "reference": solution},
+        split=split,
+        tags=("mbpp",),
+    )
+
+
+def _field(item: dict[str, Any], name: str, where: str) -> Any:
+    for key in FIELDS[name]:
+        if item.get(key):
+            return item[key]
+    raise TaskError(f"{where}: no {name}: expected one of the fields {', '.join(FIELDS[name])}.")
+
+
+def _undefined(task: Task, where: str) -> set[str]:
+    """Names that nobody could know of: used by the set-up, which runs first, or by the tests, and bound nowhere."""
+    setup = _names(task.truth["setup"], f"{where}: the set-up")
+    tests = _names("\n".join(task.truth["tests"]), f"{where}: the tests")
+    solution = _names(task.truth["reference"], f"{where}: the solution")
+    known = set(dir(builtins)) | setup.bound
+    return (setup.used - known) | (tests.used - known - solution.bound - tests.bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    used: set[str]
+    bound: set[str]
+
+
+def _names(source: str, where: str) -> _Names:
+    """Names that a piece of code reads, and names that it binds anywhere. Raises: TaskError beginning with `where`."""
+    names = _Names(set(), set())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # strings such as "\\w" without an r are common in public data
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise TaskError(f"{where} cannot be parsed as Python: {error}.") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (names.used if isinstance(node.ctx, ast.Load) else names.bound).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.bound.add((node.asname or node.name).split(".")[0])
+        elif isinstance(node, ast.arg):
+            names.bound.add(node.arg)
+    return names

@@ -1,0 +1,69 @@
+"""Who and what the store knows: names made of common pieces, drawn once and the same in every database seed.
+
+Common pieces, because a small byte-pair vocabulary then writes any name in a few tokens, and a name that
+was never asked about is still made of pieces that were.
+"""
+
+# ruff: noqa: SIM905 - lists of words are read as words
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+
+from agentgym.task import seed_of
+
+FIRST = (
+    "Ada Alan Amir Anna Bela Boris Carla Chen Clara Dana David Dora Elena Emil Eric Eva Felix Fiona Gina Hana Hugo "
+    "Ida Ines Ivan Jack Jana Jonas Julia Karl Lara Leo Lina Luca Maria Mark Mira Nadia Nina Nora Omar Otto Paul Petra "
+    "Rosa Sam Sara Simon Tara Tom Vera"
+).split()
+LAST = (
+    "Adler Baker Barnes Becker Berg Bond Brook Carter Clark Cole Cook Dean Fisher Ford Fox Frost Gray Green Hall Hart "
+    "Hill Holt Hunt King Lake Lane Long Marsh Mason Miller Moss Noble Page Park Price Reed Rose Shaw Stone Swan Vance "
+    "Wade Walker Ward Wells West White Winter Wood Young"
+).split()
+STYLE = (
+    "Amber Blue Bright Classic Copper Coral Cotton Folding Glass Grand Green Ivory Large Light Linen Metal Mini Modern "
+    "Oak Pine Plain Red Rustic Silver Slim Small Smart Soft Steel Stone Strong Travel Velvet Walnut White"
+).split()
+THING = (
+    "Bag Basket Bench Blanket Board Bottle Bowl Box Cabinet Candle Chair Clock Cup Desk Frame Jar Kettle Knife Lamp "
+    "Mat Mirror Mug Pan Pillow Plate Rug Shelf Sofa Stool Table Tray Vase"
+).split()
+HOUSE = (
+    "Alder Atlas Baltic Beacon Bright Cedar Central Coast Crown Delta Eagle East Elm Falcon Garden Harbor Iron Lake "
+    "Maple Metro North Ocean Pearl Pine Prime River Royal Silver South Star Summit Union Valley West"
+).split()
+TRADE = "Brothers Company Export Goods Group House Imports Supply Trading Works".split()
+
+COUNTS = {"customer": 600, "product": 360, "supplier": 100, "employee": 100, "order": 1300}
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Names by kind, in database order. An order's name is its code."""
+
+    customer: tuple[str, ...]
+    product: tuple[str, ...]
+    supplier: tuple[str, ...]
+    employee: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+def cast() -> Cast:
+    """The store's people, goods, firms and orders. Takes no seed: other databases are other facts about the same."""
+    rng = random.Random(seed_of("sql/store", "names"))
+    people = rng.sample(_pairs(FIRST, LAST), COUNTS["customer"] + COUNTS["employee"])
+    return Cast(
+        customer=tuple(people[: COUNTS["customer"]]),
+        product=tuple(rng.sample(_pairs(STYLE, THING), COUNTS["product"])),
+        supplier=tuple(rng.sample(_pairs(HOUSE, TRADE), COUNTS["supplier"])),
+        employee=tuple(people[COUNTS["customer"] :]),
+        order=tuple(f"SO-{number}" for number in rng.sample(range(10_000, 100_000), COUNTS["order"])),
+    )
+
+
+def _pairs(heads: list[str], tails: list[str]) -> list[str]:
+    return [f"{head} {tail}" for head, tail in itertools.product(heads, tails)]

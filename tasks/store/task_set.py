@@ -1,0 +1,112 @@
+"""The task set `sql/store-v1`: questions about the store, their gold answers, and the three splits."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from functools import cache
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+from .database import database
+from .names import cast
+from .oracle import oracle
+from .templates import HELD_OUT, TRAIN, Template
+
+NAME = "sql/store-v1"
+SIZES = {"train": 2_400, "validation": 240, "unseen_entities": 240, "unseen_templates": 240}
+TWO_HOP_SHARE = 0.4
+RESERVED = 5
+"""Every fifth name of a kind is kept for the stratum `unseen_entities`."""
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set. The seed chooses which questions are asked; the database is always that of seed 0.
+
+    Held-out tasks carry the tag `unseen_entities` (names in no other question, kinds of question as in
+    training) or `unseen_templates` (kinds of question that are never trained on).
+    """
+    asked: set[tuple[str, str]] = set()
+    with closing(_connect()) as connection:
+
+        def draw(split: Split, stratum: str, templates: Sequence[Template], reserved: bool) -> list[Task]:
+            return [
+                _draw(connection, asked, split, stratum, templates, reserved, seed, index)
+                for index in range(SIZES[stratum])
+            ]
+
+        unseen = draw("held_out", "unseen_entities", TRAIN, True)
+        unseen += draw("held_out", "unseen_templates", HELD_OUT, False)
+        validation = draw("validation", "validation", TRAIN, False)  # before train, which uses small kinds up
+        splits = {"train": draw("train", "train", TRAIN, False), "validation": validation, "held_out": unseen}
+    return TaskSet(NAME, splits, oracle=oracle)
+
+
+def _draw(
+    connection: sqlite3.Connection,
+    asked: set[tuple[str, str]],
+    split: Split,
+    stratum: str,
+    templates: Sequence[Template],
+    reserved: bool,
+    seed: int,
+    index: int,
+) -> Task:
+    """Draw a question nobody has asked yet. One stream of random numbers a task, so that sizes may change alone."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    one, more = [t for t in templates if t.hops == 1], [t for t in templates if t.hops > 1]
+    hops = one if one and rng.random() >= TWO_HOP_SHARE else more
+    for _ in range(10_000):
+        template = rng.choice(hops)
+        name = rng.choice(_names(template.kind, reserved))
+        if (template.name, name) in asked:
+            continue
+        asked.add((template.name, name))
+        return _task(connection, template, name, split, stratum, index)
+    raise TaskError(f"{NAME}: no unasked question is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+
+
+def _task(
+    connection: sqlite3.Connection, template: Template, name: str, split: Split, stratum: str, index: int
+) -> Task:
+    evidence: list[str] = []
+    for step in template.steps:
+        evidence.append(_value(connection, step.format(*evidence, name=name)))
+    gold = template.gold.format(name=name)
+    answer = _value(connection, gold)
+    if evidence.pop() != answer:
+        raise TaskError(f"{NAME}: the steps of {template.name} and its gold query disagree about {name!r}.")
+    return Task(
+        id=f"{stratum}/{index:04d}",
+        environment="agentgym/sql-v1",
+        prompt=template.question.format(name=name),
+        parameters={"database": "sql/store"},
+        truth={"sql": gold, "answer": answer, "evidence": evidence},
+        split=split,
+        tags=(template.name, f"hops_{template.hops}", *((stratum,) if split == "held_out" else ())),
+        difficulty=float(template.hops),
+    )
+
+
+@cache
+def _names(kind: str, reserved: bool) -> tuple[str, ...]:
+    every: tuple[str, ...] = getattr(cast(), kind)
+    return tuple(name for place, name in enumerate(every) if (place % RESERVED == 0) is reserved)
+
+
+def _value(connection: sqlite3.Connection, query: str) -> str:
+    """The single value of a query, as the environment shows it."""
+    rows = connection.execute(query).fetchmany(2)
+    if len(rows) != 1 or len(rows[0]) != 1 or rows[0][0] is None:
+        raise TaskError(f"{NAME}: {query!r} gives {rows}, where one value is expected.")
+    return str(rows[0][0])
+
+
+def _connect() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(database())
+    return connection

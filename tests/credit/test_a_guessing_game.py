@@ -1,0 +1,97 @@
+"""A game that is lost by the wrong credit: agents that stop calling tools because every miss costs a little.
+
+A number from 0 to 5 is hidden. A turn is a guess (answered by "higher" or "lower") or giving up; four turns at
+most. A hit ends the episode with outcome 1; every miss is a turn reward of -0.1. The policy is a table of
+softmax logits over what is known: the interval in which the number lies.
+
+Rollouts at the same turn index stand in different states here, some near the number and some hopeless, and
+giving up has nothing more to lose. That is what makes pure return-to-go, standardised at each index and without
+the outcome, prefer giving up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from agentgym.credit import Group, estimator
+
+NUMBERS, TURNS, GROUP, TASKS = 6, 4, 8, 4
+GIVE_UP = NUMBERS
+
+
+class Table:
+    """Softmax logits for every interval (low, high); giving up is worth one guess to begin with."""
+
+    def __init__(self) -> None:
+        self.logits = np.zeros((NUMBERS, NUMBERS, NUMBERS + 1))
+
+    def chances(self, low: int, high: int) -> np.ndarray:
+        row = self.logits[low, high].copy()
+        row[:low] = row[high + 1 : NUMBERS] = -np.inf  # a guess outside the interval is no choice
+        row = np.exp(row - row.max())
+        return row / row.sum()
+
+
+def play(table: Table, hidden: int, rng: np.random.Generator) -> tuple[list, list[float], float]:
+    """One episode: (state, chances, action) of each turn, turn rewards, outcome."""
+    low, high, steps, rewards = 0, NUMBERS - 1, [], []
+    for _ in range(TURNS):
+        chances = table.chances(low, high)
+        action = int(rng.choice(NUMBERS + 1, p=chances))
+        steps.append(((low, high), chances, action))
+        rewards.append(0.0 if action in (hidden, GIVE_UP) else -0.1)
+        if action in (hidden, GIVE_UP):
+            break
+        low, high = (action + 1, high) if action < hidden else (low, action - 1)
+    return steps, rewards, float(action == hidden)
+
+
+def learn(advantages_of: Callable[[Group], list[np.ndarray]], steps: int, rate: float, seed: int) -> list[float]:
+    """Share of solved episodes at every step of plain policy gradient."""
+    rng, table, solved = np.random.default_rng(seed), Table(), []
+    for _ in range(steps):
+        gradient, wins = np.zeros_like(table.logits), 0.0
+        for _ in range(TASKS):
+            hidden = int(rng.integers(NUMBERS))
+            episodes = [play(table, hidden, rng) for _ in range(GROUP)]
+            group = Group.from_arrays(outcomes=[e[2] for e in episodes], turn_rewards=[e[1] for e in episodes])
+            for (played, _, outcome), advantages in zip(episodes, advantages_of(group), strict=True):
+                wins += outcome
+                for ((low, high), chances, action), advantage in zip(played, advantages, strict=True):
+                    gradient[low, high] -= advantage * chances
+                    gradient[low, high, action] += advantage
+        table.logits += rate * gradient / (TASKS * GROUP)
+        solved.append(wins / (TASKS * GROUP))
+    return solved
+
+
+def naive(group: Group) -> list[np.ndarray]:
+    """Return-to-go of turn rewards alone, standardised at each index over those that reached it."""
+    rewards = np.nan_to_num(group.turn_rewards)
+    worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+    found = np.zeros_like(worth)
+    for k in range(worth.shape[1]):
+        here = group.played[:, k]
+        found[here, k] = (worth[here, k] - worth[here, k].mean()) / (worth[here, k].std() + 1e-6)
+    return [row[:count] for row, count in zip(found, group.turns, strict=True)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("return_to_go", {}), ("return_to_go", {"scale": "std"}), ("mt_grpo", {}), ("rloo", {}), ("grpo", {})],
+)
+def test_the_game_is_learned_from_under_half_to_above_four_fifths(name, options, seed):
+    solved = learn(estimator(name, **options), steps=120, rate=2.0, seed=seed)
+    assert np.mean(solved[:5]) < 0.6
+    assert np.mean(solved[-10:]) > 0.8
+
+
+def test_without_the_outcome_and_standardised_at_each_index_the_agent_gives_up():
+    """The trap itself, so that nobody takes the two tests above for easy."""
+    solved = learn(naive, steps=60, rate=2.0, seed=0)
+    assert np.mean(solved[:2]) > 0.2
+    assert np.mean(solved[-10:]) < 0.05

@@ -1,0 +1,147 @@
+"""What every estimator declares, its options, and the edge rules that hold for all of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from agentgym.credit import CreditWarning, Group, declare, estimator
+from agentgym.errors import CreditError, ShapeError, UnknownNameError
+from agentgym.registry import names, register
+
+GROUP = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0, 1], [0]])
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'return_to_go'\?.*Registered: .*dr_grpo"):
+        estimator("return_togo")
+
+
+def test_an_unknown_option_suggests_the_nearest_and_names_all():
+    with pytest.raises(CreditError, match=r"no option 'gama'. Did you mean 'gamma'\? It accepts gamma, baseline"):
+        estimator("return_to_go", gama=0.9)
+    with pytest.raises(CreditError, match="'rloo' has no option 'scale'"):
+        estimator("rloo", scale="std")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"gamma": 1.5}, "'gamma' of 'return_to_go' is 1.5: expected a number at least 0 and at most 1"),
+        ({"gamma": math.nan}, "'gamma' .* is nan: expected a number"),
+        ({"gamma": "0.9"}, "is '0.9': expected a number"),
+        ({"gamma": True}, "is True: expected a number"),
+        ({"scale": "stdev"}, "expected one of 'none', 'std'"),
+        ({"ddof": 2}, "expected one of 0, 1"),
+        ({"ddof": True}, "expected one of 0, 1"),
+        ({"outcome_weight": 0}, "expected a number above 0"),
+        ({"turn_weight": -1.0}, "expected a number at least 0"),
+        ({"turn_weight": math.inf}, "expected a number at least 0"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_when_it_is_set(options, says):
+    with pytest.raises(CreditError, match=says):
+        estimator("return_to_go", **options)
+
+
+def test_the_bias_class_follows_the_options():
+    assert estimator("return_to_go").bias == "unbiased"
+    assert estimator("return_to_go", gamma=0.9).bias == "biased"
+    assert estimator("mt_grpo", baseline="mean").bias == "direction"
+    assert estimator("mt_grpo", scale="std").bias == "biased"
+
+
+def test_choosing_the_misleading_one_warns_and_the_others_do_not():
+    with pytest.warns(CreditWarning, match="use 'mt_grpo'"):
+        estimator("mt_grpo_reach")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in names("estimators"):
+            if name != "mt_grpo_reach":
+                estimator(name)
+
+
+def test_a_group_of_one_gets_zero_never_its_raw_reward():
+    credit = estimator("rloo").explain(Group.from_arrays(outcomes=[1], turn_rewards=[[1, 1]]))
+    assert [a.tolist() for a in credit.advantages] == [[0, 0]]
+    assert credit.flags == ("too_few",)
+
+
+def test_a_group_with_one_survivor_gets_zero():
+    group = Group.from_arrays(outcomes=[1, None, None], turn_rewards=[[1], [1], []], valid=[1, 0, 0])
+    credit = estimator("return_to_go").explain(group)
+    assert [a.tolist() for a in credit.advantages] == [[0], [0], []]
+    assert credit.flags == ("too_few", "failed")
+
+
+def test_a_group_that_failed_as_a_whole_gets_zero():
+    group = Group.from_arrays(outcomes=[None, None], turn_rewards=[[1, 2], []], valid=[False, False])
+    credit = estimator("grpo").explain(group)
+    assert [a.tolist() for a in credit.advantages] == [[0, 0], []]
+    assert credit.flags == ("none_valid", "failed")
+
+
+def test_a_group_without_any_difference_says_so():
+    credit = estimator("grpo").explain(Group.from_arrays(outcomes=[0.1, 0.1, 0.1], truncated=[0, 1, 0]))
+    assert [a.tolist() for a in credit.advantages] == [[0], [0], [0]]
+    assert credit.flags == ("no_spread", "truncated")
+    assert credit.zero_share == 1.0
+
+
+def test_a_truncated_trajectory_is_scored_as_it_stands():
+    with_flag = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0, 1], [0]], truncated=[False, True])
+    credit = estimator("return_to_go").explain(with_flag)
+    assert [a.tolist() for a in credit.advantages] == [a.tolist() for a in estimator("return_to_go")(GROUP)]
+    assert credit.flags == ("truncated",)
+
+
+def test_advantages_that_overflow_are_refused_with_their_turn():
+    @declare(requires=("outcomes",), bias="heuristic", source="our own")
+    def broken(group: Group) -> np.ndarray:
+        return np.where(np.arange(group.played.shape[1]) == 1, np.nan, np.ones(group.played.shape))
+
+    with pytest.raises(CreditError, match="gave nan to turn 1 of the 0th valid trajectory"):
+        broken(GROUP)
+
+
+def test_an_estimator_of_the_wrong_shape_is_refused():
+    @declare(requires=("outcomes",), bias="heuristic", source="our own")
+    def flat(group: Group) -> np.ndarray:
+        return np.asarray(group.outcomes)
+
+    with pytest.raises(ShapeError, match=r"'flat' returned shape \(2,\) for 2 trajectories of at most 2 turns"):
+        flat(GROUP)
+
+
+def test_a_declaration_that_makes_no_sense_is_refused():
+    with pytest.raises(CreditError, match="which no group carries"):
+        declare(requires=("outcome",), bias="unbiased", source="our own")
+    with pytest.raises(CreditError, match="bias is 'none'"):
+        declare(requires=(), bias="none", source="our own")
+    with pytest.raises(CreditError, match="source is empty"):
+        declare(requires=(), bias="biased", source=" ")
+
+
+def test_a_users_estimator_gets_the_edge_rules_for_free():
+    """It sees valid trajectories only, and needs no special case for small groups."""
+    sizes = []
+
+    @declare(requires=("outcomes",), bias="unbiased", source="our own")
+    def above_half(group: Group, *, half: float = 0.5) -> np.ndarray:
+        sizes.append(group.size)
+        return np.broadcast_to((group.outcomes - half)[:, None], group.played.shape)
+
+    register("above_half", above_half, kind="estimators")
+    group = Group.from_arrays(outcomes=[1, None, 0], turn_rewards=[[0, 0], [0], [0]], valid=[1, 0, 1])
+    got = estimator("above_half", half=0.25)(group)
+    assert [a.tolist() for a in got] == [[0.75, 0.75], [0], [-0.25]]
+    assert sizes == [2]
+
+
+def test_an_undeclared_function_under_an_estimators_name_is_refused():
+    register("undeclared", lambda group: group, kind="estimators")
+    with pytest.raises(CreditError, match=r"decorate its function with agentgym\.credit\.declare"):
+        estimator("undeclared")

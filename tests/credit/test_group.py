@@ -1,0 +1,177 @@
+"""How a group is built and what it refuses, each time naming the trajectory, the turn and the field."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from agentgym.credit import Group, estimator
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import CreditError, MissingSignalError, ShapeError
+from agentgym.messages import Call, Message, StopReason
+from agentgym.task import Task
+
+TASK = Task("t-1", "acme/counter-v1", prompt="Count.")
+
+
+def a_turn(index: int, rewards: dict[str, float] | None = None, **fields: object) -> Turn:
+    call = Call("look")
+    return Turn(index, Message("assistant", calls=(call,)), calls=(call,), rewards=rewards or {}, **fields)
+
+
+def a_trajectory(*turns: Turn, outcome: dict[str, float] | None = None, **fields: object) -> Trajectory:
+    fields = {"id": "run/t-1#0", "task": TASK, "stop_reason": StopReason.ANSWERED, **fields}
+    return Trajectory(turns=list(turns), outcome={"success": 1.0} if outcome is None else outcome, **fields)
+
+
+def test_rows_of_unequal_length_are_padded_with_nan():
+    group = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0.5, None, 0.25], [1]])
+    assert group.turns.tolist() == [3, 1]
+    assert group.played.tolist() == [[True, True, True], [True, False, False]]
+    np.testing.assert_array_equal(group.turn_rewards, [[0.5, math.nan, 0.25], [1, math.nan, math.nan]])
+    assert group.valid.all()
+    assert not group.truncated.any()
+
+
+def test_numpy_and_ragged_object_rows_are_both_welcome():
+    group = Group.from_arrays(outcomes=np.array([1.0, 0.0]), turn_rewards=np.array([[0.5, 0.0], [1.0, 2.0]]))
+    assert group.turns.tolist() == [2, 2]
+
+
+def test_without_any_per_turn_signal_every_trajectory_has_one_turn():
+    assert Group.from_arrays(outcomes=[1, 0, 0]).turns.tolist() == [1, 1, 1]
+    assert Group.from_arrays(outcomes=[1, 0, 0], turns=[3, 1, 2]).turns.tolist() == [3, 1, 2]
+
+
+def test_every_signal_is_carried():
+    group = Group.from_arrays(
+        outcomes=[1, 0], turn_rewards=[[0, 1], [0]], valid=[True, True], truncated=[False, True],
+        state_keys=[["a", "b"], ["a"]], values=[[0.1, 0.2, 0.0], [0.1]], potentials=[[0, 1], [0]],
+        branches=[["n0", "n1"], ["n0"]], tool_turn=[[True, False], [False]],
+    )  # fmt: skip
+    assert group.state_keys == (("a", "b"), ("a",))
+    np.testing.assert_array_equal(group.values, [[0.1, 0.2, 0.0], [0.1, math.nan, math.nan]])
+    np.testing.assert_array_equal(group.potentials, [[0, 1], [0, math.nan]])
+    assert group.branches == (("n0", "n1"), ("n0",))
+    assert group.tool_turn.tolist() == [[True, False], [False, False]]
+    assert group.truncated.tolist() == [False, True]
+
+
+def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
+    group = Group.from_arrays(
+        outcomes=[1, 0, 2], turn_rewards=[[1, 2, 3], [4], [5, 6]], state_keys=[["a", "b", "c"], ["d"], ["e", "f"]]
+    )
+    kept = group.only(np.array([False, True, True]))
+    assert kept.turns.tolist() == [1, 2]
+    np.testing.assert_array_equal(kept.turn_rewards, [[4, math.nan], [5, 6]])
+    assert kept.state_keys == (("d",), ("e", "f"))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "error", "says"),
+    [
+        ({"outcomes": []}, CreditError, "at least one trajectory"),
+        ({}, CreditError, "at least one trajectory"),
+        ({"outcomes": [1, math.nan]}, CreditError, "outcomes of trajectory 1 is nan"),
+        ({"outcomes": [1, None]}, CreditError, "outcomes of trajectory 1 is nan"),
+        ({"outcomes": [-math.inf, 0]}, CreditError, "outcomes of trajectory 0 is -inf"),
+        ({"outcomes": [1, "high"]}, CreditError, "outcomes of trajectory 1 is 'high'"),
+        ({"outcomes": [1, 0], "turn_rewards": [[1]]}, ShapeError, "turn_rewards has 1 rows for a group of 2"),
+        ({"outcomes": [1, 0], "turn_rewards": [[1], 3]}, ShapeError, "turn_rewards of trajectory 1 is 3"),
+        (
+            {"outcomes": [1], "turn_rewards": [[1, math.inf]]},
+            CreditError,
+            "trajectory 0, turn 1 is inf",
+        ),
+        ({"outcomes": [1], "turn_rewards": [[0, "x"]]}, CreditError, "turn_rewards of trajectory 0, turn 1 is 'x'"),
+        ({"outcomes": [1], "turn_rewards": [[0], [1]]}, ShapeError, "turn_rewards has 2 rows for a group of 1"),
+        ({"outcomes": [1, 0], "valid": [True]}, ShapeError, "valid has 1 entries"),
+        ({"outcomes": [1, 0], "valid": [True, "no"]}, CreditError, "valid of trajectory 1 is 'no'"),
+        ({"outcomes": [1, 0], "truncated": [0, 2]}, CreditError, "truncated of trajectory 1 is 2"),
+        ({"outcomes": [1], "turn_rewards": [[0, 0]], "values": [[1]]}, ShapeError, "values of trajectory 0 has 1"),
+        (
+            {"outcomes": [1], "turn_rewards": [[0]], "values": [[1, math.inf]]},
+            CreditError,
+            "values of trajectory 0, turn 1",
+        ),
+        ({"outcomes": [1], "turn_rewards": [[0, 0]], "state_keys": [["a"]]}, ShapeError, "state_keys of trajectory 0"),
+        ({"outcomes": [1], "state_keys": [[["a"]]]}, CreditError, "state_keys of trajectory 0, turn 0"),
+        ({"outcomes": [1], "state_keys": ["abc"]}, ShapeError, "state_keys of trajectory 0 is 'abc'"),
+        ({"outcomes": [1, 0], "turn_rewards": [[1], []]}, CreditError, "Trajectory 1 is valid but has no turn"),
+        ({"outcomes": [1], "turns": [1.5]}, CreditError, "turns of trajectory 0 is 1.5"),
+        ({"outcomes": [1, 0], "turns": [1]}, ShapeError, "turns has 1 entries, outcomes has 2"),
+        ({"outcomes": [1], "turn_rewards": [[0]], "turns": [2]}, ShapeError, "turn_rewards of trajectory 0 has 1"),
+    ],
+)
+def test_a_signal_that_makes_no_sense_is_named(arrays, error, says):
+    with pytest.raises(error, match=says.replace("(", r"\(")):
+        Group.from_arrays(**arrays)
+
+
+def test_a_failed_trajectory_may_have_no_outcome_and_no_turn():
+    """Its numbers are not looked at, whatever they are: the machine broke in the middle of them."""
+    group = Group.from_arrays(
+        outcomes=[1, math.nan, None], turn_rewards=[[0], [math.inf, 1], []], valid=[True, False, False]
+    )
+    assert group.turns.tolist() == [1, 2, 0]
+
+
+def test_a_missing_signal_says_what_is_carried_and_what_to_do():
+    group = Group.from_arrays(turn_rewards=[[1, 2], [3]])
+    with pytest.raises(MissingSignalError, match=r"carries no outcomes; it carries turn_rewards.*outcome` method"):
+        estimator("rloo")(group)
+    with pytest.raises(MissingSignalError, match=r"carries no turn_rewards; it carries outcomes"):
+        estimator("mt_grpo")(Group.from_arrays(outcomes=[1, 0]))
+
+
+def test_trajectories_become_a_group():
+    group = Group.from_trajectories(
+        [
+            a_trajectory(a_turn(0, {"found": 0.5}, state_key="a"), a_turn(1, state_key="b"), weights={"found": 2.0}),
+            a_trajectory(
+                a_turn(0, state_key="a"), outcome={"success": 0.0, "style": 0.25}, stop_reason=StopReason.MAX_TURNS
+            ),
+            a_trajectory(outcome={}, stop_reason=StopReason.INFRA_ERROR),
+        ]
+    )
+    assert group.turns.tolist() == [2, 1, 0]
+    np.testing.assert_array_equal(group.outcomes, [1.0, 0.25, math.nan])
+    np.testing.assert_array_equal(group.turn_rewards, [[1.0, math.nan], [math.nan] * 2, [math.nan] * 2])
+    assert group.valid.tolist() == [True, True, False]
+    assert group.truncated.tolist() == [False, True, False]
+    assert group.state_keys == (("a", "b"), ("a",), ())
+    assert group.tool_turn.tolist() == [[True, True], [True, False], [False, False]]
+    assert group.values is None
+
+
+def test_a_turn_whose_calls_were_all_broken_is_no_tool_turn():
+    broken = Call("", error="That is not JSON.")
+    void = Turn(0, Message("assistant", "hm", calls=(broken,)), calls=(broken,))
+    group = Group.from_trajectories([a_trajectory(void), a_trajectory(a_turn(0))])
+    assert group.tool_turn.tolist() == [[False], [True]]
+
+
+def test_a_state_key_that_one_turn_lacks_is_not_carried():
+    group = Group.from_trajectories([a_trajectory(a_turn(0, state_key="a"), a_turn(1))])
+    assert group.state_keys is None
+
+
+def test_trajectories_of_two_tasks_are_no_group():
+    other = Task("t-2", "acme/counter-v1", prompt="Count on.")
+    with pytest.raises(CreditError, match="'run/t-2#0' is of task 't-2', the group is of task 't-1'"):
+        Group.from_trajectories([a_trajectory(a_turn(0)), a_trajectory(a_turn(0), id="run/t-2#0", task=other)])
+
+
+def test_a_valid_trajectory_that_was_not_scored_is_named():
+    with pytest.raises(CreditError, match="'run/t-1#7' has no outcome component"):
+        Group.from_trajectories([a_trajectory(a_turn(0)), a_trajectory(a_turn(0), outcome={}, id="run/t-1#7")])
+    with pytest.raises(CreditError, match="none was given"):
+        Group.from_trajectories([])
+
+
+def test_an_episode_that_still_runs_is_not_valid():
+    group = Group.from_trajectories([a_trajectory(a_turn(0)), a_trajectory(a_turn(0), stop_reason=None)])
+    assert group.valid.tolist() == [True, False]
+    assert group.truncated.tolist() == [False, False]

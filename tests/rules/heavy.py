@@ -1,0 +1,45 @@
+"""Which third-party packages are optional, and the only modules that may import them at their top.
+
+A heavy import lives in the one module that needs it. Inside a function, any module may import what belongs to an
+extra, as long as it tells the user which extra to install.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import packages_distributions
+
+from source_tree import project
+
+HEAVY_MODULES = {
+    "agentgym.training.callbacks": "train",
+    "agentgym.training.run": "train",
+    "agentgym.training.turn_grpo": "train",
+}
+
+
+def normal(name: str) -> str:
+    """A distribution's normalised name: `Farama_Notifications` and `farama-notifications` are one."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distributions_in(requirements: list[str]) -> set[str]:
+    """Normalised names of a requirement list."""
+    return {normal(re.match(r"[\w.-]+", one).group()) for one in requirements}  # type: ignore[union-attr]
+
+
+@cache
+def import_names(distributions: frozenset[str]) -> set[str]:
+    """Top-level import names that installed distributions offer."""
+    return {name for name, owners in packages_distributions().items() if distributions & {normal(o) for o in owners}}
+
+
+CORE = import_names(frozenset(distributions_in(project()["project"]["dependencies"])))
+EXTRAS = {
+    extra: import_names(frozenset(distributions_in(requirements) - {"agentgym-core"}))
+    for extra, requirements in project()["project"]["optional-dependencies"].items()
+    if extra not in ("dev", "all")
+}
+DEV = import_names(frozenset(distributions_in(project()["project"]["optional-dependencies"]["dev"])))
+OPTIONAL = set().union(*EXTRAS.values()) - CORE

@@ -1,0 +1,34 @@
+"""The commands the documents promise exist, and CI runs the same ones as a person."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from source_tree import ROOT, tracked_files
+
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+DOCUMENTS = [path for path in tracked_files() if path.suffix == ".md"]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=str)
+def test_every_make_command_in_a_document_is_a_target(path):
+    code = re.findall(r"`+[^`]+`+", (ROOT / path).read_text())
+    asked = {target for block in code for target in re.findall(r"\bmake ([a-z][a-z-]*)", block)}
+    assert asked <= TARGETS, f"{path} names targets that the Makefile does not have: {asked - TARGETS}"
+
+
+def test_the_promised_targets_are_all_there():
+    assert {"demo", "test", "test-fast", "lint", "bench"} <= TARGETS
+
+
+def test_ci_runs_the_commands_a_person_runs():
+    script = (ROOT / ".ci" / "run").read_text()
+    assert {"make lint", "make test"} <= {line.strip() for line in script.splitlines()}
+    assert subprocess.run(["bash", "-n", ".ci/run"], cwd=ROOT).returncode == 0
+
+
+def test_make_help_names_every_target():
+    told = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {target for target in TARGETS if f"make {target} " not in told} == set()

@@ -1,0 +1,60 @@
+"""Rules of the house a reader relies on: docstrings, names, lengths, and nothing of any one machine in the files."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from source_tree import ROOT, source_files, syntax_tree, tracked_files
+
+SCRIPTS = [path for path in tracked_files() if path.suffix == ".py"]
+MAX_LINES = 400
+
+
+@pytest.mark.parametrize("path", source_files(), ids=str)
+def test_every_public_module_class_and_function_says_what_it_is(path):
+    tree = syntax_tree(path)
+    assert ast.get_docstring(tree), f"{path} does not say what it is about"
+    for node in tree.body:
+        public = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_"
+        if public and not is_overload(node):
+            assert ast.get_docstring(node), f"{path}:{node.lineno} {node.name} has no docstring"
+
+
+def is_overload(node) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list)
+
+
+def test_no_file_is_a_drawer_for_odds_and_ends():
+    drawers = {"utils", "util", "helpers", "helper", "common", "misc", "tools_common"}
+    assert [path for path in tracked_files() if drawers & {path.stem, *path.parent.parts}] == []
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=str)
+def test_no_file_is_longer_than_four_hundred_lines(path):
+    lines = len((ROOT / path).read_text().splitlines())
+    assert lines <= MAX_LINES, f"{path} has {lines} lines: look for the second idea inside"
+
+
+def test_no_two_test_files_share_a_name():
+    """The tests folders are no packages, so two files of one name would be one module to Python."""
+    names = [path.name for path in SCRIPTS if path.parts[0] == "tests" and path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))
+
+
+# Written so that this file does not match itself.
+MACHINE = re.compile(
+    rb"/work/(?:main|shared|[.]library)|/root/(?:venv|[.]pyenv|plan|[.]bash)|/opt/(?:wheels)|/home/\w+/|/tmp/bash_jobs"
+    rb"|pypi[.]org|pythonhosted[.]org|npmjs[.]org|deb[.]debian[.]org|download[.]pytorch[.]org|proxy[.]golang[.]org"
+)
+
+
+def test_no_file_names_a_machine_of_ours_or_the_host_of_a_package_index():
+    found = []
+    for path in tracked_files():
+        if path.name == "test_house_style.py":
+            continue
+        for number, line in enumerate((ROOT / path).read_bytes().splitlines(), 1):
+            found += [f"{path}:{number}: {hit.group().decode()}" for hit in MACHINE.finditer(line)]
+    assert found == []

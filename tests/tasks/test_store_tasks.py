@@ -1,0 +1,228 @@
+"""`sql/store-v1`: its answers are true, its splits apart, and nobody scores without asking the database."""
+
+from __future__ import annotations
+
+import random
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from agentgym import Call, Message, StopReason, load_task_set
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rewards.answer_match import same_answer
+from agentgym.tasks.store import database
+from agentgym.tasks.store import task_set as build
+from agentgym.tasks.store.templates import BY_NAME, HELD_OUT, TRAIN
+
+
+@pytest.fixture(scope="module")
+def store():
+    return load_task_set("sql/store-v1")
+
+
+def open_store(seed=0):
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(database(seed=seed))
+    return closing(connection)
+
+
+def every_task(store):
+    return [task for split in store for task in store[split]]
+
+
+def template_of(task):
+    return next(BY_NAME[tag] for tag in task.tags if tag in BY_NAME)
+
+
+def named_in(task):
+    return template_of(task).named_in(task.prompt)
+
+
+def test_the_set_is_as_large_as_its_card_says(store):
+    held_out = Counter(tag for task in store["held_out"] for tag in task.tags if tag.startswith("unseen"))
+    assert {split: len(store[split]) for split in store} == {"train": 2400, "validation": 240, "held_out": 480}
+    assert held_out == {"unseen_entities": 240, "unseen_templates": 240}
+
+
+def test_every_answer_is_what_its_gold_query_gives(store):
+    with open_store() as connection:
+        wrong = [
+            task.id
+            for task in every_task(store)
+            if [tuple(map(str, row)) for row in connection.execute(task.truth["sql"])] != [(task.truth["answer"],)]
+        ]
+    assert wrong == []
+
+
+def test_the_steps_of_every_question_pass_its_evidence_and_end_at_its_answer(store):
+    with open_store() as connection:
+        for task in every_task(store):
+            seen = []
+            for step in template_of(task).steps:
+                rows = connection.execute(step.format(*seen, name=named_in(task))).fetchall()
+                assert len(rows) == len(rows[0]) == 1, f"{task.id}: {step} gives {rows}"
+                seen.append(str(rows[0][0]))
+            assert seen == [*task.truth["evidence"], task.truth["answer"]]
+
+
+def test_names_of_the_unseen_entities_are_in_no_other_question(store):
+    unseen = {named_in(task) for task in store["held_out"] if "unseen_entities" in task.tags}
+    seen = {named_in(task) for split in ("train", "validation") for task in store[split]}
+    seen |= {named_in(task) for task in store["held_out"] if "unseen_templates" in task.tags}
+    assert len(unseen) > 150
+    assert unseen & seen == set()
+
+
+def test_pieces_of_the_unseen_names_are_in_training(store):
+    """A name never asked about is made of words that were, so that a small vocabulary covers it."""
+    pieces = {word for task in store["train"] for word in re.findall(r"[A-Za-z]+", task.prompt)}
+    unseen = {word for task in store["held_out"] if "unseen_entities" in task.tags for word in named_in(task).split()}
+    strange = {word for word in unseen if not word.startswith("SO-")} - pieces
+    assert strange == set()
+
+
+def test_kinds_of_question_are_trained_on_or_held_out_never_both(store):
+    trained = {template_of(task).name for split in ("train", "validation") for task in store[split]}
+    strange = {template_of(task).name for task in store["held_out"] if "unseen_templates" in task.tags}
+    assert trained == {template.name for template in TRAIN}
+    assert strange == {template.name for template in HELD_OUT}
+    assert trained & strange == set()
+
+
+def test_about_two_in_five_questions_need_two_queries(store):
+    share = sum(task.difficulty == 2 for task in store["train"]) / len(store["train"])
+    assert 0.37 < share < 0.43
+
+
+def test_answers_of_another_database_are_wrong(store):
+    """The same people and goods with other facts: what is right here is right there in under 5 % of the questions."""
+    with open_store(seed=1) as other:
+        same = []
+        for task in every_task(store):
+            rows = other.execute(task.truth["sql"]).fetchall()
+            same.append(bool(rows) and same_answer(rows[0][0], task.truth["answer"]))
+    assert sum(same) / len(same) < 0.01
+
+
+def test_no_answer_is_common_enough_to_guess(store):
+    answers = Counter(task.truth["answer"] for task in every_task(store))
+    assert answers.most_common(1)[0][1] / answers.total() < 0.01
+
+
+def test_no_prompt_gives_its_answer_or_evidence_away(store):
+    for task in every_task(store):
+        assert len(task.prompt) < 100
+        for value in (task.truth["answer"], *task.truth["evidence"]):
+            assert value not in task.prompt
+
+
+def test_the_set_and_its_database_are_the_same_in_another_process(store):
+    """String hashing differs between processes; nothing may depend on it."""
+    code = (
+        "import hashlib; from agentgym.tasks.store import database, task_set; "
+        "print(task_set().fingerprint(), hashlib.sha256(database()).hexdigest())"
+    )
+    import hashlib
+
+    said = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True)
+    assert said.stdout.decode().split() == [store.fingerprint(), hashlib.sha256(database()).hexdigest()]
+
+
+def test_another_seed_asks_other_questions(store):
+    other = build(seed=1)
+    assert other.fingerprint() != store.fingerprint()
+    assert {t.prompt for t in other["train"]} != {t.prompt for t in store["train"]}
+
+
+def test_the_database_is_small_and_complete():
+    content = database()
+    assert 150_000 < len(content) < 350_000
+    with open_store() as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def a_sample(store):
+    """Tasks of every template, and of every split."""
+    chosen = {}
+    for task in every_task(store):
+        chosen.setdefault((task.split, template_of(task).name), task)
+    return list(chosen.values()) + list(store["held_out"])[::24]
+
+
+async def play(tasks, script_for, **options):
+    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8, **options)
+    return await manager.collect(tasks)
+
+
+def rate(trajectories):
+    assert all(trajectory.valid for trajectory in trajectories), [t.error for t in trajectories if not t.valid]
+    return sum(trajectory.success for trajectory in trajectories) / len(trajectories)
+
+
+@pytest.mark.needs_namespaces
+async def test_the_oracle_solves_every_task_of_a_sample_through_the_public_tools(store):
+    tasks = a_sample(store)
+    trajectories = await play(tasks, store.oracle)
+    assert rate(trajectories) == 1.0
+    assert [len(t.turns) for t in trajectories] == [int(task.difficulty) + 1 for task in tasks]
+
+
+@pytest.mark.needs_namespaces
+async def test_the_oracle_earns_all_turn_rewards_there_are(store):
+    for trajectory in await play(list(store["train"])[:6], store.oracle):
+        assert sum(turn.rewards["executed"] for turn in trajectory.turns) == pytest.approx(1.0)
+        assert sum(turn.rewards["evidence"] for turn in trajectory.turns) == pytest.approx(1.0)
+
+
+@pytest.mark.needs_namespaces
+async def test_the_oracle_on_another_database_answers_wrongly(store):
+    """The answers come out of the tools' results: with results of another database the same play fails."""
+    tasks = [replace(task, parameters={**task.parameters, "seed": 1}) for task in a_sample(store)]
+    assert rate(await play(tasks, store.oracle)) < 0.05
+
+
+@pytest.mark.needs_namespaces
+async def test_saying_nothing_useful_scores_nothing(store):
+    tasks = list(store["validation"])[:10]
+    silent = await play(tasks, lambda task: lambda messages: Message("assistant", "I do not know."))
+    empty = await play(tasks, lambda task: lambda messages: Message("assistant"), budgets=Budgets(max_void_turns=2))
+    assert rate(silent) == rate(empty) == 0.0
+    assert {t.stop_reason for t in silent} == {StopReason.ANSWERED}
+    assert all(sum(turn.rewards.values()) == 0 for t in (*silent, *empty) for turn in t.turns)
+
+
+@pytest.mark.needs_namespaces
+async def test_a_random_agent_scores_about_nothing(store):
+    """It looks at random cells of random tables and answers with one of them."""
+    columns = {
+        "customers": ("phone", "email", "id"),
+        "suppliers": ("phone", "email"),
+        "products": ("price", "sku"),
+        "orders": ("code", "placed"),
+    }
+
+    def wander(task):
+        rng = random.Random(task.id)
+
+        def script(messages):
+            seen = [m.text for m in messages if m.role == "tool"]
+            if len(seen) == 3:
+                return Message("assistant", "", (Call("answer", {"text": rng.choice(seen).split("\n")[0]}),))
+            table = rng.choice(list(columns))
+            sql = f"SELECT {rng.choice(columns[table])} FROM {table} LIMIT 1 OFFSET {rng.randrange(90)}"
+            return Message("assistant", "", (Call("query", {"sql": sql}),))
+
+        return script
+
+    trajectories = await play(list(store["train"])[:60], wander)
+    assert rate(trajectories) <= 0.02
+    assert sum(turn.rewards["evidence"] for t in trajectories for turn in t.turns) / len(trajectories) < 0.05

@@ -1,0 +1,98 @@
+"""A recipe is checked whole before anything heavy starts, and every complaint names the key."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import RecipeError
+from agentgym.training.recipe import Recipe
+
+ROOT = Path(__file__).parents[2]
+GOOD = """
+name = "small"
+[tasks]
+set = "sql/store-v1"
+[policy.tiny]
+hidden = 64
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_minimal_recipe_is_complete(tmp_path):
+    recipe = Recipe.load(write(tmp_path, GOOD))
+    assert recipe.train.estimator == "return_to_go"
+    assert recipe.policy.tiny is not None
+    assert recipe.policy.tiny.hidden == 64
+
+
+def test_every_bundled_recipe_loads():
+    found = sorted((ROOT / "recipes").glob("*.toml"))
+    assert found
+    for path in found:
+        Recipe.load(path)
+
+
+def test_the_resolved_recipe_reads_back_equal(tmp_path):
+    recipe = Recipe.load(ROOT / "recipes" / "quickstart.toml", ["train.trl.epsilon=0.3", "reward.weights.evidence=0.5"])
+    assert Recipe.load(write(tmp_path, recipe.to_toml())) == recipe
+
+
+def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
+    recipe = Recipe.load(
+        write(tmp_path, GOOD),
+        ["train.steps=7", "name=other", "train.estimator_options.gamma=0.9", "policy.tiny.layers=2"],
+    )
+    assert (recipe.train.steps, recipe.name) == (7, "other")
+    assert recipe.train.estimator_options == {"gamma": 0.9}
+    assert recipe.policy.tiny is not None
+    assert recipe.policy.tiny.layers == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD + "[train]\nstep = 3\n", r"train\.step.*Did you mean 'steps'"),
+        (GOOD + "[trian]\nsteps = 3\n", r"'trian'.*Did you mean 'train'"),
+        (GOOD + "[train]\nsteps = -3\n", r"train\.steps = -3"),
+        (GOOD + "[train]\nsteps = 'many'\n", r"train\.steps = 'many'"),
+        (GOOD + "[train]\ngroup_size = 1\n", r"train\.group_size = 1"),
+        (GOOD + "[train]\nloss_type = 'ppo'\n", r"train\.loss_type = 'ppo'"),
+        (GOOD + "[train]\nestimator = 'return_to_gone'\n", r"train\.estimator.*Did you mean 'return_to_go'"),
+        (GOOD.replace("store-v1", "shop-v1"), r"tasks\.set = 'sql/shop-v1'.*sql/store-v1"),
+        (GOOD.replace("sql/store-v1", "nowhere.jsonl"), r"there is no such file"),
+        (GOOD + "[reward]\nname = 'answer_mach'\n", r"Did you mean 'answer_match'"),
+        (GOOD.replace("name =", "nam ="), r"'name' is missing|no key 'nam'"),
+        (GOOD.replace("[policy.tiny]\nhidden = 64", "[policy]\ncall_format = 'hermes'"), r"policy\.path or a"),
+        ("name = [broken", r"not valid TOML"),
+    ],
+)
+def test_a_wrong_recipe_says_which_key_and_what_to_write(tmp_path, text, told):
+    path = write(tmp_path, text)
+    with pytest.raises(RecipeError, match=told) as caught:
+        Recipe.load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("override", ["train.steps", "=3", "name.first=3", "train.stepz=3"])
+def test_a_wrong_override_is_refused(tmp_path, override):
+    with pytest.raises(RecipeError):
+        Recipe.load(write(tmp_path, GOOD), [override])
+
+
+def test_checking_a_recipe_loads_no_torch():
+    code = (
+        "import sys\n"
+        "from agentgym.training.recipe import Recipe\n"
+        f"Recipe.load({str(ROOT / 'recipes' / 'quickstart.toml')!r})\n"
+        "assert not {'torch', 'trl', 'transformers'} & set(sys.modules), 'heavy imports'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
