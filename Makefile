@@ -90,13 +90,13 @@ test-fast: $(STAMP)  ## the tests that take less than ten seconds each; under tw
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
-	AGENTGYM_VLLM_PYTHON="$(VLLM_PY)" "$(PY)" -m pytest tests/vllm $(PYTEST_ARGS)
+	AGENTGYM_VLLM_PYTHON="$(VLLM_PY)" "$(PY)" -m pytest tests/vllm_server $(PYTEST_ARGS)
 
-$(VLLM_STAMP): tests/vllm/requirements.txt
+$(VLLM_STAMP): tests/vllm_server/requirements.txt
 	@test -x "$(VLLM_PY)" || { $(find_python); $(call make_venv,$(VLLM_VENV)); }
 	@echo "[test-vllm] installing vLLM into $(VLLM_VENV) (several minutes)"
 	@"$(VLLM_PY)" -m pip install -qq $(TORCH_FROM) "$$(grep '^torch==' constraints.txt)"
-	@"$(VLLM_PY)" -m pip install -qq -r tests/vllm/requirements.txt
+	@"$(VLLM_PY)" -m pip install -qq -r tests/vllm_server/requirements.txt
 	@# These come as CUDA builds that do not match a CPU torch, and text needs none of them.
 	@"$(VLLM_PY)" -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch "$(VLLM_STAMP)"

@@ -86,11 +86,18 @@ class Tool:
         from pydantic import ValidationError
 
         try:
-            return cast("dict[str, Any]", self._validate(arguments))
+            valid = cast("dict[str, Any]", self._validate(arguments))
+            broken = [name for name, value in valid.items() if _holds_half_character(value)]
         except ValidationError as error:
             raise WrongArguments(self._explain(error)) from error
         except RecursionError as error:
             raise WrongArguments(f"The arguments of {self.name!r} are nested too deeply.") from error
+        if broken:
+            raise WrongArguments(
+                f"Wrong arguments for {self.name!r}: argument {broken[0]!r} holds half a character (a \\ud800 to \\udfff "
+                "escape without its other half). Write the character itself."
+            )
+        return valid
 
     def _explain(self, error: Any) -> str:
         lines = []
@@ -173,9 +180,22 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
         text = ""
     else:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if len(text) <= limit:
-        return text, False
-    return f"{text[:limit]}\n[output cut: {limit} of {len(text)} characters are shown]", True
+    length = len(text)
+    shown = text if length <= limit else text[:limit]
+    if _holds_half_character(shown):  # no tokenizer, ledger or socket takes it
+        shown = shown.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if length <= limit:
+        return shown, False
+    return f"{shown}\n[output cut: {limit} of {length} characters are shown]", True
+
+
+def _holds_half_character(value: Any) -> bool:
+    """A lone surrogate, which JSON escapes can say and UTF-8 cannot, somewhere in plain data."""
+    if isinstance(value, str):
+        return not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, dict):
+        return any(_holds_half_character(key) or _holds_half_character(item) for key, item in value.items())
+    return isinstance(value, (list, tuple, set, frozenset)) and any(map(_holds_half_character, value))
 
 
 def _short(value: Any, limit: int = 60) -> str:

@@ -54,7 +54,9 @@ class HiddenTests(Reward):
 
     weights: Mapping[str, float] = {"tests_passed": 0.0}
 
-    def __init__(self, *, timeout_s: float = 20.0, backend: str | Backend = "namespaces", argument: str = "code") -> None:
+    def __init__(
+        self, *, timeout_s: float = 20.0, backend: str | Backend = "namespaces", argument: str = "code"
+    ) -> None:
         self.timeout_s, self.backend, self.argument = timeout_s, backend, argument
 
     async def outcome(self, episode: EpisodeView) -> Components:
@@ -175,14 +177,15 @@ def same(left: Any, right: Any) -> bool:
 
 def _same_number(left: Any, right: Any) -> bool:
     if left == right:
-        return left != "nan"
+        return bool(left != "nan")
     numbers = []
     for text in (left, right):
         try:
             numbers.append(float(int(text, 16)) if "0x" in text else float(text))
         except (ValueError, TypeError, OverflowError):
             return False
-    return not all("0x" in text for text in (left, right)) and math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-12)
+    whole = "0x" in left and "0x" in right  # two whole numbers are compared exactly, and were not equal
+    return not whole and math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _truth_of(data: Any) -> bool:
@@ -191,7 +194,7 @@ def _truth_of(data: Any) -> bool:
         return bool(data)
     if data[:1] == ["n"]:
         return not _same_number(data[-1], "0x0")
-    return len(data) > 1 and data[0] in ("l", "t", "e", "d", "c") or (data[:1] == ["b"] and bool(data[-1]))
+    return len(data) > 1 and data[0] in ("l", "t", "e", "d", "c", "b") and bool(data[1] != "")
 
 
 def _read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:

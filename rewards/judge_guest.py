@@ -7,14 +7,16 @@ process can report any value it likes, but not one it could not have computed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from typing import Any
 
 MAX_DEPTH = 40
 
 
-def encode(value, depth=0):  # type: ignore[no-untyped-def]
+def encode(value: Any, depth: int = 0) -> Any:
     """A value as JSON-able data that compares like the value itself: equal values, equal data.
 
     Numbers are ["n", text] whatever their type, as 1 == 1.0 == True. Lists, tuples, sets and dicts keep their
@@ -25,9 +27,9 @@ def encode(value, depth=0):  # type: ignore[no-untyped-def]
         return ["?", "nested too deeply"]
     if value is None or kind is str:
         return value
-    if kind in (bool, int) or (isinstance(value, int) and kind.__eq__ is int.__eq__):
+    if isinstance(value, int):
         return ["n", hex(int(value))]
-    if kind is float or (isinstance(value, float) and kind.__eq__ is float.__eq__):
+    if isinstance(value, float):
         return ["n", hex(int(value))] if value.is_integer() else ["n", repr(float(value))]
     if kind is complex:
         return encode(value.real) if not value.imag else ["c", encode(value.real), encode(value.imag)]
@@ -45,7 +47,7 @@ def encode(value, depth=0):  # type: ignore[no-untyped-def]
     return ["?", kind.__name__]
 
 
-def main(code, setup, calls, nonce):  # type: ignore[no-untyped-def]
+def main(code: str, setup: str, calls: list[str], nonce: str) -> None:
     """Load the submission, evaluate each call, and write one line for each: nonce, number, data.
 
     The submission's own output goes nowhere. A call that raises writes nothing.
@@ -59,14 +61,14 @@ def main(code, setup, calls, nonce):  # type: ignore[no-untyped-def]
     namespace = {"__name__": "submission", "__builtins__": __builtins__}
     sys.setrecursionlimit(10_000)
     for text, name in ((setup, "setup.py"), (code, "submission.py")):
-        try:
+        with contextlib.suppress(
+            BaseException
+        ):  # hostile code, SystemExit included; what is missing shows in the calls
             exec(compile(text, name, "exec"), namespace)
-        except BaseException:  # noqa: BLE001 - hostile code; SystemExit and KeyboardInterrupt are its failures too
-            pass  # what is missing shows in the calls
     for number, call in enumerate(calls):
         try:
             line = f"{nonce} {number} {json.dumps(encode(eval(call, namespace)))}\n".encode()
-        except BaseException:  # noqa: BLE001 - as above
+        except BaseException:  # noqa: BLE001 - hostile code
             continue
         while line:
             line = line[os.write(report, line) :]

@@ -13,6 +13,8 @@ from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
 
 FAILED, INTERRUPTED = 2, 130
+OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
+"""Packages that only some commands need, and the extra that brings them."""
 
 
 class Commands(TyperGroup):
@@ -29,6 +31,14 @@ class Commands(TyperGroup):
             if ctx.meta["agentgym.debug"]:
                 raise
             complain(str(error))
+            raise typer.Exit(FAILED) from error
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if ctx.meta["agentgym.debug"] or package not in OPTIONAL:
+                raise
+            complain(
+                f"This needs {package}, which is not installed. Run: pip install 'agentgym-core[{OPTIONAL[package]}]'"
+            )
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")

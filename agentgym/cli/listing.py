@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -38,9 +38,9 @@ def list_names(
     broken = 0
     for each in kinds:
         shown = each.replace("_", " ")
-        for name in registry.names(cast("registry.Kind", each)):
+        for name in registry.names(each):
             try:
-                told = Text(_first_line(registry.load(cast("registry.Kind", each), name)))
+                told = Text(_first_line(registry.load(each, name)))
             except Exception as error:  # noqa: BLE001 - one broken package must not hide all the others
                 told, broken = Text(f"cannot be loaded: {type(error).__name__}: {error}", style="red"), broken + 1
             table.add_row(shown, Text(name), told)
@@ -51,6 +51,6 @@ def list_names(
 
 
 def _first_line(thing: Any) -> str:
-    """The first line of what it says about itself; of its class, for an instance without words of its own."""
-    text = inspect.getdoc(thing) or ""
+    """The first line of what it says about itself; a declared estimator speaks through its function."""
+    text = inspect.getdoc(getattr(thing, "function", thing)) or ""
     return text.strip().split("\n")[0]

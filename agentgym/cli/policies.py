@@ -6,7 +6,7 @@ import inspect
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,10 +30,15 @@ PolicyArgument = Annotated[
 CallFormat = Annotated[
     str | None, typer.Option(help="How a local model writes calls; by default what its run was trained with.")
 ]
+ApiKeyEnv = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The environment variable that holds the API key of chat_api.")
+]
 Agent = Policy | Callable[[Task], Policy]
 
 
-def load_policy(text: str, task_set: TaskSet, *, call_format: str | None = None) -> tuple[Agent, str]:
+def load_policy(
+    text: str, task_set: TaskSet, *, call_format: str | None = None, api_key_env: str | None = None
+) -> tuple[Agent, str]:
     """The agent that a --policy argument names, and its name for records.
 
     Raises: PolicyArgumentError saying what could be written instead; what the policy itself raises.
@@ -46,7 +51,8 @@ def load_policy(text: str, task_set: TaskSet, *, call_format: str | None = None)
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         where, _, model = rest.partition("#")
-        return _make(name, where if colon else "", model, call_format), text
+        wanted = {"call_format": call_format, "api_key_env": api_key_env}
+        return _make(name, where if colon else "", model, wanted), text
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
@@ -90,12 +96,11 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
     return found[0], call_format
 
 
-def _make(name: str, where: str, model: str, call_format: str | None) -> Agent:
+def _make(name: str, where: str, model: str, wanted: dict[str, str | None]) -> Agent:
+    """Build a registered policy. Options it does not take are an error, not left out in silence."""
     factory = registry.load("policies", name)
     arguments = [part for part in (where, model) if part]
-    options: dict[str, Any] = {}
-    if call_format and "call_format" in inspect.signature(factory).parameters:
-        options["call_format"] = call_format
+    options = {key: value for key, value in wanted.items() if value is not None}
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:

@@ -47,17 +47,20 @@ def resumable(hint: str) -> Iterator[None]:
         raise Interrupted(hint) from error
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's async part and end the sandboxes' shared backends with it."""
-    return asyncio.run(_closing(work))
+def run(work: Coroutine[Any, Any, T], agent: object = None) -> T:
+    """Run a command's async part; end the sandboxes' shared backends, and the agent if it is a policy, with it."""
+    return asyncio.run(_closing(work, agent))
 
 
-async def _closing(work: Coroutine[Any, Any, T]) -> T:
+async def _closing(work: Coroutine[Any, Any, T], agent: object) -> T:
+    from agentgym.policy.contract import Policy
     from agentgym.registry import close_backends
 
     try:
         return await work
     finally:
+        if isinstance(agent, Policy):
+            await agent.close()
         await close_backends()
 
 

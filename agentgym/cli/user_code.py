@@ -40,14 +40,14 @@ def import_user_code(names: list[str] | None) -> list[str]:
 def _import_file(path: Path) -> None:
     if not path.is_file():
         raise UserCodeError(f"--import {path}: there is no such file.")
-    name = path.stem
-    spec = importlib.util.spec_from_file_location(name, path)
-    if name in sys.modules or spec is None or spec.loader is None:
-        if getattr(sys.modules.get(name), "__file__", None) == str(path.resolve()):
+    path, name = path.resolve(), path.stem
+    if name in sys.modules:
+        if getattr(sys.modules[name], "__file__", None) == str(path):
             return
         raise UserCodeError(f"--import {path}: another module is named {name!r} already. Rename the file.")
-    spec = importlib.util.spec_from_file_location(name, path.resolve())
-    assert spec is not None and spec.loader is not None  # seen above
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserCodeError(f"--import {path}: Python cannot tell how to load it.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # so that classes in it can be pickled and resolve their type hints
     try:

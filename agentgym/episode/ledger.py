@@ -74,12 +74,11 @@ class Ledger:
         The first one begins the episode anew: what an interrupted attempt left of it is deleted.
         Raises: LedgerError; ValueError when an earlier turn was not written.
         """
-        if turn.index == 0 or trajectory.id not in self._written:
+        expected = self._written.get(trajectory.id, 0)
+        if turn.index not in (0, expected):
+            raise ValueError(f"{trajectory.id!r}: turn {turn.index} is written where turn {expected} comes next.")
+        if turn.index == 0:
             self._begin(trajectory)
-        if turn.index != self._written[trajectory.id]:
-            raise ValueError(
-                f"{trajectory.id!r}: turn {turn.index} is written after {self._written[trajectory.id]} turns."
-            )
         key = self._keys[trajectory.id]
         self._turns.append((key, turn.index, *pack_turn(turn)))
         self._written[trajectory.id] = turn.index + 1
@@ -202,8 +201,10 @@ class Ledger:
                 continue  # its episode was cancelled meanwhile
             if failure is None:
                 done.set_result(None)
-            else:
-                done.set_exception(failure)
+            else:  # one each: an exception that many tasks raise would collect all their tracebacks
+                own = LedgerError(*failure.args)
+                own.__cause__ = failure.__cause__
+                done.set_exception(own)
 
     def _write(self, begun: list[Any], turns: list[Any], ended: list[Any]) -> None:
         connection = self._connection

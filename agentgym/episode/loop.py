@@ -255,10 +255,10 @@ class Episode:
         if len(calls) == 1 and self._spent.calls < self._budgets.max_calls:  # nearly every message: no task, no gather
             self._doing = f"running the tool {calls[0].name!r} in turn {turn.index}"
             result = await self._world.call(calls[0])
-            turn.results = [result]
+            turn.results = (result,)
             return result.final
         if calls:
-            turn.results = results = await self._run_calls(turn)
+            turn.results = results = tuple(await self._run_calls(turn))
             return any(result.final for result in results)
         if cut:
             turn.replies = (Message("user", _CUT.format(tokens=len(turn.token_ids) or "too many")),)
@@ -364,8 +364,8 @@ class Episode:
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return
-        given = list(turn.results)
-        turn.results = given or [_over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls]
+        unfinished = (_over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
+        turn.results = tuple(turn.results or unfinished)
         self.trajectory.turns.append(turn)
         if self._judges_turns:
             assert self._reward is not None

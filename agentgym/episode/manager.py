@@ -175,8 +175,9 @@ class _Crew:
                 ended = {worker for worker in workers if worker.done()} if self._changed.is_set() else set()
                 self._changed.clear()
                 workers -= ended
-                for worker in ended:
-                    worker.result()  # raises what stopped it
+                failures = [failure for worker in ended if (failure := worker.exception()) is not None]
+                if failures:
+                    raise failures[0]
                 if self._done:
                     continue
                 if not workers:

@@ -111,7 +111,7 @@ def turn_from_json(row: dict[str, Any]) -> Turn:
     get = row.get
     return Turn(
         row["index"], Message("assistant", _as_content(row["content"]), said), calls,
-        [Result(_as_content(c), ResultStatus(s), n, i, f, t, d) for c, s, n, i, f, t, d in row["results"]],
+        tuple(Result(_as_content(c), ResultStatus(s), n, i, f, t, d) for c, s, n, i, f, t, d in row["results"]),
         replies=tuple(message_from_json(m) for m in get("replies", ())),
         policy_version=get("policy_version", 0), rewards=get("rewards", {}), state_key=get("state_key"),
         value=get("value"), potential=get("potential"), finish_reason=get("finish_reason", "stop"),

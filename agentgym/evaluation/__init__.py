@@ -12,12 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentgym.evaluation.compare import compare
+    from agentgym.evaluation.comparison import compare
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.report import write_report
     from agentgym.evaluation.runner import evaluate
 
-_HOME = {"compare": "compare", "Evaluation": "record", "write_report": "report", "evaluate": "runner"}
+_HOME = {"compare": "comparison", "Evaluation": "record", "write_report": "report", "evaluate": "runner"}
 __all__ = ["Evaluation", "compare", "evaluate", "write_report"]
 
 

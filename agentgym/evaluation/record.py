@@ -133,7 +133,7 @@ class Evaluation:
 
     def compared_to(self, before: Evaluation) -> str:
         """What was gained over `before`, for a terminal: all tasks, then each tag. Raises: EvaluationError."""
-        from agentgym.evaluation.compare import compare
+        from agentgym.evaluation.comparison import compare
 
         tags = [tag for tag in self.tags if 1 < len(self.select(tag)) < len(self.rows)][:6]
         lines = [f"Success on {len(self.rows)} {self.split} tasks of {self.task_set}"]

@@ -18,7 +18,9 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from torch.utils.tensorboard import SummaryWriter
 from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
 from agentgym import registry
@@ -27,8 +29,8 @@ from agentgym.episode.ledger import Ledger
 from agentgym.episode.run_folder import RunFolder
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import RecipeError
-from agentgym.evaluation.report import write_report
 from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.policy.contract import Policy
 from agentgym.policy.rendering import TemplateRenderer
@@ -37,6 +39,7 @@ from agentgym.policy.transformers import TransformersPolicy
 from agentgym.reward import Combined, Reward
 from agentgym.task import Task, TaskSet
 from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.turn_grpo import TurnGRPOTrainer, summary
@@ -90,7 +93,7 @@ class _Session:
 
     def execute(self) -> None:
         recipe = self.recipe
-        with self.progress:
+        with quiet(), self.progress:
             model, tokenizer = self._policy_model()
             policy = self._local_policy(model, tokenizer)
             if recipe.warm_start and recipe.policy.path:
@@ -180,6 +183,7 @@ class _Session:
                     every=section.validate_every,
                 ),
                 Marked(),
+                TensorBoardCallback(SummaryWriter(str(self.run.tensorboard))),
             ],
         )
         trainer.remove_callback(PrinterCallback)
@@ -252,7 +256,7 @@ class _Session:
             temperature=recipe.episode.temperature, top_p=recipe.episode.top_p,
             max_completion_length=recipe.episode.max_tokens, max_grad_norm=section.max_grad_norm,
             logging_steps=1, save_strategy="steps", save_steps=section.save_every,
-            save_total_limit=section.keep_checkpoints, report_to=["tensorboard"], disable_tqdm=True,
+            save_total_limit=section.keep_checkpoints, report_to=[], disable_tqdm=True,
             seed=recipe.seed, data_seed=recipe.seed, gradient_checkpointing=False, bf16=self.device != "cpu",
             use_cpu=self.device == "cpu", weight_decay=0.0, dataloader_pin_memory=False,
         )  # fmt: skip

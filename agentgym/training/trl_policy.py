@@ -69,7 +69,7 @@ class TrlPolicy(Policy):
         return replies
 
 
-class _reply_limit:  # noqa: N801 - reads as a statement
+class _reply_limit:
     """For one batch, let the backend write at most `limit` tokens a reply; TRL has no argument for it."""
 
     def __init__(self, trainer: Any, limit: int) -> None:

@@ -11,7 +11,7 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym.task import TaskSet, seed_of
 from agentgym.training.rollouts import Rollouts
 
 

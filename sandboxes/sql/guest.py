@@ -98,8 +98,8 @@ class Database:
             return "Only SELECT is allowed: the database is read-only."
         if "interrupted" in error:
             return f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less."
-        if "too big" in error or "out of memory" in error:
-            return "A value in the query is too big. Ask for less."
+        if any(phrase in error for phrase in ("too big", "too large", "out of memory", "disk is full")):
+            return "The query or a value in it is too big. Ask for less."
         hint = ""
         if "no such table" in error:
             hint = f". Tables: {self.tables()}"

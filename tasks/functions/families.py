@@ -72,7 +72,7 @@ WITH_CONDITION = (
     Family("alternate_sign", 2, "numbers", {"k": range(2, 12), "b": range(0, 7)},
            "Return the sum of the numbers at even indices minus $k times the sum of those at odd indices, plus $b.",
            "return sum(numbers[::2]) - $k * sum(numbers[1::2]) + $b", held_out=True),
-    Family("words_ending", 2, "words", {"ends": ["aei", "ou", "st", "rn", "lm", "ea"], "k": range(1, 8)},
+    Family("words_ending", 2, "words", {"ends": ["aeiou", "aeist", "lmnorst", "aenrt", "cdehlnot", "eiost"], "k": range(1, 8)},
            "Return the words whose last letter is in $ends, each cut to its first $k letters.",
            "return [w[:$k] for w in words if w[-1] in $ends]", held_out=True),
 )  # fmt: skip
@@ -143,7 +143,8 @@ ALGORITHMS = (
            "        runs.append([x % $k, 1])\nreturn [(x, n) for x, n in runs if n >= $least]"),
     Family("to_base", 6, "number", {"k": range(2, 10), "mark": ["", *_MARKS]},
            "Return n written in base $k, most significant digit first, with $mark between the digits. 0 is '0'.",
-           "digits = []\nwhile n:\n    digits.append(str(n % $k))\n    n //= $k\nreturn $mark.join(digits[::-1]) or '0'"),
+           "digits = []\nwhile n:\n    digits.append(str(n % $k))\n    n //= $k\n"
+           "return $mark.join(digits[::-1]) or '0'"),
     Family("best_window", 6, "numbers", {"k": range(2, 5), "b": range(1, 20)},
            "Return the largest sum of $k neighbouring numbers, times $b. With fewer than $k numbers return None.",
            "sums = [sum(numbers[i:i + $k]) for i in range(len(numbers) - $k + 1)]\n"
@@ -170,11 +171,12 @@ ALGORITHMS = (
            "n = len(numbers)\nreturn $b * sum(1 for i in range(n) for j in range(i) if numbers[i] + numbers[j] > $k)"),
     Family("primes_from", 6, "number", {"k": range(1, 5), "b": range(0, 12)},
            "Return the first $k primes above n, each plus $b, as a list.",
-           "found = []\nwhile len(found) < $k:\n    n += 1\n    if n > 1 and all(n % d for d in range(2, int(n ** 0.5) + 1)):\n"
+           "found = []\nwhile len(found) < $k:\n    n += 1\n"
+           "    if n > 1 and all(n % d for d in range(2, int(n ** 0.5) + 1)):\n"
            "        found.append(n + $b)\nreturn found"),
     Family("josephus", 6, "number", {"k": range(2, 25), "b": range(1, 4)},
-           "The people 0 to m - 1 stand in a circle, m being n divided by 10, rounded down, plus $b. Every $k-th is sent "
-           "away, counting on from the last one sent, until one is left. Return that one.",
+           "The people 0 to m - 1 stand in a circle, m being n divided by 10, rounded down, plus $b. Every $k-th is "
+           "sent away, counting on from the last one sent, until one is left. Return that one.",
            "people, at = list(range(n // 10 + $b)), 0\nwhile len(people) > 1:\n    at = (at + $k - 1) % len(people)\n"
            "    people.pop(at)\nreturn people[0]", held_out=True),
     Family("balance_letters", 6, "text", {"up": "abcdeio", "down": "lnrstu", "b": [1, 2, 3]},
@@ -182,8 +184,8 @@ ALGORITHMS = (
            "the highest value the counter had.",
            "level = most = 0\nfor c in text:\n    if c == $up:\n        level += $b\n    elif c == $down:\n"
            "        level = max(0, level - 1)\n    most = max(most, level)\nreturn most"),
-    Family("edit_words", 6, "words", {"word": ["lane", "oat", "stone", "pear", "tie", "grain", "moon"], "b": range(1, 10)},
-           "For each word return $b times its edit distance to $word: the fewest letters inserted, removed or replaced.",
+    Family("edit_words", 6, "words", {"word": ["lane", "oat", "stone", "pear", "tie", "grain"], "b": range(1, 10)},
+           "For each word return $b times its edit distance to $word: the fewest letters to insert, remove or replace.",
            "def distance(a, b):\n    row = list(range(len(b) + 1))\n    for i, x in enumerate(a, 1):\n"
            "        last, row[0] = row[0], i\n        for j, y in enumerate(b, 1):\n"
            "            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))\n    return row[-1]\n"

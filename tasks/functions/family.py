@@ -37,7 +37,9 @@ class Family:
 
     def space(self) -> list[Parameters]:
         """Every choice of parameters, in a fixed order that mixes them."""
-        every = [dict(zip(self.values, chosen, strict=True)) for chosen in itertools.product(*self.values.values())]
+        every: list[Parameters] = [
+            dict(zip(self.values, chosen, strict=True)) for chosen in itertools.product(*self.values.values())
+        ]
         random.Random(self.name).shuffle(every)
         return every[:80]
 
@@ -66,8 +68,8 @@ def _word(rng: random.Random) -> str:
 
 
 def _words(rng: random.Random) -> list[str]:
-    pool = [_word(rng) for _ in range(4)]  # few, so that words repeat
-    return [rng.choice(pool) if rng.random() < 0.5 else _word(rng) for _ in range(rng.randint(1, 7))]
+    pool = [_word(rng) for _ in range(3)]  # few, so that words repeat
+    return [rng.choice(pool) if rng.random() < 0.6 else _word(rng) for _ in range(rng.randint(1, 8))]
 
 
 def _ints(rng: random.Random) -> list[int]:
@@ -83,7 +85,8 @@ ARGUMENTS: Mapping[str, Argument] = {
     "numbers": Argument("numbers", "a list of whole numbers", _ints, []),
     "naturals": Argument("numbers", "a list of whole numbers, 0 or more",
                          lambda rng: [rng.randint(0, 30) for _ in range(rng.randint(1, 9))], []),
-    "number": Argument("n", "a whole number, 0 or more", lambda rng: rng.choice((rng.randint(1, 30), rng.randint(1, 999))), 0),
+    "number": Argument("n", "a whole number, 0 or more",
+                       lambda rng: rng.choice((rng.randint(1, 30), rng.randint(1, 999))), 0),
     "text": Argument("text", "a string of words", lambda rng: " ".join(_words(rng)), ""),
     "words": Argument("words", "a list of words", _words, []),
     "scores": Argument("scores", "a dict from names to whole numbers",

@@ -51,7 +51,13 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _draw(
-    asked: set[str], split: Split, stratum: str, families: Sequence[Family], reserved: bool | None, seed: int, index: int
+    asked: set[str],
+    split: Split,
+    stratum: str,
+    families: Sequence[Family],
+    reserved: bool | None,
+    seed: int,
+    index: int,
 ) -> Task:
     """Draw a task nobody has: a band, a family of it, parameters. One stream of random numbers a task."""
     rng = random.Random(seed_of(NAME, split, stratum, seed, index))
@@ -61,17 +67,15 @@ def _draw(
         family = rng.choice([family for family in families if family.band == band])
         parameters = rng.choice(_pool(family, reserved))
         task = _task(family, parameters, rng, split, stratum, index)
-        if task is not None and task.prompt not in asked:
-            asked.add(task.prompt)
+        if task is not None and task.truth["reference"] not in asked:
+            asked.add(task.truth["reference"])
             return task
     raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
 
 
 def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
     return [
-        chosen
-        for place, chosen in enumerate(family.space())
-        if reserved is None or (place % RESERVED == 0) is reserved
+        chosen for place, chosen in enumerate(family.space()) if reserved is None or (place % RESERVED == 0) is reserved
     ]
 
 
@@ -85,7 +89,7 @@ def _task(
     inputs: dict[str, Any] = {repr(value): value for value in (argument.draw(rng) for _ in range(VISIBLE + HIDDEN + 2))}
     if len(inputs) < VISIBLE + HIDDEN:
         return None
-    chosen = list(inputs)[: VISIBLE + HIDDEN - 1] + [repr(argument.edge)]  # the smallest input is a hidden test
+    chosen = [*list(inputs)[: VISIBLE + HIDDEN - 1], repr(argument.edge)]  # the smallest input is a hidden test
     answers = {text: repr(solve(inputs.get(text, argument.edge))) for text in chosen}
     tests = [f"assert {family.name}({text}) == {answer}" for text, answer in answers.items()]
     hidden = list(answers.items())[VISIBLE:]

@@ -16,8 +16,8 @@ from agentgym.policy.formats.hermes import CLOSE, EXAMPLE, OPEN, Hermes
 HERMES = Hermes()
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 pieces = st.sampled_from(
-    [OPEN, CLOSE, '{"name": "q", "arguments": ', "{}", "}", '"', "\\", "[", "]", ":", ",", "NaN", "1e999", "x", "\\ud800",
-     "<think>", "</think>", "null", "\n", '{"name": "q"}']
+    [OPEN, CLOSE, '{"name": "q", "arguments": ', "{}", "}", '"', "\\", "[", "]", ":", ",", "NaN", "1e999", "x",
+     "\\ud800", "<think>", "</think>", "null", "\n", '{"name": "q"}']
 )  # fmt: skip
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
@@ -46,17 +46,17 @@ def test_what_is_rendered_is_parsed_back_exactly(written):
 
 @given(st.lists(pieces | text, max_size=40).map("".join))
 def test_no_text_makes_parse_raise_and_every_opening_tag_is_answered(written):
-    content, calls = HERMES.parse(written)
-    assert all(call.id == f"call_{place}" for place, call in enumerate(calls))
-    assert all((call.error is None) == bool(call.name and call.error is None) for call in calls)
+    _, calls = HERMES.parse(written)
+    assert [call.id for call in calls] == [f"call_{place}" for place in range(len(calls))]
+    assert all(call.name for call in calls if call.error is None)
     if OPEN in written and "<think>" not in written:
         assert calls
     json.dumps([call.arguments for call in calls], ensure_ascii=False, allow_nan=False).encode()
 
 
 def test_text_around_calls_is_content_and_calls_keep_their_order():
-    written = f'I look. {OPEN}{{"name": "tables"}}{CLOSE}\n{OPEN}\n{{"name": "query", "arguments": {{"sql": "1"}}}}\n{CLOSE} ok'
-    content, calls = HERMES.parse(written)
+    second = '{"name": "query", "arguments": {"sql": "1"}}'
+    content, calls = HERMES.parse(f'I look. {OPEN}{{"name": "tables"}}{CLOSE}\n{OPEN}\n{second}\n{CLOSE} ok')
     assert content == "I look. \n ok"
     assert calls == (Call("tables", {}, "call_0"), Call("query", {"sql": "1"}, "call_1"))
 
@@ -123,7 +123,7 @@ def test_a_call_that_lacks_its_closing_tag_does_not_swallow_the_next():
 
 
 def test_arguments_may_hold_the_tags_themselves():
-    body = json.dumps({"name": "write", "arguments": {"text": f"see {OPEN} and {CLOSE} \"{CLOSE}\""}})
+    body = json.dumps({"name": "write", "arguments": {"text": f'see {OPEN} and {CLOSE} "{CLOSE}"'}})
     assert only(OPEN + body + CLOSE).arguments == {"text": f'see {OPEN} and {CLOSE} "{CLOSE}"'}
 
 
@@ -141,7 +141,9 @@ def test_a_flood_of_calls_is_bounded_and_the_rest_is_one_error():
     assert f"{1000 - MAX_CALLS} more" in calls[-1].error
 
 
-@pytest.mark.parametrize("unit", [OPEN, OPEN + '{"', '{"name', OPEN + '"' + CLOSE, '"' + CLOSE, "[", "\\", OPEN + '["', "<think>"])
+@pytest.mark.parametrize(
+    "unit", [OPEN, OPEN + '{"', '{"name', OPEN + '"' + CLOSE, '"' + CLOSE, "[", "\\", OPEN + '["', "<think>"]
+)
 def test_parsing_time_grows_in_proportion_to_the_text(unit):
     """Ten times the text may take ten times as long, not a hundred times; compared as work, generously."""
 

@@ -116,7 +116,10 @@ def test_no_sampled_tokens_make_parse_raise(renderer, ids):
 def test_calls_use_the_single_tokens_that_the_agent_would_sample(renderer):
     ids = renderer.encode(Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),)))
     assert ids[0] == renderer.tokenizer.convert_tokens_to_ids("<tool_call>")
-    assert len(ids) <= 12
+    assert [renderer.tokenizer.decode([token]) for token in ids] == [
+        "<tool_call>", '{"name": "', "query", '", "arguments": {', '"', "sql", '": "', "SELECT", " ", "1",
+        '"}}', "</tool_call>", "<|im_end|>",
+    ]  # fmt: skip
 
 
 def test_a_message_cut_before_its_end_of_turn_gets_one(renderer):
@@ -143,7 +146,7 @@ def test_a_user_may_answer_the_agent(any_renderer):
             "rewrites earlier turns",
         ),
         (
-            "{{ messages | length }}{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}",
+            "{{ messages | length }}{% for m in messages %}{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}",
             "rewrites the prompt",
         ),
     ],

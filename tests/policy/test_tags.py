@@ -12,7 +12,7 @@ from agentgym.policy.formats.tags import Tags
 from agentgym.registry import load, names
 
 TAGS = Tags()
-pieces = st.sampled_from(["<sql>", "</sql>", "<answer>", "</answer>", "```python\n", "\n```", "```", "<", "x", " ", "\n"])
+pieces = st.sampled_from(["<sql>", "</sql>", "<answer>", "</answer>", "```python\n", "\n```", "```", "<", "x", "\n"])
 
 
 def test_every_registered_call_format_is_one():
@@ -106,4 +106,5 @@ def test_impossible_tag_names_are_refused():
 
 
 def test_a_turn_can_be_made_to_stop_after_its_first_call():
-    assert Tags({"sql": ("query", "sql"), "```python": ("run", "code")}, stop_after_call=True).stop == ("</sql>", "\n```")
+    tags = Tags({"sql": ("query", "sql"), "```python": ("run", "code")}, stop_after_call=True)
+    assert tags.stop == ("</sql>", "\n```")

@@ -48,7 +48,8 @@ def test_a_name_has_the_same_pieces_in_a_question_and_in_sql(tokenizer):
 
 
 def test_every_marker_is_one_token_and_the_vocabulary_has_the_size_asked_for():
-    tokenizer = make_tokenizer([f"word{n} number{n * 7} thing" * 2 for n in range(2000)], 600)
+    words = ["".join("abcdefghij"[int(digit)] for digit in str(n * n)) for n in range(2000)]
+    tokenizer = make_tokenizer([f"{word} {word}" for word in words], 600)
     assert len(tokenizer) == 600
     for marker in (*SPECIALS, *SCAFFOLD):
         assert len(tokenizer.encode(marker)) == 1
@@ -66,9 +67,8 @@ def test_a_vocabulary_too_small_for_bytes_and_markers_is_refused():
 
 def test_tools_take_one_line_each(renderer, tools):
     text = renderer.tokenizer.decode(renderer.prompt([Message("system", "Use SQL."), Message("user", "Hi")], tools))
-    assert text == (
-        "<|im_start|>system\nUse SQL.\nquery(sql: string)<|im_end|><|im_start|>user\nHi<|im_end|><|im_start|>assistant\n"
-    )
+    system = "<|im_start|>system\nUse SQL.\nquery(sql: string)<|im_end|>"
+    assert text == system + "<|im_start|>user\nHi<|im_end|><|im_start|>assistant\n"
 
 
 def test_the_same_seed_makes_the_same_model_and_disturbs_no_other_randomness(tokenizer):

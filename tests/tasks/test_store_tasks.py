@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import sqlite3
@@ -130,8 +131,6 @@ def test_the_set_and_its_database_are_the_same_in_another_process(store):
         "import hashlib; from agentgym.tasks.store import database, task_set; "
         "print(task_set().fingerprint(), hashlib.sha256(database()).hexdigest())"
     )
-    import hashlib
-
     said = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True)
     assert said.stdout.decode().split() == [store.fingerprint(), hashlib.sha256(database()).hexdigest()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from agentgym.evaluation.compare import compare
+from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents

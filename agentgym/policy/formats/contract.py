@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from agentgym.messages import Call
@@ -32,6 +33,10 @@ class CallFormat(Protocol):
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """The text outside calls, stripped, and the calls in order. Linear in the text; never raises."""
+        ...
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """What to tell a model about these tools and how to call them, where its chat template does not."""
         ...
 
     def render(self, calls: tuple[Call, ...]) -> str:

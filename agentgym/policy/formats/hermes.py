@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import (
@@ -32,6 +34,11 @@ class Hermes:
 
     def __init__(self, *, newlines: bool = False) -> None:
         self._open, self._close = (OPEN + "\n", "\n" + CLOSE) if newlines else (OPEN, CLOSE)
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"You may call these tools:\n{lines}\nWrite each call like this: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Calls as text. Tags inside arguments are escaped, so that they cannot end the call."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentgym.messages import Call
 from agentgym.policy.formats.contract import MAX_CALL_CHARS, MAX_CALLS, broken, excerpt, split_reasoning, too_many
@@ -42,6 +43,16 @@ class Tags:
         self._opening = re.compile("|".join(openings))
         self._lone = re.compile("|".join(closings) or r"(?!)")
         self.stop: tuple[str, ...] = tuple(map(_closing, tags)) if stop_after_call else ()
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line a tool: its tag, and what it does. Tools without a tag are left out: they cannot be called."""
+        lines = []
+        for tool in (tool.get("function", tool) for tool in tools):
+            if tag := self._tag_of.get(tool["name"]):
+                argument = self._targets[tag][1]
+                shape = _wrap(tag, f"the {argument}" if argument else "").replace("\n", "\\n")
+                lines.append(f"{shape}: {tool.get('description', '')}".rstrip(": "))
+        return "You may act by writing one of these:\n" + "\n".join(lines)
 
     def render(self, calls: tuple[Call, ...]) -> str:
         """Calls as text.

@@ -90,6 +90,7 @@ def run_session(calls: socket.socket) -> NoReturn:
             os._exit(0)
         number, length = SESSION_REQUEST.unpack(head)
         if descriptors:
+            os.lseek(descriptors[0], 0, os.SEEK_SET)
             with open(descriptors[0], "rb") as file:
                 code = file.read()
         else:

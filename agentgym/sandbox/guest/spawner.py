@@ -25,10 +25,9 @@ from typing import Any, NoReturn
 
 from . import boot, kernel, python, root, server
 from .cgroups import Cgroups, Limits
+from .frames import HOST_SOCKET, MAX_DATAGRAM
 from .watch import Watch
 
-HOST_SOCKET = 3
-MAX_DATAGRAM = 1 << 18
 FIRST_HOST_ID = 2_000_000_000  # plus the pid of the sandbox: a user id nobody else has, for as long as it lives
 _PID = struct.Struct("i")
 

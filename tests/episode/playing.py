@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import Call, Message
@@ -29,33 +27,23 @@ def counting(target: int = 2) -> list[Message]:
 
 
 def task(name: str = "t", target: int = 2) -> Task:
-    return Task(name, "test/counter-v1", f"Count to {target}.", truth=target)
+    return Task(name, "test/counter-v1", f"Count to {target}.", parameters={"target": target}, truth=target)
 
 
-class Play:
-    """`play(script, ...)`: one episode on a counter, from start to end."""
-
-    renderer = ByteRenderer()
-
-    async def __call__(
-        self,
-        script: Policy | Sequence[Message | str] | Any,
-        *,
-        exact: bool = True,
-        environment: Any = Counter,
-        reward: Any = None,
-        target: int = 2,
-        context_tokens: int | None = None,
-        **options: Any,
-    ) -> Trajectory:
-        policy = script
-        if not isinstance(script, Policy):
-            policy = ScriptedPolicy(script, self.renderer if exact else None)
-            policy.context_tokens = context_tokens
-        manager = EpisodeManager(policy, environment=environment, reward=reward or TargetReached(), **options)
-        return (await manager.collect([task(target=target)]))[0]
-
-
-@pytest.fixture
-def play() -> Play:
-    return Play()
+async def play(
+    script: Policy | Sequence[Message | str] | Any,
+    *,
+    exact: bool = True,
+    environment: Any = Counter,
+    reward: Any = None,
+    target: int = 2,
+    context_tokens: int | None = None,
+    **options: Any,
+) -> Trajectory:
+    """One episode on a counter, from start to end. `exact`: with token ids, one a byte."""
+    policy = script
+    if not isinstance(script, Policy):
+        policy = ScriptedPolicy(script, ByteRenderer() if exact else None)
+        policy.context_tokens = context_tokens
+    manager = EpisodeManager(policy, environment=environment, reward=reward or TargetReached(), **options)
+    return (await manager.collect([task(target=target)]))[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.record import Evaluation, manifest_of
 from agentgym.evaluation.statistics import Comparison, paired
+from agentgym.task import Task, TaskSet
 
 
 def compare(before: Evaluation, after: Evaluation, *, tag: str | None = None, level: float = 0.95) -> Comparison:
@@ -24,15 +27,23 @@ def compare(before: Evaluation, after: Evaluation, *, tag: str | None = None, le
 
 def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
     """Raises: EvaluationError saying how the tasks of the two differ."""
-    ours, theirs = [row.task for row in before.rows], [row.task for row in after.rows]
-    if before.manifest == after.manifest and ours == theirs:
+    _check(before, after.label, f"{after.task_set}:{after.split}", [row.task for row in after.rows], after.manifest)
+
+
+def check_tasks(before: Evaluation, task_set: TaskSet, split: str, tasks: Sequence[Task]) -> None:
+    """As check_same_tasks, against tasks that are yet to be played."""
+    names = [task.id for task in tasks]
+    _check(before, "what is asked now", f"{task_set.name}:{split}", names, manifest_of(tasks))
+
+
+def _check(before: Evaluation, label: str, played: str, theirs: list[str], manifest: str) -> None:
+    ours = [row.task for row in before.rows]
+    if before.manifest == manifest and ours == theirs:
         return
-    where = f"{before.label!r} and {after.label!r} cannot be compared: "
+    where = f"{before.label!r} and {label!r} cannot be compared: "
     advice = " Evaluate both on the same task set, split and limit, then compare."
-    if (before.task_set, before.split) != (after.task_set, after.split):
-        raise EvaluationError(
-            f"{where}one played {before.task_set}:{before.split}, the other {after.task_set}:{after.split}.{advice}"
-        )
+    if f"{before.task_set}:{before.split}" != played:
+        raise EvaluationError(f"{where}one played {before.task_set}:{before.split}, the other {played}.{advice}")
     only_ours, only_theirs = sorted(set(ours) - set(theirs)), sorted(set(theirs) - set(ours))
     if only_ours or only_theirs:
         raise EvaluationError(
@@ -43,7 +54,7 @@ def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
         raise EvaluationError(f"{where}they played the same tasks in another order.{advice}")
     raise EvaluationError(
         f"{where}the tasks have the same ids but not the same content (manifest {before.manifest} and "
-        f"{after.manifest}): the task set changed in between. Evaluate both again on one version of it."
+        f"{manifest}): the task set changed in between. Evaluate both again on one version of it."
     )
 
 

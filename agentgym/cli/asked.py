@@ -1,0 +1,26 @@
+"""What was asked under a label of a folder, so that resuming never mixes the episodes of two different questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentgym.episode.run_folder import RunFolder
+from agentgym.errors import EvaluationError
+
+
+def claim(folder: RunFolder, label: str, asked: dict[str, Any]) -> None:
+    """Note what is asked under a label, or see that it is what was asked before.
+
+    Raises: EvaluationError naming what differs.
+    """
+    name = f"asked/{label}.json"
+    if not (folder.path / name).is_file():
+        folder.write_json(name, asked)
+        return
+    before = folder.read_json(name)
+    if differ := [key for key, value in asked.items() if before.get(key) != value]:
+        told = "; ".join(f"{key} was {before.get(key)!r}, now {asked[key]!r}" for key in differ)
+        raise EvaluationError(
+            f"{folder.path} already holds episodes under {label!r} of something else: {told}. Choose another --label "
+            "or --out."
+        )

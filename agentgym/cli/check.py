@@ -1,0 +1,40 @@
+"""`agentgym check`: does an environment keep its contract?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentgym.cli.screen import out, run
+from agentgym.cli.user_code import Import
+
+
+def check(
+    environment: Annotated[str, typer.Argument(metavar="ENVIRONMENT", help="A registered id.")],
+    tasks: Annotated[
+        str | None, typer.Option("--task-set", metavar="SET", help="Tasks to check with; by default one that fits.")
+    ] = None,
+    modules: Import = None,
+) -> None:
+    """Run the conformance kit over an environment: determinism, isolation between episodes, rewards, closing.
+
+    Example: [b]agentgym check agentgym/sql-v1[/b]
+    """
+    from rich.text import Text
+
+    from agentgym import registry
+    from agentgym.cli.screen import err
+    from agentgym.errors import ConformanceError
+    from agentgym.evaluation.visible import visible
+    from agentgym.testing import check_environment
+
+    registry.load("environments", environment)
+    try:
+        run(check_environment(environment, tasks))
+    except ConformanceError as error:
+        err().print(Text(f"{error.subject} breaks its contract in {len(error.findings)} place(s):", style="bold red"))
+        for finding in error.findings:
+            err().print(Text(f"  - {visible(finding)}", style="red"), soft_wrap=True)
+        raise typer.Exit(1) from error
+    out().print(f"{environment} keeps its contract.", style="green", markup=False)

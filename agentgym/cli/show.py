@@ -1,0 +1,110 @@
+"""`agentgym show`: a run in the terminal."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentgym.cli.screen import out
+from agentgym.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agentgym.episode.ledger import Ledger
+    from agentgym.episode.run_folder import RunFolder
+    from agentgym.evaluation.report.contents import Contents
+
+MOST_LISTED = 50
+SHOWN = ("loss", "success", "reward", "calls_ok", "turns", "mean_token_accuracy", "entropy", "failed")
+
+
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, e.g. runs/quickstart.")],
+    episode: Annotated[str | None, typer.Option(metavar="ID", help="Print this episode.")] = None,
+    listing: Annotated[
+        str | None, typer.Option("--list", metavar="PREFIX", help="List episodes whose id begins so, e.g. held-out.")
+    ] = None,
+) -> None:
+    """Show what a run has come to, or print one of its episodes.
+
+    Example: [b]agentgym show runs/quickstart --list held-out-after[/b]
+    """
+    from agentgym.cli.tables import print_episode
+    from agentgym.episode.run_folder import RunFolder
+    from agentgym.evaluation.report.contents import read
+
+    folder, console = RunFolder.existing(run), out()
+    if episode is not None or listing is not None:
+        ledger = _ledger(folder)
+        try:
+            if episode is not None:
+                print_episode(ledger.load(episode), console)
+            else:
+                _list(ledger, listing or "", console)
+        finally:
+            ledger.close()
+        return
+    _summary(read(folder.path), folder, console)
+
+
+def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
+    from rich.table import Table
+
+    from agentgym.cli.tables import episodes_table
+
+    facts = [contents.setting("tasks", "set"), contents.setting("train", "estimator"), contents.path]
+    console.print(f"[bold]{contents.name}[/]  " + "  ".join(str(fact) for fact in facts if fact))
+    if contents.metrics:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("Phase")
+        table.add_column("Step", justify="right")
+        names = [name for name in SHOWN if any(name in row for rows in contents.metrics.values() for row in rows)]
+        for name in names:
+            table.add_column(name, justify="right")
+        for phase, rows in contents.metrics.items():
+            last = {key: value for row in rows for key, value in row.items()}
+            cells = [f"{last[name]:.3f}" if name in last else "" for name in names]
+            table.add_row(phase, str(int(rows[-1]["step"])), *cells)
+        console.print(table)
+    for evaluation in contents.evaluations:
+        console.print(evaluation.summary(), markup=False)
+    before, after = contents.pair()
+    if before and after:
+        console.print(after.compared_to(before), markup=False)
+    if not contents.metrics and not contents.evaluations and (contents.path / "ledger.sqlite").is_file():
+        ledger = _ledger(folder)
+        try:
+            console.print(episodes_table(list(ledger.trajectories())))
+        finally:
+            ledger.close()
+    for note in contents.notes:
+        console.print(f"note: {note}", style="yellow", markup=False)
+    if (report := contents.path / "report.html").is_file():
+        console.print(f"report: {report}", markup=False, soft_wrap=True)
+
+
+def _list(ledger: Ledger, prefix: str, console: Console) -> None:
+    count = 0
+    for trajectory in islice(ledger.trajectories(prefix), MOST_LISTED + 1):
+        count += 1
+        if count > MOST_LISTED:
+            console.print(f"[only the first {MOST_LISTED} are listed: give a longer prefix]", markup=False)
+            break
+        stop = trajectory.stop_reason.value if trajectory.stop_reason else "unfinished"
+        success = "-" if trajectory.success is None else f"{trajectory.success:g}"
+        line = f"{trajectory.id}  success {success}  turns {len(trajectory.turns)}  {stop}"
+        console.print(line, markup=False, soft_wrap=True)
+    if not count:
+        raise EvaluationError(f"No finished episode in {ledger.path} has an id that begins with {prefix!r}.")
+
+
+def _ledger(folder: RunFolder) -> Ledger:
+    from agentgym.episode.ledger import Ledger
+
+    if not folder.ledger.is_file():
+        raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
+    return Ledger(folder.ledger)

@@ -1,0 +1,48 @@
+"""`agentgym train`: run a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentgym.cli.screen import out, resumable
+from agentgym.cli.user_code import Import
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The run, as one file.")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. train.steps=10.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", "--folder", metavar="DIR", help="Where to write; by default runs/<name>.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was cut short.")] = False,
+    modules: Import = None,
+) -> None:
+    """Run a recipe: warm start, reinforcement, held-out evaluation before and after, report.
+
+    Example: [b]agentgym train recipes/quickstart.toml --set train.steps=50 --out runs/first[/b]
+    """
+    from agentgym.training.recipe import Recipe
+
+    chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
+    hint = _again(recipe, settings or [], folder, modules or [])
+    with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
+        from agentgym.training.run import train as execute
+
+        execute(chosen, folder=folder, resume=resume, console=out())
+
+
+def _again(recipe: Path, settings: list[str], folder: Path | None, modules: list[str]) -> str:
+    """The command that resumes."""
+    from shlex import join
+
+    words = ["agentgym", "train", str(recipe)]
+    for setting in settings:
+        words += ["--set", setting]
+    for module in modules:
+        words += ["--import", module]
+    return join(words + (["--out", str(folder)] if folder else []) + ["--resume"])

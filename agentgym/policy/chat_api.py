@@ -1,0 +1,188 @@
+"""Any OpenAI-compatible chat API as a policy, for evaluation: it gives no token ids, so it cannot be trained."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from agentgym.errors import PolicyError
+from agentgym.messages import Call, Content, ImagePart, Message
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.formats.contract import MAX_CALLS, CallFormat, Malformed, broken, strict_object, too_many
+from agentgym.policy.http import PATIENT, JsonEndpoint, Patience
+from agentgym.registry import load as load_registered
+
+_EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
+
+
+class ChatApiPolicy(Policy):
+    """Answers through `/chat/completions`.
+
+    Args:
+        base_url: up to and with the version, for example https://api.openai.com/v1.
+        model: as the server names it.
+        call_format: None uses the API's own `tools`; a name (or an instance) writes calls as text, for servers
+            that know no tools. Results then come back in user messages.
+        api_key_env: environment variable that holds the key; None sends none.
+        patience: how long to try, see Patience. `connections`: requests open at once.
+        extra: further fields of the request, for example {"reasoning_effort": "low"}.
+        token_field: what the server calls the limit; some want max_completion_tokens.
+    """
+
+    name = "chat_api"
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        call_format: str | CallFormat | None = None,
+        api_key_env: str | None = None,
+        patience: Patience = PATIENT,
+        connections: int = 64,
+        extra: dict[str, Any] | None = None,
+        token_field: str = "max_tokens",
+        context_tokens: int | None = None,
+    ) -> None:
+        key = os.environ.get(api_key_env, "") if api_key_env else ""
+        if api_key_env and not key:
+            raise PolicyError(f"The environment variable {api_key_env} is empty; put the API key there.")
+        self.model, self.context_tokens = model, context_tokens
+        self.name = f"chat_api:{model}"
+        self._format = load_registered("call_formats", call_format)() if isinstance(call_format, str) else call_format
+        self._extra, self._token_field = dict(extra or {}), token_field
+        headers = {"Authorization": f"Bearer {key}"} if key else None
+        self._endpoint = JsonEndpoint(base_url, headers=headers, patience=patience, connections=connections)
+
+    async def generate(self, request: Request) -> Reply:
+        """Answer. Raises: PolicyError, ContextFull; see JsonEndpoint.post."""
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": self._messages(request),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            self._token_field: sampling.max_tokens,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed % 2**31  # some servers read 32 bits
+        if request.tools and self._format is None:
+            body["tools"] = list(request.tools)
+        answer = await self._endpoint.post("/chat/completions", body | self._extra)
+        choice, usage = _choice(answer)
+        return Reply(
+            message=self._message(choice["message"]),
+            finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+            policy_version=self.version,
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._endpoint.close()
+
+    def _messages(self, request: Request) -> list[dict[str, Any]]:
+        if self._format is None:
+            return [_native(message) for message in request.messages]
+        rows = [_textual(message, self._format) for message in request.messages]
+        if not request.tools:
+            return rows
+        told = self._format.explain(request.tools)
+        if rows and rows[0]["role"] == "system" and isinstance(rows[0]["content"], str):
+            return [{"role": "system", "content": f"{rows[0]['content']}\n\n{told}"}, *rows[1:]]
+        return [{"role": "system", "content": told}, *rows]
+
+    def _message(self, written: dict[str, Any]) -> Message:
+        text = _text(written.get("content")) or _text(written.get("refusal"))
+        if self._format is not None:
+            return Message("assistant", *self._format.parse(text))
+        return Message("assistant", text, _calls(written.get("tool_calls")))
+
+
+def _calls(written: Any) -> tuple[Call, ...]:
+    """The calls of an API's answer; one that cannot be understood has `error` set, as in every call format."""
+    if not isinstance(written, list):
+        return ()
+    calls: list[Call] = []
+    for place, row in enumerate(written):
+        if place == MAX_CALLS:
+            too_many(calls, len(written) - MAX_CALLS, _EXAMPLE)
+            break
+        function = row.get("function") if isinstance(row, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        if not isinstance(function, dict) or not isinstance(name, str) or not name:
+            calls.append(broken(place, "The call names no tool.", _EXAMPLE))
+            continue
+        given = function.get("arguments")
+        try:
+            arguments = strict_object(given if isinstance(given, str) else json.dumps(given)) if given else {}
+        except Malformed as malformed:
+            calls.append(broken(place, str(malformed), _EXAMPLE, name))
+            continue
+        calls.append(Call(name, arguments, str(row.get("id") or f"call_{place}")))
+    return tuple(calls)
+
+
+def _native(message: Message) -> dict[str, Any]:
+    row: dict[str, Any] = {"role": message.role, "content": _content(message.content)}
+    if message.calls:
+        row["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                # A call that could not be read has no arguments to repeat; its result says what was wrong.
+                "function": {"name": call.name or "unreadable", "arguments": json.dumps(call.arguments)},
+            }
+            for call in message.calls
+        ]
+    if message.role == "tool":
+        row["tool_call_id"] = message.call_id
+    return row
+
+
+def _textual(message: Message, call_format: CallFormat) -> dict[str, Any]:
+    if message.role == "tool":
+        if isinstance(message.content, str):
+            return {"role": "user", "content": f"<tool_response>\n{message.content}\n</tool_response>"}
+        return {"role": "user", "content": _content(message.content)}
+    if not message.calls:
+        return {"role": message.role, "content": _content(message.content)}
+    readable = tuple(call for call in message.calls if call.error is None)
+    written = call_format.render(readable) if readable else "[a call that could not be read]"
+    return {"role": message.role, "content": "\n".join(text for text in (message.text, written) if text)}
+
+
+def _content(content: Content) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    return [
+        {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+        if isinstance(part, ImagePart)
+        else {"type": "text", "text": part.text}
+        for part in content
+    ]
+
+
+def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The first choice and the usage. Raises: PolicyError if the answer is none of a chat API."""
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
+        raise PolicyError(
+            f"The answer holds no choices[0].message: {str(answer)[:200]!r}. Is base_url that of a chat API, with /v1?"
+        )
+    usage = answer.get("usage")
+    return choice, usage if isinstance(usage, dict) else {}
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):  # parts
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _count(usage: dict[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) else 0

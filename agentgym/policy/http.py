@@ -1,0 +1,177 @@
+"""A JSON endpoint over HTTP that survives what model servers do: overload, restarts, half-written answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from agentgym.errors import ContextFull, PolicyError
+
+AGAIN = frozenset({408, 409, 425, 429})  # and everything from 500 on
+_FULL = ("context length", "context_length", "maximum context", "max_model_len", "too many tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to try. Seconds; an attempt that fails is repeated after backoff_s, then twice that, and so on.
+
+    Attributes:
+        attempt_s: one attempt, from sending to the last byte. `total_s`: all of them with the pauses between.
+        attempts: at most so many.
+        backoff_s, longest_backoff_s: the first and the longest pause, before jitter (each is drawn from half of it
+            to all of it). A server's Retry-After is honoured where it is longer.
+    """
+
+    attempt_s: float = 300.0
+    total_s: float = 900.0
+    attempts: int = 8
+    backoff_s: float = 0.5
+    longest_backoff_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if min(self.attempt_s, self.total_s, self.backoff_s, self.longest_backoff_s) <= 0 or self.attempts < 1:
+            raise ValueError(f"Patience needs times above 0 s and at least one attempt, not {self}.")
+
+
+PATIENT = Patience()
+
+
+class _Again(Exception):
+    """An attempt failed in a way that may pass; `wait_s` is what the server asked for."""
+
+    def __init__(self, why: str, wait_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.wait_s = wait_s
+
+
+class JsonEndpoint:
+    """Posts JSON, gets JSON.
+
+    Args:
+        base_url: for example http://127.0.0.1:8000. `headers`: sent along, never shown in an error.
+        patience: see Patience.
+        connections: open at once; further requests wait for one.
+        jitter: draws the pauses, so that a thousand clients do not return at the same moment.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: dict[str, str] | None = None,
+        patience: Patience = PATIENT,
+        connections: int = 256,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self.base_url, self.patience = base_url.rstrip("/"), patience
+        self._headers, self._connections = dict(headers or {}), connections
+        self._jitter = jitter or random.Random()
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The answer's JSON, None if it is empty.
+
+        Raises: PolicyError naming path, status and the beginning of the answer, once trying again is no use or the
+            patience is used up; ContextFull where the server says that the prompt is too long.
+        """
+        return await self._patiently("POST", path, body)
+
+    async def get(self, path: str) -> Any:
+        """As `post`."""
+        return await self._patiently("GET", path, None)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    async def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        now = asyncio.get_running_loop().time
+        ends, pause, tries = now() + self.patience.total_s, self.patience.backoff_s, 0
+        while True:
+            tries += 1
+            try:
+                async with asyncio.timeout(min(self.patience.attempt_s, ends - now())):
+                    return await self._attempt(method, path, body)
+            except TimeoutError:
+                failed = _Again(f"no answer within {self.patience.attempt_s:g} s")
+            except _Again as again:
+                failed = again
+            wait = max(pause * self._jitter.uniform(0.5, 1.0), failed.wait_s)
+            pause = min(2 * pause, self.patience.longest_backoff_s)
+            if tries >= self.patience.attempts or now() + wait >= ends:
+                raise PolicyError(
+                    f"{method} {path} failed {tries} time(s), the last with: {failed}. "
+                    f"Check that the server at {self._place()} runs, or raise Patience ({self.patience})."
+                ) from failed
+            await asyncio.sleep(wait)
+
+    async def _attempt(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        try:
+            answer = await self._open().request(method, self.base_url + path, json=body)
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise _Again(f"{type(error).__name__}: {error}") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise PolicyError(f"{method} {path} cannot be sent to {self._place()}: {error}") from error
+        shown = f"status {answer.status_code}: {_excerpt(answer.text)}"
+        if answer.status_code in AGAIN or answer.status_code >= 500:
+            raise _Again(shown, _retry_after(answer.headers.get("retry-after")))
+        if answer.status_code >= 400 and any(sign in answer.text.lower() for sign in _FULL):
+            raise ContextFull(f"{method} {path}: the server says that the conversation does not fit ({shown})")
+        if not answer.is_success:
+            raise PolicyError(f"{method} {path} was refused with {shown} Correct the request; it is not sent again.")
+        if not answer.content.strip():
+            return None
+        try:
+            return answer.json()
+        except (ValueError, RecursionError) as error:
+            raise _Again(f"the answer is no JSON: {_excerpt(answer.text)}") from error
+
+    def _open(self) -> httpx.AsyncClient:
+        """The client of this event loop: connections cannot move from one to another."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._client = httpx.AsyncClient(
+                headers=self._headers,
+                timeout=None,  # asyncio.timeout above bounds the whole attempt; httpx would bound each read
+                limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+            )
+            self._loop = loop
+        return self._client
+
+    def _place(self) -> str:
+        try:
+            url = httpx.URL(self.base_url)
+        except httpx.InvalidURL:
+            return repr(self.base_url)
+        return f"{url.scheme}://{url.host}" + (f":{url.port}" if url.port else "")  # no user name, no password
+
+
+def _excerpt(text: str, limit: int = 300) -> str:
+    short = " ".join(text[: 2 * limit].split())
+    return repr(short if len(short) <= limit else short[:limit] + "...")
+
+
+def _retry_after(value: str | None) -> float:
+    """Seconds that a Retry-After header asks for: a number or a date. 0 where it says nothing readable."""
+    if not value:
+        return 0.0
+    try:
+        return max(0.0, float(value)) if value.strip().replace(".", "", 1).isdigit() else _until(value)
+    except (ValueError, TypeError):
+        return 0.0
+
+
+def _until(date: str) -> float:
+    moment = parsedate_to_datetime(date)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,171 @@
+"""A vLLM server as a policy: tokens in, tokens out, log-probabilities as sampled, weights replaced while it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.http import PATIENT, JsonEndpoint, Patience
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.registry import load as load_registered
+
+
+class VllmPolicy(Policy):
+    """Continues token ids through `/v1/completions`.
+
+    The server must run with `--logprobs-mode processed_logprobs`, else log-probabilities are those at temperature 1,
+    and for `update_weights` with VLLM_SERVER_DEV_MODE=1, which lets anyone who reaches the port steer it.
+
+    Args:
+        base_url: without /v1, for example http://127.0.0.1:8000. `model`: as the server names it.
+        tokenizer: path or hub name of the tokenizer; or give `renderer` instead.
+        call_format: registered name of how the model writes calls.
+        context_tokens: by default what the server says at the first request.
+        patience: how long to try, see Patience. `connections`: requests open at once.
+    """
+
+    name = "vllm"
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        tokenizer: str | None = None,
+        renderer: TemplateRenderer | None = None,
+        call_format: str = "hermes",
+        context_tokens: int | None = None,
+        patience: Patience = PATIENT,
+        connections: int = 256,
+    ) -> None:
+        self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
+        self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
+        self._endpoint = JsonEndpoint(base_url, patience=patience, connections=connections)
+
+    async def generate(self, request: Request) -> Reply:
+        """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
+
+        Raises: ContextFull if not one more token fits; PolicyError if the server failed or gave no token ids.
+        """
+        prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
+        room = await self._room(len(prefix))
+        sampling, stop = request.sampling, self.renderer.call_format.stop
+        body: dict[str, Any] = {
+            "max_tokens": min(room, sampling.max_tokens),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "stop_token_ids": [self.renderer.end_of_turn_id],
+            "stop": list(stop),
+            "include_stop_str_in_output": True,
+            "skip_special_tokens": False,
+        }
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed % 2**63
+        version = self.version
+        choice = await self._complete(prefix, body)
+        ids, logprobs = _sampled(choice)
+        return Reply(
+            message=self.renderer.parse(ids),
+            token_ids=ids,
+            logprobs=logprobs,
+            finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
+            policy_version=version,
+            prompt_tokens=len(prefix),
+            completion_tokens=len(ids),
+        )
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        """Natural-log probability of each continuation token after the prefix, at temperature 1."""
+        if not prefix_ids:
+            raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
+        if not continuation_ids:
+            return []
+        ids = [*prefix_ids, *continuation_ids]
+        await self._room(len(ids))
+        choice = await self._complete(ids, {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0})
+        rows: Any = choice.get("prompt_logprobs")
+        try:
+            return [float(rows[at][str(ids[at])]["logprob"]) for at in range(len(prefix_ids), len(ids))]
+        except (TypeError, KeyError, IndexError, ValueError) as error:
+            raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(rows)[:120]}.") from error
+
+    async def update_weights(self, path: str, *, version: int | None = None) -> None:
+        """Let the server load a checkpoint from a folder that it can read, then answer with it.
+
+        Running requests are finished first. Raises: PolicyError; the server is then resumed with what it has.
+        """
+        await self._endpoint.post("/pause")
+        try:
+            call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
+            await self._endpoint.post("/collective_rpc", call)
+            await self._endpoint.post("/reset_prefix_cache")  # what it holds belongs to the old weights
+            self.version = self.version + 1 if version is None else version
+        finally:
+            await self._endpoint.post("/resume")
+
+    async def close(self) -> None:
+        """Close all connections; the server goes on."""
+        await self._endpoint.close()
+
+    async def _complete(self, ids: list[int], options: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._endpoint.post("/v1/completions", {"model": self.model, "prompt": ids, **options})
+        choices = answer.get("choices") if isinstance(answer, dict) else None
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            raise PolicyError(f"The answer of /v1/completions holds no choices: {str(answer)[:200]!r}.")
+        return choices[0]
+
+    async def _room(self, used: int) -> int:
+        """How many tokens still fit. Raises: ContextFull if none does."""
+        if self.context_tokens is None:
+            self.context_tokens = await self._ask_context()
+        if used >= self.context_tokens:
+            raise ContextFull(
+                f"The conversation is {used} tokens long and the server holds {self.context_tokens}. Give the episode "
+                "fewer turns, tools shorter results (max_output_chars), or start the server with --max-model-len."
+            )
+        return self.context_tokens - used
+
+    async def _ask_context(self) -> int:
+        answer = await self._endpoint.get("/v1/models")
+        rows = answer.get("data") if isinstance(answer, dict) else None
+        found = {row.get("id"): row.get("max_model_len") for row in rows or [] if isinstance(row, dict)}
+        length = found.get(self.model)
+        if not isinstance(length, int):
+            raise PolicyError(
+                f"The server serves {sorted(map(str, found))} and says no max_model_len for {self.model!r}. "
+                "Correct the model's name, or give context_tokens."
+            )
+        return length
+
+
+def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
+    """Token ids and log-probabilities. Raises: PolicyError if they are missing, of unequal length or not finite."""
+    ids: Any = choice.get("token_ids")
+    logprobs: Any = (choice.get("logprobs") or {}).get("token_logprobs")
+    try:
+        made = [int(token) for token in ids], [float(value) for value in logprobs]
+    except (TypeError, ValueError):
+        made = [], [math.nan]
+    if not made[0] or len(made[0]) != len(made[1]) or not all(map(math.isfinite, made[1])):
+        raise PolicyError(
+            "The server gave no token_ids with one finite log-probability each. It must be vLLM 0.10.2 or newer, "
+            f"which knows return_token_ids; got token_ids={str(ids)[:80]}, token_logprobs={str(logprobs)[:80]}."
+        )
+    return made
+
+
+def _renderer(path: str, call_format: str) -> TemplateRenderer:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"No tokenizer can be loaded from {path!r}: {error} Give tokenizer=, the folder that the server loads."
+        ) from error
+    return TemplateRenderer(tokenizer, load_registered("call_formats", call_format)())

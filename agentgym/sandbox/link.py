@@ -1,0 +1,195 @@
+"""The host's end of one guest: requests and replies over its control socket.
+
+A guest may be hostile, stalled or dead. Its replies are bounded before they are stored, every request has a
+deadline on the host's own clock, and whatever is wrong ends the link: all who wait get SandboxDied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, FrameError, FrameReader, encode
+
+Reply = tuple[dict[str, Any], bytes]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    future: asyncio.Future[Reply]
+    max_blob: int
+
+
+class Link:
+    """Multiplexes calls over one socket. Works from one event loop at a time, but not for ever the same."""
+
+    def __init__(self, control: socket.socket) -> None:
+        control.setblocking(False)
+        self._socket = control
+        self._waiting: dict[int, _Waiting] = {}
+        self._number = 0
+        self._out: deque[tuple[memoryview, list[int]]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._frames = FrameReader(MAX_HEADER_BYTES, 0)
+        self.dead: str | None = None  # why, once it is
+        self.on_death: Callable[[], None] | None = None
+
+    def expect_greeting(self) -> asyncio.Future[Reply]:
+        """The guest's first frame, which nobody asked for."""
+        self._attach()
+        return self._expect(0, 0)
+
+    async def call(
+        self, request: dict[str, Any], blob: bytes = b"", *, deadline_s: float, max_blob: int = 0,
+        descriptors: Sequence[int] = (),
+    ) -> Reply:  # fmt: skip
+        """Send a request and wait for its reply.
+
+        A blob larger than fits a frame travels as a sealed file in memory. Cancelled, it has the guest kill
+        what it started before the guest looks at anything sent later.
+
+        Raises: SandboxDied if the guest is dead, says something that is no reply, or misses the deadline.
+        """
+        if self.dead is not None:
+            raise SandboxDied(self.dead)
+        self._attach()
+        self._number += 1
+        number = self._number
+        future = self._expect(number, max_blob)
+        passed = list(descriptors)
+        memory = -1
+        if len(blob) > INLINE_BYTES:
+            memory = in_memory(blob)
+            passed, blob = [memory, *passed], b""
+        assert self._loop is not None
+        timer = self._loop.call_later(deadline_s, self._overdue, request["op"], deadline_s)
+        try:
+            self._put(encode({**request, "id": number, "fds": len(passed)}, blob), passed)
+            return await future
+        except asyncio.CancelledError:
+            if self.dead is None:
+                self._put(encode({"op": "cancel", "id": number, "call": number, "fds": 0}), [])
+            raise
+        finally:
+            timer.cancel()
+            if memory >= 0:
+                os.close(memory)
+
+    def close(self, reason: str) -> None:
+        """End the link; whoever waits gets SandboxDied with the reason."""
+        if self.dead is not None:
+            return
+        self.dead = reason
+        self._detach()
+        self._socket.close()
+        for _, descriptors in self._out:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._out.clear()
+        waiting, self._waiting = list(self._waiting.values()), {}
+        for one in waiting:
+            if not one.future.done() and not one.future.get_loop().is_closed():
+                one.future.set_exception(SandboxDied(reason))
+        if self.on_death is not None:
+            self.on_death()
+
+    def _expect(self, number: int, max_blob: int) -> asyncio.Future[Reply]:
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = _Waiting(future, max_blob)
+        self._frames.max_blob = max(one.max_blob for one in self._waiting.values())
+        return future
+
+    def _attach(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._detach()
+            self._loop = loop
+            loop.add_reader(self._socket, self._receive)
+            if self._out:
+                loop.add_writer(self._socket, self._send)
+
+    def _detach(self) -> None:
+        if self._loop is not None and not self._loop.is_closed() and self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._loop = None
+
+    def _put(self, frame: bytes, descriptors: list[int]) -> None:
+        waiting = bool(self._out)
+        self._out.append((memoryview(frame), [os.dup(descriptor) for descriptor in descriptors]))
+        if not waiting:
+            self._send()
+            if self._out and self._loop is not None:
+                self._loop.add_writer(self._socket, self._send)
+
+    def _send(self) -> None:
+        try:
+            while self._out:
+                frame, descriptors = self._out[0]
+                sent = socket.send_fds(self._socket, [frame], descriptors)  # descriptors go with the first byte
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                if sent < len(frame):
+                    self._out[0] = (frame[sent:], [])
+                else:
+                    self._out.popleft()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(f"The sandbox hung up ({error.strerror}).")
+            return
+        if self._loop is not None:
+            self._loop.remove_writer(self._socket)
+
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(1 << 18)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            data = b""
+            reason = f"The sandbox hung up ({error.strerror})."
+        else:
+            reason = "The sandbox ended: its guest process was killed."
+        if not data:
+            self.close(reason)
+            return
+        self._frames.feed(data)
+        try:
+            while (frame := self._frames.next()) is not None:
+                self._resolve(*frame)
+        except FrameError as error:
+            self.close(f"The sandbox sent {error}. It is not trusted any more, and closed.")
+
+    def _resolve(self, header: dict[str, Any], blob: bytes) -> None:
+        number = header.get("id")
+        one = self._waiting.pop(number, None) if isinstance(number, int) else None
+        if one is None:
+            raise FrameError(f"a reply to {number!r:.40}, which was not asked")
+        if len(blob) > one.max_blob:
+            raise FrameError(f"{len(blob)} bytes where at most {one.max_blob} were asked for")
+        if not one.future.done():  # else its caller was cancelled
+            one.future.set_result((header, blob))
+
+    def _overdue(self, operation: str, deadline_s: float) -> None:
+        self.close(
+            f"The sandbox did not answer {operation!r} within {deadline_s:g} s, its own time limit included: "
+            "the guest is stalled, or the machine overloaded. The sandbox is closed."
+        )
+
+
+def in_memory(data: bytes) -> int:
+    """A descriptor of a sealed file in memory. Its pages are the host's; nobody can change or grow it."""
+    descriptor = os.memfd_create("agentgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE)
+    return descriptor

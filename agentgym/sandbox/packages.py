@@ -1,0 +1,59 @@
+"""Which files of this Python installation a module to preload needs, so that a sandbox can be shown just those."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from agentgym.errors import SandboxUnavailable
+
+
+def entries_of(modules: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Top-level files and folders of the distributions that hold these modules, and of all they require.
+
+    Returns: pairs of the path on the host and the name it shall have among the sandbox's packages; nothing
+        for modules of the standard library.
+    Raises: SandboxUnavailable if a module is not installed, or is agentgym itself.
+    """
+    names = {module.split(".")[0] for module in modules} - sys.stdlib_module_names
+    if not names:
+        return []
+    if "agentgym" in names:
+        raise SandboxUnavailable("SandboxSpec.preload names agentgym: a sandbox must not see tasks and their truth.")
+    holders = importlib.metadata.packages_distributions()
+    entries: dict[str, str] = {}
+    waiting: list[str] = []
+    for name in sorted(names):
+        if name in holders:
+            waiting += holders[name]
+            continue
+        found = find_spec(name)
+        if found is None or found.origin is None:
+            raise SandboxUnavailable(
+                f"SandboxSpec.preload names {name!r}, which is not installed here. Install it, or leave it out."
+            )
+        path = Path(found.origin)
+        path = path.parent if path.name.startswith("__init__.") else path
+        entries[path.name] = str(path)
+    seen: set[str] = set()
+    while waiting:
+        distribution_name = waiting.pop()
+        key = re.sub(r"[-_.]+", "-", distribution_name).lower()
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            distribution = importlib.metadata.distribution(distribution_name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an optional requirement that is not installed
+        for requirement in distribution.requires or ():
+            if "extra ==" not in requirement:
+                waiting += re.findall(r"^[A-Za-z0-9._-]+", requirement)
+        for file in distribution.files or ():
+            top = file.parts[0]
+            if top not in ("..", "__pycache__"):
+                entries[top] = str(Path(str(distribution.locate_file(top))).resolve())
+    return sorted((path, name) for name, path in entries.items())

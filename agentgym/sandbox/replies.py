@@ -1,0 +1,61 @@
+"""Reading a guest's replies: field by field, each of its type and in its range, for the guest may be hostile."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from typing import Any
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.contract import ExecResult, Usage
+
+
+def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
+    """Raises: KeyError, TypeError, ValueError for what is no such reply; OSError if the guest could not run it."""
+    header, blob = reply
+    if "error" in header:
+        raise SandboxError(f"The guest refused the call: {header.get('text')!s:.500}.")
+    first = whole_number(header, "out")
+    if first > len(blob):
+        raise ValueError(f"out is {first} of {len(blob)} bytes")
+    exit_code = header["exit"]
+    if type(exit_code) is not int or not -255 <= exit_code <= 255:
+        raise ValueError(f"exit is {exit_code!r:.40}")
+    return ExecResult(
+        exit_code=exit_code,
+        stdout=blob[:first],
+        stderr=blob[first:],
+        truncated=header["truncated"] is True,
+        timed_out=header["timed_out"] is True,
+        oom_killed=header["oom"] is True,
+        duration_s=seconds(header, "wall"),
+        usage=Usage(
+            cpu_s=seconds(header, "cpu"),
+            peak_memory_mib=whole_number(header, "peak") / 1024,
+            disk_bytes=whole_number(header, "disk"),
+        ),
+    )
+
+
+def whole_number(header: dict[str, Any], name: str) -> int:
+    value = header[name]
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{name} is {value!r:.40}")
+    return value
+
+
+def seconds(header: dict[str, Any], name: str) -> float:
+    value = float(header[name])
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} is {value!r}")
+    return value
+
+
+def file_error(header: dict[str, Any], path: str) -> OSError:
+    """The guest's error as Python's own: FileNotFoundError, IsADirectoryError, PermissionError, ..."""
+    number = whole_number(header, "errno")
+    text = header["text"]
+    if number not in errno.errorcode or not isinstance(text, str):
+        raise ValueError(f"errno is {number}, text {text!r:.40}")
+    return OSError(number, text[:500] or os.strerror(number), path)

@@ -1,0 +1,72 @@
+"""The files of a sandbox, out of it and into another: a pipe out, a file in memory back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.contract import Snapshot
+from agentgym.sandbox.guest.archive import content_hash
+from agentgym.sandbox.link import Link, in_memory
+
+
+async def receive_files(link: Link, backend: str, most: int, timeout_s: float) -> Snapshot:
+    """Have the guest stream its files. Raises: SandboxError if they are more than `most` bytes or cannot be read."""
+    read, write = os.pipe()
+    collected = asyncio.create_task(_collect(read, most))
+    try:
+        try:
+            header, blob = await link.call(
+                {"op": "pack", "timeout": timeout_s, "limit": 4096}, deadline_s=timeout_s + 5, max_blob=8192,
+                descriptors=[write],
+            )  # fmt: skip
+        finally:
+            os.close(write)
+        if header.get("exit") != 0:
+            raise SandboxError(f"The sandbox's files could not be read: {blob[:500].decode('utf-8', 'replace')}.")
+        data = await asyncio.wait_for(collected, timeout_s)
+    finally:
+        collected.cancel()
+        await asyncio.gather(collected, return_exceptions=True)
+        os.close(read)
+    try:
+        digest = await asyncio.to_thread(content_hash, io.BytesIO(data))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SandboxError(f"What the sandbox sent as its files is no archive ({error!r:.200}).") from error
+    return Snapshot(digest, backend, data)
+
+
+async def _collect(read: int, most: int) -> bytes:
+    """Everything from a pipe, up to a bound; one who writes more is kept waiting and runs into its time limit."""
+    os.set_blocking(read, False)
+    loop, data = asyncio.get_running_loop(), bytearray()
+    while True:
+        try:
+            piece = os.read(read, 1 << 20)
+        except BlockingIOError:
+            ready = loop.create_future()
+            loop.add_reader(read, lambda: ready.done() or ready.set_result(None))
+            try:
+                await ready
+            finally:
+                loop.remove_reader(read)
+            continue
+        if not piece:
+            return bytes(data)
+        data += piece
+        if len(data) > most:
+            raise SandboxError(f"The sandbox's files are more than {most} bytes: too many to keep.")
+
+
+@contextmanager
+def restorable(snapshot: Snapshot) -> Iterator[int]:
+    """A descriptor to read a snapshot's bytes from."""
+    descriptor = in_memory(snapshot.data)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,240 @@
+"""What whole episodes of an environment must come to: who may succeed, and who must not."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from agentgym.environment import Environment
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.trajectory import Trajectory
+from agentgym.messages import Call, Message
+from agentgym.policy.contract import Policy
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.reward import Reward
+from agentgym.task import Task
+from agentgym.testing.arguments import hostile, plausible
+from agentgym.testing.findings import short
+from agentgym.testing.hidden_truth import shown_truth
+from agentgym.testing.world import SPOKEN, Subject
+from agentgym.tools import Tool
+
+Script = Callable[[Sequence[Message]], Message]
+
+
+@dataclass(slots=True)
+class Stage:
+    """Plays whole episodes of a subject and turns whatever breaks into findings.
+
+    Attributes:
+        reward: who judges; None where nobody does.
+    """
+
+    subject: Subject
+    reward: Reward | None
+
+    async def play(self, tasks: Iterable[Task], script_for: Callable[[Task], Script], who: str) -> list[Trajectory]:
+        """One episode of each task. Returns: the trajectories that were judged; a failed one is a finding."""
+        tasks = list(tasks)
+
+        def policy_for(task: Task) -> Policy:
+            return ScriptedPolicy(script_for(task), name=who)
+
+        budgets = Budgets(max_turns=24, infra_retries=0, time_s=120.0)
+        manager = EpisodeManager(
+            policy_for, reward=self.reward, environment=self.subject.make, budgets=budgets,
+            concurrency=8, run="check", seed=self.subject.seed,
+        )  # fmt: skip
+        judged = []
+        for trajectory in await manager.collect(tasks):
+            if trajectory.error is not None:
+                self.subject.findings.add(f"An episode of {who} failed: {short(trajectory.error, 400)}")
+            elif "close_error" in trajectory.provenance:
+                self.subject.findings.add(f"close raised after {who}: {short(trajectory.provenance['close_error'])}")
+            else:
+                judged.append(trajectory)
+        return judged
+
+    @property
+    def tools(self) -> list[Tool]:
+        return list(self.subject.make().tools.values())
+
+
+def solved(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Those with `success` above 0: any success at all is too much for who must not succeed."""
+    return [t for t in trajectories if t.success is not None and t.success > 0]
+
+
+async def check_judged(stage: Stage) -> bool:
+    """A reward judges `success`. Returns: whether one does."""
+    played = await stage.play(stage.subject.tasks[:1], _silent, "an agent that says nothing")
+    if stage.reward is None:
+        stage.subject.findings.add(
+            "Nothing judges the tasks: set `reward` on the environment to a registered name, or give check_environment "
+            "a reward."
+        )
+        return False
+    if played and played[0].success is None:
+        stage.subject.findings.add(
+            f"{type(stage.reward).__name__} returned no component 'success': {played[0].outcome}. Evaluation reads it."
+        )
+        return False
+    return bool(played)
+
+
+async def check_oracle(stage: Stage, tasks: Sequence[Task], oracle: Callable[[Task], Script]) -> None:
+    """The oracle solves every task through the public tools."""
+    for trajectory in await stage.play(tasks, oracle, "the oracle"):
+        if trajectory.success != 1.0:
+            last = trajectory.turns[-1] if trajectory.turns else None
+            results = [short(result.content, 100) for result in last.results] if last else []
+            stage.subject.findings.add(
+                f"The oracle does not solve {trajectory.task.id!r}: success {trajectory.success}, it stopped with "
+                f"{trajectory.stop_reason} after {len(trajectory.turns)} turns; last results {results}."
+            )
+
+
+async def check_lazy_agents(stage: Stage, tasks: Sequence[Task], chance: float) -> None:
+    """Agents that do nothing never succeed; one that acts at random succeeds no more than chance allows.
+
+    Args:
+        chance: success rate that random acting may have; more than that is a finding where luck explains
+            it with a probability below 0.01.
+    """
+    for who, script in (("an agent that says nothing", _silent), ("an agent that only talks", _talkative)):
+        if lucky := solved(await stage.play(tasks, script, who)):
+            stage.subject.findings.add(f"{who} succeeds on {lucky[0].task.id!r} ({len(lucky)} of {len(tasks)} tasks).")
+    played = await stage.play(tasks, lambda task: _random_agent(stage.tools, task.id), "an agent that acts at random")
+    lucky = solved(played)
+    if lucky and _tail(len(lucky), len(played), chance) < 0.01:
+        stage.subject.findings.add(
+            f"An agent that acts at random succeeds on {len(lucky)} of {len(played)} tasks, for example "
+            f"{lucky[0].task.id!r}; allowed is a rate of {chance}."
+        )
+
+
+async def check_own_reward(stage: Stage) -> None:
+    """No sequence of hostile calls succeeds on tasks that differ: the agent cannot write its own reward."""
+    tools = stage.tools
+    finals = [tool for tool in tools if tool.options.final]
+    attacks: list[list[Call]] = []
+    for tool in tools:
+        for place, arguments in enumerate(hostile(tool)):
+            calls = [Call(tool.name, arguments, "call_0")]
+            for final in finals if not tool.options.final else ():
+                choices = list(hostile(final))
+                calls.append(Call(final.name, choices[min(place, len(choices) - 1)], f"call_{len(calls)}"))
+            attacks.append(calls)
+    tasks = _with_different_truth(stage.subject.tasks)
+    for calls in attacks:
+        hostile_agent = _list_agent(calls)
+        hits = solved(await stage.play(tasks[:1], hostile_agent, "a hostile agent"))
+        if hits and len(tasks) > 1:  # a lucky value solves one task; a hole solves them all
+            hits = solved(await stage.play(tasks, hostile_agent, "a hostile agent"))
+            hits = hits if len(hits) == len(tasks) else []
+        if hits:
+            said = "; ".join(f"{call.name}({short(call.arguments, 60)})" for call in calls)
+            stage.subject.findings.add(f"The agent can write its own reward: {said} succeeds on {len(hits)} task(s).")
+            return
+
+
+async def check_parallel_calls(stage: Stage) -> None:
+    """Calls of one message are all answered, each result in the place of its call."""
+    rng = random.Random(5)
+    tools = [tool for tool in stage.tools if not tool.options.final]
+    if not tools:
+        return
+    calls = tuple(Call(tools[n % len(tools)].name, plausible(tools[n % len(tools)], rng), f"p{n}") for n in range(4))
+
+    def script_for(task: Task) -> Script:
+        return lambda messages: Message("assistant", "", calls) if len(messages) < 4 else SPOKEN
+
+    for trajectory in await stage.play(stage.subject.tasks[:1], script_for, "an agent with four calls at once"):
+        got = [(result.name, result.call_id) for result in trajectory.turns[0].results]
+        if got != [(call.name, call.id) for call in calls]:
+            stage.subject.findings.add(f"Four calls at once, p0 to p3, were answered as {got}.")
+
+
+async def check_truth_hidden(stage: Stage, tasks: Sequence[Task], public: Sequence[str]) -> None:
+    """The truth is neither in the opening, nor in a tool's description, nor told to an agent that does nothing.
+
+    One task in five may show it by chance (a yes in the question); more is a leak.
+    """
+    shown, judged = [], 0
+    for trajectory in await stage.play(tasks, _talkative, "an agent that only talks"):
+        if trajectory.task.truth is None:
+            continue
+        judged += 1
+        told = [message.text for message in trajectory.messages() if message.role != "assistant"]
+        told += [str(tool.schema()) for tool in stage.tools]
+        if part := shown_truth(trajectory.task.truth, "\n".join(told), public=public):
+            shown.append((trajectory.task.id, part))
+    if shown and len(shown) > judged / 5:
+        task, part = shown[0]
+        stage.subject.findings.add(
+            f"The agent is shown the truth without doing anything, on {len(shown)} of {judged} tasks: "
+            f"{short(part, 80)!r} of {task!r} stands in its opening or tools."
+        )
+
+
+def _silent(task: Task) -> Script:
+    return lambda messages: Message("assistant", "")
+
+
+def _talkative(task: Task) -> Script:
+    return lambda messages: SPOKEN
+
+
+def _list_agent(calls: Sequence[Call]) -> Callable[[Task], Script]:
+    """Makes the calls one a turn, then talks, whatever the task."""
+
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        return Message("assistant", "", (calls[turn],)) if turn < len(calls) else SPOKEN
+
+    return lambda task: script
+
+
+def _random_agent(tools: Sequence[Tool], salt: str) -> Script:
+    rng = random.Random(salt)
+    turns = rng.randint(1, 6)
+
+    def script(messages: Sequence[Message]) -> Message:
+        finals = [tool for tool in tools if tool.options.final]
+        over = sum(message.role == "assistant" for message in messages) >= turns
+        choice = (finals if over else tools) or tools
+        if not choice or (over and not finals):
+            return SPOKEN
+        tool = rng.choice(list(choice))
+        return Message("assistant", "", (Call(tool.name, plausible(tool, rng)),))
+
+    return script
+
+
+def _with_different_truth(tasks: Sequence[Task], most: int = 3) -> list[Task]:
+    found: list[Task] = []
+    for task in tasks:
+        if all(task.truth != other.truth for other in found):
+            found.append(task)
+    return found[:most]
+
+
+def _tail(successes: int, trials: int, chance: float) -> float:
+    """Probability of at least so many successes by luck alone."""
+    return sum(math.comb(trials, n) * chance**n * (1 - chance) ** (trials - n) for n in range(successes, trials + 1))
+
+
+def make_with_backend(make: Callable[[], Environment], backend: object) -> Callable[[], Environment]:
+    """The factory, with a backend given to instances that need one and have none."""
+    from agentgym.registry import DEFAULT_BACKEND, shared_backend
+
+    def made() -> Environment:
+        environment = make()
+        if isinstance(environment, Environment) and environment.sandbox is not None and environment.backend is None:
+            environment.backend = shared_backend(backend or DEFAULT_BACKEND)  # type: ignore[arg-type]
+        return environment
+
+    return made

@@ -1,0 +1,130 @@
+"""check_environment: everything the environment contract promises, tried on a living instance."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym.environment import Environment
+from agentgym.registry import load_reward, load_task_set, make, names
+from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.task import Task, TaskSet
+from agentgym.testing import agents, world
+from agentgym.testing.findings import Findings
+from agentgym.testing.tools import look_at_tool
+
+
+async def check_environment(
+    environment: str | Callable[[], Environment],
+    task_set: str | TaskSet | Sequence[Task] | None = None,
+    oracle: Callable[[Task], Any] | None = None,
+    *,
+    reward: str | Reward | None = None,
+    backend: str | Backend | None = None,
+    sample: int = 6,
+    chance: float = 0.05,
+    public: Sequence[str] = (),
+    seed: int = 0,
+) -> None:
+    """Check an environment: dozens of short episodes, by hand and through the episode manager.
+
+    Always: tools explain themselves; the same seed and calls give the same world, also after and beside
+    other episodes; every call is answered, however wrong or hostile; parallel calls keep their order;
+    a checkpoint restores; the task stays as it is; close frees everything, twice and after a cancelled call.
+    With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
+    not succeed; the oracle does; the reward is finite and has `success`.
+
+    Args:
+        environment: registered id, or a class or function that makes a fresh instance.
+        task_set: a registered name, a task set or tasks. Without it, a registered set that names this
+            environment is used if there is one, else one plain task.
+        oracle: from a task to the script that solves it; by default the task set's own.
+        reward: judges; by default what the environment declares.
+        backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
+        sample: tasks to play.
+        chance: success rate that an agent acting at random may have.
+        public: keys of the truth that the agent may see.
+    Raises: ConformanceError with every finding; UnknownNameError for a name that nothing has.
+    """
+    name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
+    findings = Findings(f"environment {name!r}")
+    factory = (lambda: make(environment)) if isinstance(environment, str) else environment
+    tasks, found_oracle = _tasks(name, task_set, sample)
+    subject = world.Subject(agents.make_with_backend(factory, backend), tasks, findings, seed)
+    if not _check_definition(subject):
+        findings.conclude()
+    if await world.check_opening(subject):
+        await world.check_determinism_and_isolation(subject)
+        await world.check_answers(subject)
+        await world.check_task_untouched(subject)
+        await world.check_checkpoint(subject)
+        await world.check_close(subject)
+        await _check_episodes(subject, reward, oracle or found_oracle, chance, public, bool(found_oracle or task_set))
+    findings.conclude()
+
+
+def _check_definition(subject: world.Subject) -> bool:
+    """The instance is an Environment that can be made twice, and its tools explain themselves."""
+    findings = subject.findings
+    with findings.no_exception("Making an instance"):
+        one, two = subject.make(), subject.make()
+        if not isinstance(one, Environment):
+            findings.add(f"The factory made {type(one).__name__}, which is no Environment.")
+            return False
+        if one is two:
+            findings.add("The factory gave the same instance twice: an environment serves one episode only.")
+        if not inspect.cleandoc(vars(type(one)).get("__doc__") or ""):
+            findings.add("The class has no docstring: say in a line what it is, and what isolation does not cover.")
+        for tool in one.tools.values():
+            look_at_tool(tool, findings)
+        return True
+    return False
+
+
+async def _check_episodes(
+    subject: world.Subject,
+    reward: str | Reward | None,
+    oracle: Callable[[Task], Any] | None,
+    chance: float,
+    public: Sequence[str],
+    has_tasks: bool,
+) -> None:
+    declared = reward if reward is not None else subject.make().reward
+    judge: Reward | None = None
+    if declared is not None:
+        with subject.findings.no_exception(f"Loading the reward {declared!r}"):
+            judge = load_reward(declared) if isinstance(declared, str) else declared
+    if not has_tasks:  # one plain task: nothing that a reward could judge
+        await agents.check_parallel_calls(agents.Stage(subject, None))
+        return
+    stage, tasks = agents.Stage(subject, judge), subject.tasks
+    await agents.check_truth_hidden(agents.Stage(subject, None), tasks, public)
+    await agents.check_parallel_calls(agents.Stage(subject, None))
+    if await agents.check_judged(stage):
+        await agents.check_lazy_agents(stage, tasks, chance)
+        await agents.check_own_reward(stage)
+        if oracle is not None:
+            await agents.check_oracle(stage, tasks, oracle)
+
+
+def _tasks(
+    name: str, given: str | TaskSet | Sequence[Task] | None, sample: int
+) -> tuple[Sequence[Task], Callable[[Task], Any] | None]:
+    """The tasks to play, and the oracle of the set they are from."""
+    if given is None:
+        given = next((found for found in map(load_task_set, names("task_sets")) if _names(found, name)), None)
+    if given is None:
+        return [Task("conformance", name, prompt="This is a conformance check. Do as the tools allow.")], None
+    task_set = load_task_set(given) if isinstance(given, str) else given
+    if not isinstance(task_set, TaskSet):
+        return list(task_set)[:sample], None
+    splits = [split for split in task_set.values() if len(split)]
+    share = -(-sample // len(splits))
+    chosen = [split[place * len(split) // share] for split in splits for place in range(min(share, len(split)))]
+    return chosen[:sample], task_set.oracle
+
+
+def _names(task_set: TaskSet, environment: str) -> bool:
+    return any(len(split) and split[0].environment == environment for split in task_set.values())

@@ -1,0 +1,41 @@
+"""Findings: every breach a check meets is kept, so that one run shows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentgym.errors import ConformanceError
+
+
+class Findings:
+    """Breaches of one contract. Collect with `add`, end with `conclude`."""
+
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
+        self.found: list[str] = []
+
+    def add(self, finding: str) -> None:
+        """Keep a breach; the same one met again is not repeated."""
+        if finding not in self.found:
+            self.found.append(finding)
+
+    @contextmanager
+    def no_exception(self, doing: str) -> Iterator[None]:
+        """What raises inside becomes a finding: "`doing` raised ...". Cancellation passes."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  a check must survive whatever it checks
+            self.add(f"{doing} raised {type(error).__name__}: {short(error, 400)}")
+
+    def conclude(self) -> None:
+        """Raises: ConformanceError with every finding, if there is any."""
+        if self.found:
+            raise ConformanceError(self.subject, self.found)
+
+
+def short(value: object, limit: int = 160) -> str:
+    """Text of a value for a finding, on one line."""
+    text = " ".join((value if isinstance(value, str) else str(value)).split())
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,85 @@
+"""What is left in this process after environments were closed: files, temporary folders, threads, tasks, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+_watching: list[list[str]] = []
+
+
+class Leftovers:
+    """Counts what grows. `begin` once everything is warm, play `episodes` episodes, then `grown`."""
+
+    def __init__(self) -> None:
+        self._before = self._count()
+        self._temporary: list[str] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Take note of temporary files and folders that are made inside."""
+        if not _hooked:
+            sys.addaudithook(_note_temporary)
+            _hooked.append(True)
+        _watching.append(self._temporary)
+        try:
+            yield
+        finally:
+            _watching.remove(self._temporary)
+
+    def grown(self, episodes: int) -> list[str]:
+        """What there is more of, by at least one an episode, as phrases such as "3 open files (...)"."""
+        now = self._count()
+        phrases = []
+        for kind, items in now.items():
+            new = items - self._before[kind]
+            if len(items) - len(self._before[kind]) >= episodes:
+                phrases.append(f"{len(new)} {kind} ({', '.join(sorted(new)[:3])})")
+        made = [path for path in self._temporary if os.path.exists(path)]
+        if len(made) >= episodes:
+            phrases.append(f"{len(made)} temporary files or folders ({made[0]})")
+        return phrases
+
+    @staticmethod
+    def _count() -> dict[str, set[str]]:
+        gc.collect()
+        return {
+            "open files": _open_files(),
+            "threads": {f"{t.name} {t.ident}" for t in threading.enumerate() if not t.name.startswith("agentgym-tool")},
+            "asyncio tasks": {task.get_name() for task in asyncio.all_tasks() if not task.done()},
+            "processes": _children(),
+        }
+
+
+_hooked: list[bool] = []
+
+
+def _note_temporary(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: it stays for the life of the process, and does nothing unless somebody is watching."""
+    if _watching and event in ("tempfile.mkdtemp", "tempfile.mkstemp"):
+        _watching[-1].append(str(arguments[0]))
+
+
+def _open_files() -> set[str]:
+    found = set()
+    folder = Path("/proc/self/fd")
+    if folder.is_dir():
+        for name in os.listdir(folder):
+            with suppress(OSError):
+                found.add(f"{name}: {os.readlink(folder / name)}")
+    return found
+
+
+def _children() -> set[str]:
+    found: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            found.update(path.read_text().split())
+    return found

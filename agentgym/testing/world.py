@@ -1,0 +1,377 @@
+"""What one environment instance must do, checked call by call, without a policy and without a reward."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from agentgym.environment import Environment
+from agentgym.messages import Call, Content, ImagePart, Message, Result, ResultStatus, TextPart
+from agentgym.task import Task, task_to_json
+from agentgym.testing.arguments import hostile, plausible, wrong
+from agentgym.testing.findings import Findings, short
+from agentgym.testing.leftovers import Leftovers
+
+CLOSE_S = 30.0
+SPOKEN = Message("assistant", "I am not sure. What do you advise?")
+
+
+@dataclass(slots=True)
+class Subject:
+    """What is checked: how to make an instance, the tasks to play, and where findings go."""
+
+    make: Callable[[], Environment]
+    tasks: Sequence[Task]
+    findings: Findings
+    seed: int = 0
+    instances: list[Environment] = field(default_factory=list)
+
+    @property
+    def task(self) -> Task:
+        return self.tasks[0]
+
+    def tools(self) -> dict[str, bool]:
+        """Names of the tools, and whether each is final."""
+        return {name: tool.options.final for name, tool in self.make().tools.items()}
+
+
+class World:
+    """One instance and everything it said, as text that can be compared."""
+
+    def __init__(self, subject: Subject, task: Task, seed: int) -> None:
+        self.environment, self.task, self.seed = subject.make(), task.public(), seed
+        self.said: list[tuple[str, str]] = []
+
+    async def open(self) -> list[Message]:
+        opening = await self.environment.reset(self.task, seed=self.seed)
+        self.said.append(("reset", "\n".join(f"{m.role}: {plain(m.content)}" for m in opening)))
+        await self._note_state()
+        return opening
+
+    async def call(self, call: Call) -> Result:
+        result = await self.environment.call(call)
+        text = f"{result.status}: {plain(result.content)}"
+        self.said.append((f"{call.name}({short(call.arguments, 80)})", text))
+        await self._note_state()
+        return result
+
+    async def speak(self) -> None:
+        answer = await self.environment.respond(SPOKEN)
+        self.said.append(("respond", "\n".join(plain(m.content) for m in answer)))
+
+    async def _note_state(self) -> None:
+        self.said.append(("state_key", str(await self.environment.state_key())))
+
+    async def play(self, calls: Sequence[Call]) -> list[tuple[str, str]]:
+        """Reset, the calls in order, one spoken message, close. Returns: everything that was said."""
+        try:
+            await self.open()
+            for call in calls:
+                await self.call(call)
+            await self.speak()
+        finally:
+            await self.environment.close()
+        return self.said
+
+
+def plain(content: Content) -> str:
+    """Content as text; an image as its length and the beginning of its data."""
+    if isinstance(content, str):
+        return content
+    return "".join(p.text if isinstance(p, TextPart) else f"[image {len(p.data)} {p.data[:40]}]" for p in content)
+
+
+def calls_for(environment: Environment, seed: int, rounds: int = 2) -> list[Call]:
+    """Plausible calls of every tool that does not end the episode, in a shuffled order, twice over."""
+    rng = random.Random(seed)
+    calls: list[Call] = []
+    for _ in range(rounds):
+        tools = [tool for tool in environment.tools.values() if not tool.options.final]
+        rng.shuffle(tools)
+        calls += [Call(tool.name, plausible(tool, rng), f"call_{len(calls) + n}") for n, tool in enumerate(tools[:6])]
+    return calls
+
+
+async def check_opening(subject: Subject) -> bool:
+    """The reset works and opens a conversation. Returns: whether it makes sense to go on."""
+    world = World(subject, subject.task, subject.seed)
+    try:
+        opening = await world.open()
+    except Exception as error:  # noqa: BLE001  the finding says what it was
+        subject.findings.add(
+            f"reset raised {type(error).__name__} on task {subject.task.id!r}: {short(error, 400)}. If the environment "
+            "needs parameters, give check_environment a task set."
+        )
+        return False
+    finally:
+        with subject.findings.no_exception("close after reset"):
+            await world.environment.close()
+    if not opening or not all(isinstance(message, Message) for message in opening):
+        subject.findings.add(f"reset returned {short(opening)}: the opening is a list of at least one Message.")
+        return False
+    if any(message.role not in ("system", "user") for message in opening):
+        subject.findings.add(f"The opening holds roles {[m.role for m in opening]}: only system and user may open.")
+    if not any(message.text.strip() or not isinstance(message.content, str) for message in opening):
+        subject.findings.add("The opening says nothing: the agent is asked nothing.")
+    return True
+
+
+async def check_determinism_and_isolation(subject: Subject) -> None:
+    """The same seed and calls give the same world: afresh, after other episodes, and beside another one."""
+    findings, seed = subject.findings, subject.seed
+    other_task, other_seed = subject.tasks[-1], seed + 1
+    calls, others = calls_for(subject.make(), 0), calls_for(subject.make(), 1)
+    randomness = random.getstate()
+    with findings.no_exception("An episode played by hand"):
+        first = await World(subject, subject.task, seed).play(calls)
+        other = await World(subject, other_task, other_seed).play(others)
+        before = _class_state(subject)
+        again = await World(subject, subject.task, seed).play(calls)
+        if difference := _first_difference(first, again):
+            if changed := _changed(before, _class_state(subject)):
+                findings.add(f"State leaks between episodes through {changed}. Keep it on the instance. {difference}")
+            else:
+                findings.add(
+                    f"It is not deterministic under a seed, or state outlives an episode. {difference} Draw from "
+                    "random.Random(seed), read no clock, and keep nothing outside of the instance."
+                )
+        else:
+            await _check_side_by_side(subject, (first, calls), (other, others), other_task, other_seed)
+        if random.getstate() != randomness:
+            findings.add(
+                "It draws from (or seeds) the random module's shared generator, which other episodes share. Make a "
+                "random.Random(seed) in reset and keep it on the instance."
+            )
+
+
+async def _check_side_by_side(
+    subject: Subject,
+    left: tuple[list[tuple[str, str]], list[Call]],
+    right: tuple[list[tuple[str, str]], list[Call]],
+    other_task: Task,
+    other_seed: int,
+) -> None:
+    """Two instances played turn about say what each said alone."""
+    a, b = World(subject, subject.task, subject.seed), World(subject, other_task, other_seed)
+    try:
+        await a.open()
+        await b.open()
+        for step in range(max(len(left[1]), len(right[1]))):
+            if step < len(left[1]):
+                await a.call(left[1][step])
+            if step < len(right[1]):
+                await b.call(right[1][step])
+        await a.speak()
+        await b.speak()
+    finally:
+        await a.environment.close()
+        await b.environment.close()
+    for alone, together in ((left[0], a.said), (right[0], b.said)):
+        if difference := _first_difference(alone, together):
+            subject.findings.add(f"Two episodes at once disturb each other: state is shared. {difference}")
+            return
+
+
+async def check_answers(subject: Subject) -> None:
+    """Whatever the agent calls is answered with a result: unknown tools, wrong arguments, hostile ones."""
+    findings = subject.findings
+    world = World(subject, subject.task, subject.seed)
+    try:
+        await world.open()
+        cases = [("a tool that does not exist", Call("no_such_tool", {"x": 1}), ResultStatus.UNKNOWN_TOOL)]
+        cases.append(("a call that is none", Call("", {}, error="That is no call."), ResultStatus.MALFORMED))
+        for case, call, status in cases:
+            await _check_result(world, findings, case, call, status)
+        for tool in world.environment.tools.values():
+            for case, arguments in wrong(tool):
+                call = Call(tool.name, arguments)
+                await _check_result(world, findings, f"{tool.name} with {case}", call, ResultStatus.WRONG_ARGUMENTS)
+            for arguments in hostile(tool):
+                await _check_result(world, findings, f"{tool.name}({short(arguments, 60)})", Call(tool.name, arguments))
+    finally:
+        await world.environment.close()
+
+
+async def _check_result(
+    world: World, findings: Findings, case: str, call: Call, status: ResultStatus | None = None
+) -> None:
+    call = Call(call.name, call.arguments, "probe_7", call.error)
+    try:
+        result = await world.environment.call(call)
+    except Exception as error:  # noqa: BLE001  nothing that the agent writes may raise
+        findings.add(
+            f"{case} raised {type(error).__name__}: {short(error)}. What the agent does wrong is a result: raise "
+            "ToolError with a sentence for it."
+        )
+        return
+    if not isinstance(result, Result):
+        findings.add(f"{case} gave {short(result)}, which is no Result.")
+        return
+    if status is not None and result.status is not status:
+        findings.add(f"{case} came back as {result.status}, expected {status}: {short(plain(result.content))}")
+    if result.final and not result.ok:
+        findings.add(f"{case} ended the episode although it failed ({result.status}).")
+    if result.call_id != "probe_7":
+        findings.add(f"The result of {case} has call_id {result.call_id!r}, the call had 'probe_7'.")
+    if complaint := _unfit(result.content, world.environment, call.name):
+        findings.add(f"The result of {case} {complaint}")
+
+
+def _unfit(content: Content, environment: Environment, name: str) -> str:
+    """What is wrong with the content of a result, or an empty string."""
+    if not isinstance(content, str):
+        if isinstance(content, tuple) and all(isinstance(part, (TextPart, ImagePart)) for part in content):
+            return ""
+        return f"is {type(content).__name__}: content is text, or a tuple of text and image parts."
+    try:
+        json.dumps(content).encode()
+        content.encode()
+    except UnicodeEncodeError:
+        return f"holds half a character, which no tokenizer takes: {content[:60]!r}."
+    tool = environment.tools.get(name)
+    if tool is not None and len(content) > tool.options.max_output_chars + 200:
+        return f"is {len(content)} characters long, max_output_chars is {tool.options.max_output_chars}."
+    return ""
+
+
+class _Lodger:
+    """Stands among the sandboxes of an environment, and knows whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def check_close(subject: Subject) -> None:
+    """`close` ends every sandbox, frees every resource, may be awaited twice and after a cancelled call."""
+    findings = subject.findings
+    with findings.no_exception("close before reset"):
+        await subject.make().close()
+    with findings.no_exception("close after a cancelled call"):
+        await _check_cancel(subject)
+    calls = calls_for(subject.make(), 0, rounds=1)
+    for _ in range(2):  # what is made once for all is made now
+        with findings.no_exception("An episode played by hand"):
+            await World(subject, subject.task, subject.seed).play(calls)
+    leftovers, kept, episodes = Leftovers(), [], 3
+    with leftovers.watching():
+        for _ in range(episodes):
+            world = World(subject, subject.task, subject.seed)
+            kept.append(world)  # alive until counted: a file that only the garbage collector closes is not closed
+            lodger = _Lodger()
+            with findings.no_exception("An episode played by hand"):
+                await world.open()
+                world.environment.__dict__.setdefault("_machines", []).append(lodger)
+                for call in calls:
+                    await world.call(call)
+            with findings.no_exception("close, awaited twice"):
+                await asyncio.wait_for(world.environment.close(), CLOSE_S)
+                await asyncio.wait_for(world.environment.close(), CLOSE_S)
+                if not lodger.closed:
+                    findings.add(
+                        "close does not end the sandboxes that open_sandbox made. An own `close` ends with "
+                        "`await super().close()`."
+                    )
+        await asyncio.sleep(0)
+        for phrase in leftovers.grown(episodes):
+            findings.add(f"close forgets something: after {episodes} closed episodes there are {phrase} more.")
+
+
+async def _check_cancel(subject: Subject) -> None:
+    world = World(subject, subject.task, subject.seed)
+    try:
+        await world.open()
+        for call in calls_for(world.environment, 2, rounds=1)[:2]:
+            running = asyncio.ensure_future(world.environment.call(call))
+            await asyncio.sleep(0)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+    finally:
+        await asyncio.wait_for(world.environment.close(), CLOSE_S)
+
+
+async def check_checkpoint(subject: Subject) -> None:
+    """A fresh instance restored from a checkpoint goes on exactly as the original does."""
+    findings = subject.findings
+    original, copy = World(subject, subject.task, subject.seed), World(subject, subject.task, subject.seed)
+    calls = calls_for(original.environment, 3)
+    half = len(calls) // 2
+    try:
+        with findings.no_exception("Checkpoint and restore"):
+            await original.open()
+            for call in calls[:half]:
+                await original.call(call)
+            checkpoint = await original.environment.checkpoint()
+            if checkpoint is None:
+                return
+            try:
+                json.dumps(dict(checkpoint.data))
+            except (TypeError, ValueError) as error:
+                findings.add(f"The data of a checkpoint is not plain: {short(error)}.")
+            original.said.clear()
+            for call in calls[half:]:
+                await original.call(call)
+            await copy.environment.restore(subject.task.public(), checkpoint, seed=subject.seed)
+            for call in calls[half:]:
+                await copy.call(call)
+            if difference := _first_difference(original.said, copy.said):
+                findings.add(f"A restored checkpoint does not go on as the original. {difference}")
+    finally:
+        with findings.no_exception("close after restore"):
+            await original.environment.close()
+            await copy.environment.close()
+
+
+async def check_task_untouched(subject: Subject) -> None:
+    """Neither reset nor a tool changes the task, which all episodes of a group share."""
+    before = [_frozen(task) for task in subject.tasks]
+    world = World(subject, subject.task, subject.seed)
+    with subject.findings.no_exception("An episode of hostile calls"):
+        try:
+            await world.open()
+            for tool in world.environment.tools.values():
+                for arguments in hostile(tool):
+                    with suppress(Exception):  # told by check_answers
+                        await world.environment.call(Call(tool.name, arguments))
+        finally:
+            await world.environment.close()
+    for task, was in zip(subject.tasks, before, strict=True):
+        if _frozen(task) != was:
+            subject.findings.add(
+                f"The task {task.id!r} was changed by playing it: {was} became {_frozen(task)}. Copy what you "
+                "change; every episode of the group and the reward read the same task."
+            )
+
+
+def _frozen(task: Task) -> str:
+    return short(json.dumps(task_to_json(task), sort_keys=True, default=str), 100_000)
+
+
+def _first_difference(one: list[tuple[str, str]], two: list[tuple[str, str]]) -> str:
+    for (did, got), (_, got_again) in zip(one, two, strict=False):
+        if got != got_again:
+            return f"{did} gave {short(got)!r} and then {short(got_again)!r}."
+    return "" if len(one) == len(two) else f"There were {len(one)} answers and then {len(two)}."
+
+
+def _class_state(subject: Subject) -> dict[str, str]:
+    """Text of every data attribute of the environment's classes, to see which one changes."""
+    found = {}
+    for cls in type(subject.make()).__mro__:
+        if cls in (Environment, object):
+            continue
+        for name, value in vars(cls).items():
+            if not name.startswith("__") and not callable(value) and name != "tools":
+                found[f"the class attribute {cls.__name__}.{name}"] = short(repr(value), 2_000)
+    return found
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> str:
+    names = [name for name, text in after.items() if before.get(name) != text]
+    return ", ".join(f"{name} (now {short(after[name], 60)})" for name in names)

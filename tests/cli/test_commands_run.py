@@ -1,0 +1,237 @@
+"""Every command as a user types it: what it prints, what it leaves on disk, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+
+CODE = str(Path(__file__).with_name("acme_counter.py"))
+COMMANDS = ["list", "play", "rollout", "train", "eval", "show", "report", "check", "tasks import", "tasks show"]
+SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def agentgym(*words, stdin=None):
+    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, env=SETTING)
+
+
+def test_help_is_quick_to_load_and_names_every_command():
+    """No torch, no trl, no numpy: whoever asks for help does not wait for them."""
+    code = (
+        "import sys; from typer.testing import CliRunner; from agentgym.cli.app import app\n"
+        "r = CliRunner().invoke(app, ['--help']); print(r.output)\n"
+        "heavy = {'torch', 'transformers', 'trl', 'numpy', 'pydantic', 'datasets'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else r.exit_code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=SETTING)
+    assert done.returncode == 0, done.stderr
+    for command in COMMANDS:
+        assert command.split()[0] in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_an_example_of_itself(command):
+    done = agentgym(*command.split(), "--help")
+    assert done.exit_code == 0
+    assert f"Example: agentgym {command}" in " ".join(done.output.split())
+
+
+def test_list_shows_what_is_registered_and_one_kind_alone():
+    done = agentgym("list", "--import", CODE)
+    for name in ("acme/counter-v1", "agentgym/sql-v1", "sql/store-v1", "return_to_go", "hermes", "mbpp"):
+        assert name in done.output
+    assert "Count to the number that is asked for." in done.output
+    assert "return_to_go" not in agentgym("list", "environment").output
+
+
+def test_list_of_an_unknown_kind_names_the_kinds():
+    done = agentgym("list", "colours")
+    assert done.exit_code == 2
+    assert "environments, task_sets" in done.stderr
+
+
+def test_rollout_keeps_its_episodes_and_show_reads_them(tmp_path):
+    run = tmp_path / "run"
+    done = agentgym("rollout", "--tasks", "acme/counts-v1:train", "--limit", 3, "--group-size", 2, "--out", run,
+                    "--import", CODE)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "episodes  6, of which 0 failed" in done.stdout
+    assert "success   100 %" in done.stdout
+    listed = agentgym("show", run, "--list", "rollout/").stdout
+    assert listed.count("success 1  turns 2  answered") == 6
+    episode = listed.split()[0]
+    shown = agentgym("show", run, "--episode", episode).stdout
+    assert "submit()" in shown
+    assert "answered: success +1" in shown
+    assert agentgym("show", run).exit_code == 0
+
+
+def test_the_same_label_is_resumed_but_never_mixed(tmp_path):
+    words = ["rollout", "--tasks", "acme/counts-v1:train", "--limit", 3, "--out", tmp_path / "r", "--import", CODE]
+    assert agentgym(*words).exit_code == 0
+    assert agentgym(*words).exit_code == 0
+    done = agentgym(*words, "--seed", 4)
+    assert done.exit_code == 2
+    assert "seed was 0, now 4" in done.stderr
+    assert "--label" in done.stderr
+
+
+def test_eval_measures_records_and_compares(tmp_path):
+    words = ["eval", "--tasks", "acme/counts-v1", "--policy", "oracle", "--import", CODE]
+    done = agentgym(*words, "--samples", 2, "--out", tmp_path / "run", "--label", "first")
+    assert done.exit_code == 0, done.output
+    assert "pass^2" in done.stdout
+    record = tmp_path / "run" / "evaluation" / "first.json"
+    assert json.loads(record.read_text())["split"] == "held_out"
+    again = agentgym(*words, "--against", record)
+    assert "gain +0 points" in again.stdout
+    other = agentgym(*words, "--against", record, "--limit", 4)
+    assert other.exit_code == 2
+    assert "6 tasks are only in the first" in other.stderr
+    assert agentgym("report", tmp_path / "run").stdout.strip().endswith("report.html")
+    assert "first: 100 %" in agentgym("show", tmp_path / "run").stdout
+
+
+def test_a_person_plays_through_a_pipe():
+    lines = 'add(2)\n{"name": "add", "arguments": {"amount": 1}}\nsubmit\n'
+    done = agentgym("play", "acme/counter-v1", "--index", 2, "--import", CODE, stdin=lines)
+    assert done.exit_code == 0, done.output
+    assert "Count to 3." in done.stdout
+    assert "submitted 3" in done.stdout
+    assert "answered after 3 turns: success +1" in done.stdout
+
+
+def test_a_persons_slip_costs_no_turn_and_the_end_of_input_ends_the_episode():
+    done = agentgym("play", "acme/counter-v1", "--import", CODE, stdin="add(\nopen('x').read()\nadd(1, 2)\n\nadd 3\n")
+    assert done.exit_code == 0, done.output
+    assert "answered after 1 turns: success +0" in done.stdout
+    assert done.stdout.count("That is no call") == 3
+    assert "add takes 1 argument(s)" in done.stdout
+
+
+def test_a_task_can_be_written_on_the_command_line():
+    done = agentgym("play", "acme/counter-v1", "--prompt", "Count as you like.", "--import", CODE, stdin="submit()\n")
+    assert "Count as you like." in done.stdout
+    bad = agentgym("play", "acme/counter-v1", "--prompt", "x", "--parameters", "[1]", "--import", CODE)
+    assert bad.exit_code == 2
+    assert "no JSON object" in bad.stderr
+
+
+def test_terminal_escapes_of_a_tool_never_reach_the_terminal(tmp_path):
+    code = tmp_path / "hostile_env.py"
+    code.write_text(
+        "from agentgym import Environment, register, tool\n"
+        "class Hostile(Environment):\n"
+        '    """Says what no terminal should obey."""\n'
+        "    @tool(final=True)\n"
+        "    def speak(self) -> str:\n"
+        '        """Speak."""\n'
+        '        return "\\x1b]0;owned\\x07\\x1b[2J[bold]not markup[/bold]\\u202e"\n'
+        'register("acme/hostile-v1", Hostile)\n'
+    )
+    done = agentgym("play", "acme/hostile-v1", "--prompt", "Go.", "--import", code, stdin="speak\n")
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+    assert "[bold]not markup[/bold]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["eval", "--tasks", "sql/stroe-v1", "--policy", "oracle"], "Did you mean 'sql/store-v1'?"),
+        (["eval", "--tasks", "acme/counts-v1:test", "--policy", "oracle"], "no split 'test'"),
+        (["eval", "--tasks", "acme/counts-v1", "--policy", "gpt"], "chat_api:URL#model"),
+        (["eval", "--tasks", "acme/counts-v1", "--policy", "transformers:"], "--policy transformers"),
+        (["eval", "--tasks", "acme/counts-v1:validation", "--policy", "oracle"], "no task in 'validation'"),
+        (["rollout", "--tasks", "nowhere.jsonl"], "Cannot read the task file nowhere.jsonl"),
+        (["play", "acme/nothing-v1"], "Nothing in environments is named 'acme/nothing-v1'"),
+        (["play", "acme/counter-v1", "--index", "99"], "--index goes from 0 to 7"),
+        (["play", "acme/counter-v1", "--task", "x"], "has no task 'x'"),
+        (["check", "acme/nothing-v1"], "Nothing in environments"),
+        (["tasks", "import", "mbpq", "x", "--out", "y.jsonl"], "Did you mean 'mbpp'?"),
+        (["tasks", "import", "mbpp", "nowhere", "--out", "y.jsonl"], "no file or folder nowhere"),
+    ],
+)
+def test_a_mistake_is_one_clear_message_and_exit_code_2(words, told):
+    modules = [] if words[0] in ("tasks",) else ["--import", CODE]
+    done = agentgym(*words, *modules)
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr
+    assert "Traceback" not in done.output
+
+
+def test_missing_runs_recipes_and_modules_are_one_clear_message_too(tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0")
+    for words, told in [
+        (["show", tmp_path / "x"], "There is no run at"),
+        (["report", tmp_path / "x"], "There is no run at"),
+        (["train", tmp_path / "x.toml"], "Cannot read the recipe"),
+        (["list", "--import", tmp_path / "x.py"], "there is no such file"),
+        (["list", "--import", "no_such_module"], "No module named 'no_such_module'"),
+        (["list", "--import", tmp_path / "broken.py"], "ZeroDivisionError"),
+    ]:
+        done = agentgym(*words)
+        assert done.exit_code == 2, (words, done.output)
+        assert told in done.stderr
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    done = agentgym("show", tmp_path / "run", "--episode", "x")
+    assert done.exit_code == 2
+    assert "holds no ledger.sqlite" in done.stderr
+
+
+def test_debug_shows_where_an_error_came_from():
+    done = agentgym("play", "acme/nothing-v1", "--debug")
+    assert type(done.exception).__name__ == "UnknownNameError"
+
+
+def test_an_imported_data_set_is_a_task_set(tmp_path):
+    source, target = tmp_path / "mbpp.jsonl", tmp_path / "tasks.jsonl"
+    item = {"task_id": 1, "text": "Add two numbers.", "code": "def add(a, b):\n    return a + b",
+            "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"]}  # fmt: skip
+    source.write_text(json.dumps(item) + "\n")
+    done = agentgym("tasks", "import", "mbpp", source, "--out", target)
+    assert done.exit_code == 0, done.output
+    assert "held_out 1" in done.stdout
+    assert "Add two numbers." in agentgym("tasks", "show", target).stdout
+
+
+def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):
+    code = tmp_path / "slow_counter.py"
+    code.write_text(
+        Path(CODE).read_text()
+        .replace("class Counting(Counter):", "import asyncio, pathlib\nclass Counting(Counter):")
+        .replace(
+            '    reward = "acme_target"',
+            '    reward = "acme_target"\n\n    async def reset(self, task, *, seed):\n'
+            "        if task.id == 'train-3' and not pathlib.Path('go').exists():\n"
+            "            pathlib.Path('there').touch()\n            await asyncio.sleep(60)\n"
+            "        return await super().reset(task, seed=seed)",
+        )
+    )  # fmt: skip
+    run = "from agentgym.cli import main; main()"
+    words = [sys.executable, "-c", run, "rollout", "--tasks", "acme/counts-v1:train", "--concurrency", "1",
+             "--out", "run", "--import", str(code)]  # fmt: skip
+    process = subprocess.Popen(
+        words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=SETTING
+    )
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "there").exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "Run the same command again to go on." in said
+    assert "Traceback" not in said
+    (tmp_path / "go").touch()
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=SETTING)
+    assert "episodes  8, of which 0 failed" in done.stdout, done.stderr

@@ -1,0 +1,233 @@
+"""The report page: from any subset of files, with everything escaped, and with the numbers of the records."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+import sample_run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym.episode.run_folder import RunFolder
+from agentgym.errors import AgentGymError
+from agentgym.evaluation.comparison import compare
+from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.report import write_report
+from agentgym.evaluation.report.contents import read
+from agentgym.evaluation.report.html import el, text
+from agentgym.evaluation.report.svg import Series, line_chart, show, smooth, ticks
+
+VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Checks nesting, and collects tags, attributes and text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        assert self.open == [], f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "sample"
+    sample_run.make(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return Page(write_report(RunFolder(folder)).read_text(encoding="utf-8"))
+
+
+def test_the_headline_says_what_the_records_say(folder, page):
+    before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
+    gain = compare(before, after).difference
+    assert f"{100 * before.success().value:.0f} % to {100 * after.success().value:.0f} %" in page.text
+    assert f"+{100 * gain.value:.1f} points , paired 95 % interval +{100 * gain.low:.1f} to" in page.text
+    assert f"{before.failed + after.failed} episodes failed" in page.text
+
+
+def test_every_stratum_has_its_row(page):
+    for tag in ("unseen_entities", "unseen_templates", "customer_phone", "newest_order"):
+        assert tag in page.text
+
+
+def test_the_page_loads_nothing_and_runs_nothing(page):
+    names = {name for name, _ in page.tags}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    for name, attributes in page.tags:
+        assert not any(key.startswith("on") for key in attributes), name
+        for value in attributes.values():
+            assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)|javascript:|url\(|@import", value or "")
+    policy = next(a["content"] for n, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+
+
+def test_a_script_in_a_tools_output_is_shown_as_text(folder, page):
+    raw = (folder / "report.html").read_text(encoding="utf-8")
+    assert sample_run.ATTACK not in raw
+    assert "<script>alert('owned')</script>" in page.text  # as words
+    assert "\x1b" not in raw
+    assert "\u202e" not in raw
+    assert "U+202E" in raw
+
+
+def test_credit_bars_stand_beside_the_turns_of_a_group(page):
+    bars = [a for n, a in page.tags if n == "i" and a.get("class") in ("more", "less")]
+    assert {bar["class"] for bar in bars} == {"more", "less"}
+    for bar in bars:
+        left, width = (float(v) for v in re.findall(r"([\d.]+)%", bar["style"]))
+        assert (left >= 50) == (bar["class"] == "more")
+        assert 0 <= left <= left + width <= 100.1
+
+
+def test_people_who_do_not_see_the_charts_are_told_what_they_show(page):
+    charts = [a for n, a in page.tags if n == "svg" and a.get("role") == "img"]
+    assert len(charts) > 10
+    assert any(word.startswith("Success: validation from 52 %") for word in page.words)
+    assert next(a for n, a in page.tags if n == "html")["lang"] == "en"
+    assert all("scope" in a for n, a in page.tags if n == "th")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "metrics.jsonl",
+        "evaluation",
+        "evaluation/before.json",
+        "ledger.sqlite",
+        "credit.jsonl",
+        "recipe.toml",
+        "state.json",
+    ],
+)
+def test_any_one_file_may_be_missing(folder, tmp_path, missing):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    target = copy / missing
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    Page(write_report(copy).read_text(encoding="utf-8"))
+    assert not (copy / "report.html.partial").exists()
+    assert missing != "ledger.sqlite" or not target.exists()  # reading must not make one
+
+
+def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
+    assert "Nothing has been measured yet" in Page(write_report(tmp_path).read_text(encoding="utf-8")).text
+
+
+def test_broken_files_become_notes_and_never_errors(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "evaluation" / "worse.json").write_text('{"label": 3}')
+    (copy / "recipe.toml").write_text("name = [")
+    (copy / "state.json").write_text("[" * 100_000)
+    (copy / "ledger.sqlite").write_bytes(b"not a database at all" * 100)
+    with (copy / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 3, "phase": "tra')
+    words = Page(write_report(copy).read_text(encoding="utf-8")).text
+    for name in ("worse.json", "recipe.toml", "state.json", "ledger.sqlite", "metrics.jsonl"):
+        assert name in words
+
+
+def test_a_missing_folder_is_an_error_with_the_path(tmp_path):
+    with pytest.raises(AgentGymError, match=r"no run folder .*nowhere"):
+        write_report(tmp_path / "nowhere")
+
+
+def test_several_samples_a_task_add_the_table_of_luck_and_reliability(tmp_path):
+    sample_run.make(tmp_path / "run", samples=3)
+    words = Page(write_report(tmp_path / "run").read_text(encoding="utf-8")).text
+    assert "pass@k" in words
+    assert "pass^k" in words
+    assert "tried 3 times each" in words
+
+
+def test_the_last_line_of_a_step_that_was_run_twice_counts(tmp_path):
+    rows = [{"time": 1.0, "step": s, "phase": "train", "reward": r} for s, r in ((1, 0.1), (2, 0.2), (2, 0.9))]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [row["reward"] for row in read(tmp_path).metrics["train"]] == [0.1, 0.9]
+
+
+def test_evaluations_of_different_tasks_are_never_paired(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    data = json.loads((copy / "evaluation" / "before.json").read_text())
+    data["manifest"] = "another"
+    (copy / "evaluation" / "before.json").write_text(json.dumps(data))
+    before, after = read(copy).pair()
+    assert before is None
+    assert after is not None
+    assert after.label == "after"
+
+
+@given(st.text())
+def test_no_text_at_all_becomes_markup(value):
+    made = text(value)
+    assert "<" not in made
+    assert '"' not in made
+    assert not re.search(r"&(?!(amp|lt|gt|quot|#x27);)", made)
+    found = Page(el("p", value, title=value))
+    assert [name for name, _ in found.tags] == ["p"]
+
+
+@given(low=st.floats(-1e6, 1e6), span=st.floats(0, 1e6), count=st.integers(2, 9))
+def test_ticks_enclose_the_data_and_are_few_and_round(low, span, count):
+    found = ticks(low, low + span, count)
+    unseen = 1e-6 * max(1, abs(low), span)  # far less than a pixel
+    assert found[0] <= low + unseen
+    assert found[-1] >= low + span - unseen
+    assert 2 <= len(found) <= 2 * count + 3
+    assert found == sorted(found)
+
+
+def test_a_chart_of_one_point_of_nothing_and_of_not_a_number_is_drawn_or_left_out():
+    assert "circle" in line_chart("One", [Series("x", [(3, 0.5)])], x_label="step")
+    assert line_chart("None", [Series("x", [])], x_label="step") == ""
+    assert line_chart("NaN", [Series("x", [(1, float("nan"))])], x_label="step") == ""
+    assert "NaN" not in line_chart("Some", [Series("x", [(1, float("inf")), (2, 1.0)])], x_label="step")
+
+
+def test_smoothing_keeps_ends_and_means():
+    points = [(float(i), float(i)) for i in range(9)]
+    assert smooth(points, 5) == points  # a line stays a line, at the ends too
+    assert smooth([(0, 0.0), (1, 3.0), (2, 0.0)], 3) == [(0, 0.0), (1, 1.0), (2, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("value", "percent", "shown"),
+    [
+        (0.5, True, "50 %"),
+        (1200, False, "1,200"),
+        (0.0341, False, "0.0341"),
+        (2.5e-6, False, "2.5e-6"),
+        (0, False, "0"),
+    ],
+)
+def test_numbers_are_shown_as_people_write_them(value, percent, shown):
+    assert show(value, percent) == shown

@@ -1,0 +1,232 @@
+"""Evaluation end to end on a small world: what is counted, what is left out, what goes on after a kill."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentgym import Call, Message, Task, TaskSet, ToolError
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.ledger import Ledger
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import EvaluationError, HeldOutError, SandboxDied, TaskError
+from agentgym.evaluation import Evaluation, compare, evaluate
+from agentgym.evaluation.failures import failures_of
+from agentgym.evaluation.runner import choose, from_trajectories
+from agentgym.messages import Result, ResultStatus, StopReason
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.task import training_only
+from agentgym.testing.counter import Counter, TargetReached
+
+TASKS = [
+    Task(f"count-{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out", tags=(("even", "odd")[i % 2],))
+    for i in range(8)
+]
+SET = TaskSet("acme/counts-v1", {"held_out": TASKS})
+
+
+def counts_to(value: int) -> ScriptedPolicy:
+    return ScriptedPolicy(
+        [Message("assistant", "", (Call("add", {"amount": value}),)), Message("assistant", "", (Call("submit"),))]
+    )
+
+
+def perfect(task: Task) -> ScriptedPolicy:
+    return counts_to(int(task.prompt.split()[-1].rstrip(".")))
+
+
+def only_even(task: Task) -> ScriptedPolicy:
+    return perfect(task) if "even" in task.tags else counts_to(99)
+
+
+def play(policy, **options):
+    options = {"environment": Counter, "reward": TargetReached()} | options
+    return evaluate(policy, SET, "held_out", **options)
+
+
+async def test_success_turns_and_tags_come_out_as_played():
+    got = await play(only_even, samples=2)
+    assert [row.success for row in got.rows] == [[1.0, 1.0], [0.0, 0.0]] * 4
+    assert all(row.turns == [2, 2] and row.stop == ["answered"] * 2 for row in got.rows)
+    assert got.success().value == 0.5
+    assert got.success("even").value == 1.0
+    assert got.pass_at(2) == got.pass_hat(2) == 0.5
+    assert got.execution_rate() == 1.0
+    assert got.failures() == {"wrong_answer": 8}
+
+
+async def test_the_record_survives_json_and_a_newer_versions_keys():
+    got = await play(only_even)
+    data = json.loads(json.dumps(got.to_json()))
+    assert Evaluation.from_json(data) == got
+    data["invented_later"] = 1
+    data["rows"][0]["invented_later"] = 1
+    assert Evaluation.from_json(data) == got
+
+
+async def test_a_failed_episode_is_counted_and_is_no_zero():
+    class Breaks(Counter):
+        async def reset(self, task, *, seed):
+            if task.id == "count-3":
+                raise SandboxDied("gone")
+            return await super().reset(task, seed=seed)
+
+    got = await play(perfect, environment=Breaks, budgets=Budgets(infra_retries=0))
+    assert got.failed == 1
+    assert got.rows[3].success == [None]
+    assert got.success().value == 1.0
+    assert got.success().n == 7
+    assert got.failures() == {"failed": 1}
+
+
+async def test_a_broken_off_evaluation_goes_on_and_plays_nothing_twice(tmp_path):
+    played: list[str] = []
+
+    def recording(task):
+        played.append(task.id)
+        return only_even(task)
+
+    class StopError(Exception):
+        pass
+
+    def stop_after_three(state):
+        if state.done == 3:
+            raise StopError
+
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(StopError):
+        await play(recording, ledger=ledger, concurrency=1, progress=stop_after_three)
+    ledger.close()
+    before = list(played)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    kept = {name.rpartition("/")[2].partition("#")[0] for name in ledger.finished("evaluation/held_out")}
+    got = await play(recording, ledger=ledger, concurrency=1)
+    ledger.close()
+    assert len(kept) >= 3
+    assert not kept & set(played[len(before) :])
+    untouched = await play(only_even)
+    assert [row.success for row in got.rows] == [row.success for row in untouched.rows]
+    assert got.manifest == untouched.manifest
+
+
+async def test_gain_is_paired_by_task():
+    before, after = await play(only_even, label="before"), await play(perfect, label="after")
+    gain = compare(before, after)
+    assert gain.difference.value == 0.5
+    assert (gain.better, gain.worse, gain.same) == (4, 0, 4)
+    assert gain.p_value == pytest.approx(2 / 2**4)
+    assert compare(before, after, tag="even").difference.value == 0.0
+    told = after.compared_to(before)
+    assert "50% -> 100%" in told
+    assert "gain +50 points" in told
+
+
+async def test_evaluations_of_other_tasks_are_not_compared():
+    small, whole = await play(perfect, limit=4, label="small"), await play(perfect, label="whole")
+    with pytest.raises(EvaluationError, match="4 only in the second"):
+        compare(small, whole)
+    changed = TaskSet(
+        "acme/counts-v1", {"held_out": [*TASKS[:7], Task("count-7", "acme/counter-v1", "Seven!", truth=7)]}
+    )
+    other = await evaluate(lambda _: counts_to(7), changed, "held_out", environment=Counter, reward=TargetReached())
+    with pytest.raises(EvaluationError, match="the task set changed in between"):
+        compare(whole, other)
+
+
+async def test_a_limit_takes_the_same_tasks_every_time_and_not_just_the_first():
+    tasks = [Task(f"t{i}", "acme/counter-v1", f"Count to {i}.") for i in range(400)]
+    big = TaskSet("acme/many-v1", {"train": tasks})
+    chosen = [task.id for task in choose(big, "train", 20)]
+    assert chosen == [task.id for task in choose(big, "train", 20)]
+    assert chosen == [task.id for task in choose(big, "train", 50)][:20]
+    assert max(int(name[1:]) for name in chosen) > 200
+
+
+async def test_held_out_cannot_be_read_while_training():
+    with training_only(), pytest.raises(HeldOutError, match="never train"):
+        await play(perfect)
+
+
+async def test_progress_counts_every_episode():
+    seen = []
+    await play(only_even, samples=2, progress=seen.append)
+    assert (seen[-1].done, seen[-1].total, seen[-1].solved, seen[-1].failed) == (16, 16, 8.0, 0)
+    assert [state.done for state in seen] == list(range(1, 17))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"samples": 0}, EvaluationError, "at least once"),
+        ({"limit": 0}, EvaluationError, "at least 1 task"),
+        ({"reward": None}, EvaluationError, "without a 'success' component"),
+    ],
+)
+async def test_what_cannot_be_measured_is_refused(options, error, text):
+    with pytest.raises(error, match=text):
+        await play(perfect, **options)
+
+
+async def test_an_empty_split_is_refused():
+    with pytest.raises(TaskError, match="no task in 'train'"):
+        await evaluate(perfect, SET, "train")
+
+
+def test_a_half_played_set_is_no_evaluation():
+    def episode(task: str, sample: int) -> Trajectory:
+        t = Trajectory(f"r/{task}#{sample}", Task(task, "acme/counter-v1", "?"), sample, outcome={"success": 1.0})
+        t.turns, t.stop_reason = [Turn(0, Message("assistant", "x"))], StopReason.ANSWERED
+        return t
+
+    played = [episode("a", 0), episode("a", 1), episode("b", 0)]
+    with pytest.raises(EvaluationError, match="'b'"):
+        from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p")
+    with pytest.raises(EvaluationError, match="no episode was played"):
+        from_trajectories([], label="x", task_set=SET, split="held_out", policy="p")
+
+
+def test_a_broken_record_says_what_is_missing(tmp_path):
+    (tmp_path / "x.json").write_text('{"label": "x"}')
+    with pytest.raises(EvaluationError, match=r"x\.json is no evaluation record.*rows"):
+        Evaluation.load(tmp_path / "x.json")
+    (tmp_path / "y.json").write_text('{"lab')
+    with pytest.raises(EvaluationError, match=r"Cannot read the evaluation.*y\.json"):
+        Evaluation.load(tmp_path / "y.json")
+
+
+def test_every_kind_of_mistake_is_counted_where_it_happened():
+    def turn(index: int, status: ResultStatus, error: str | None = None) -> Turn:
+        call = Call("add", error=error)
+        return Turn(index, Message("assistant", "", (call,)), (call,), (Result("?", status),))
+
+    statuses = [s for s in ResultStatus if s is not ResultStatus.OK]
+    turns = [turn(i, s, "broken" if s is ResultStatus.MALFORMED else None) for i, s in enumerate(statuses)]
+    spoke = Turn(len(turns), Message("assistant", "I think it is 3."))
+    empty = Turn(len(turns) + 1, Message("assistant", ""))
+    ended = Trajectory("r/t#0", TASKS[0], turns=[*turns, spoke, empty], stop_reason=StopReason.MAX_TURNS)
+    ended.outcome = {"success": 0.0}
+    assert failures_of(ended) == {
+        "tool_error": 1, "malformed": 1, "unknown_tool": 1, "wrong_arguments": 1, "timeout": 1, "over_budget": 1,
+        "void": 2, "no_answer": 1,
+    }  # fmt: skip
+    ended.stop_reason = StopReason.INFRA_ERROR
+    assert failures_of(ended) == {"failed": 1}
+
+
+async def test_a_tool_that_refuses_counts_against_the_agent_and_not_the_machine():
+    class Strict(Counter):
+        def __init__(self):
+            super().__init__()
+
+        from agentgym import tool
+
+        @tool(inline=True)
+        def add(self, amount: int = 1) -> str:
+            """Refuse to add."""
+            raise ToolError("no")
+
+    got = await play(perfect, environment=Strict, limit=2)
+    assert got.failed == 0
+    assert got.failures()["tool_error"] == 2
+    assert got.execution_rate() == 0.5

@@ -1,0 +1,184 @@
+"""A chat API as a policy, against a real server: what is sent, and what is made of strange answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from model_server import Answer, serving
+
+from agentgym.errors import PolicyError, UnknownNameError
+from agentgym.messages import Call, ImagePart, Message, TextPart
+from agentgym.policy.chat_api import ChatApiPolicy
+from agentgym.policy.contract import Request, Sampling
+from agentgym.policy.formats.tags import Tags
+from agentgym.policy.http import Patience
+
+QUICK = Patience(attempt_s=5, total_s=20, attempts=3, backoff_s=0.001, longest_backoff_s=0.002)
+OPENING = (Message("system", "Use SQL."), Message("user", "How many?"))
+
+
+def says(content=None, calls=None, finish="stop", **more):
+    message = {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls is not None else {})
+    return {"choices": [{"message": message, "finish_reason": finish}], **more}
+
+
+def tool_call(name="query", arguments='{"sql": "SELECT 1"}', call_id="abc"):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+async def ask(server, request, **options):
+    policy = ChatApiPolicy(server.url + "/v1", "m", patience=QUICK, **options)
+    try:
+        return await policy.generate(request)
+    finally:
+        await policy.close()
+
+
+async def test_native_calls_and_results_travel_as_the_api_has_them(tools):
+    calls = Call("query", {"sql": "SELECT 1"}, "abc"), Call("", {}, "bad", error="no JSON")
+    said = Message("assistant", "I look.", calls)
+    results = (Message("tool", "7", call_id="abc", name="query"), Message("tool", "no JSON", call_id="bad"))
+    usage = {"prompt_tokens": 30, "completion_tokens": 4}
+    with serving(says("It is", [tool_call()], usage=usage)) as server:
+        sampling = Sampling(temperature=0.3, top_p=0.9, max_tokens=77, seed=2**40 + 3)
+        reply = await ask(server, Request((*OPENING, said, *results), tools, sampling=sampling), extra={"top_k": 5})
+    path, body, _ = server.requests[0]
+    assert path == "/v1/chat/completions"
+    assert body["messages"] == [
+        {"role": "system", "content": "Use SQL."},
+        {"role": "user", "content": "How many?"},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": [tool_call(), tool_call("unreadable", "{}", "bad")],
+        },
+        {"role": "tool", "content": "7", "tool_call_id": "abc"},
+        {"role": "tool", "content": "no JSON", "tool_call_id": "bad"},
+    ]
+    assert body["tools"] == list(tools)
+    assert {name: body[name] for name in ("model", "temperature", "top_p", "max_tokens", "seed", "top_k")} == {
+        "model": "m", "temperature": 0.3, "top_p": 0.9, "max_tokens": 77, "seed": 3, "top_k": 5,
+    }  # fmt: skip
+    assert reply.message == Message("assistant", "It is", (Call("query", {"sql": "SELECT 1"}, "abc"),))
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.token_ids) == (30, 4, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "says_what"),
+    [
+        (tool_call(arguments='{"sql": '), "not valid JSON"),
+        (tool_call(arguments="[" * 3000), "nested too deeply"),
+        (tool_call(arguments='{"x": NaN}'), "NaN is no JSON number"),
+        (tool_call(arguments='"SELECT 1"'), "not a string"),
+        (tool_call(arguments=[1]), "not a list"),
+        (tool_call(name=""), "names no tool"),
+        ({"function": None}, "names no tool"),
+        ("garbage", "names no tool"),
+    ],
+)
+async def test_a_call_that_cannot_be_understood_is_an_error_beside_the_good_one(written, says_what, tools):
+    with serving(says(None, [written, tool_call()])) as server:
+        reply = await ask(server, Request(OPENING, tools))
+    bad, good = reply.message.calls
+    assert says_what in str(bad.error)
+    assert good == Call("query", {"sql": "SELECT 1"}, "abc")
+
+
+async def test_arguments_may_be_missing_or_already_an_object(tools):
+    written = [tool_call(arguments=given) for given in ("", {"sql": "x"}, None)]
+    with serving(says(None, written)) as server:
+        reply = await ask(server, Request(OPENING, tools))
+    assert [call.arguments for call in reply.message.calls] == [{}, {"sql": "x"}, {}]
+    assert all(call.error is None for call in reply.message.calls)
+
+
+async def test_a_flood_of_calls_is_bounded(tools):
+    with serving(says(None, [tool_call()] * 1000)) as server:
+        reply = await ask(server, Request(OPENING, tools))
+    assert len(reply.message.calls) == 65
+    assert "936 more" in str(reply.message.calls[-1].error)
+
+
+async def test_text_calls_serve_a_server_without_tools(tools):
+    said = Message("assistant", "", (Call("query", {"sql": "SELECT 1"}), Call("", error="x")))
+    with serving(says('Then <tool_call>{"name": "query", "arguments": {"sql": "2"}}</tool_call>')) as server:
+        request = Request((*OPENING, said, Message("tool", "7", name="query")), tools)
+        reply = await ask(server, request, call_format="hermes")
+    (body,) = server.bodies
+    assert "tools" not in body
+    system, _, assistant, result = body["messages"]
+    assert system["content"].startswith("Use SQL.\n\nYou may call these tools:\n{")
+    assert '"name": "query"' in system["content"]
+    assert assistant["content"] == '<tool_call>{"name": "query", "arguments": {"sql": "SELECT 1"}}</tool_call>'
+    assert result == {"role": "user", "content": "<tool_response>\n7\n</tool_response>"}
+    assert reply.message == Message("assistant", "Then", (Call("query", {"sql": "2"}),))
+
+
+async def test_tags_explain_the_tools_that_have_one(tools):
+    other = {"type": "function", "function": {"name": "fly", "parameters": {}}}
+    with serving(says("<sql>SELECT 1</sql>")) as server:
+        request = Request(OPENING[1:], [*tools, other])
+        reply = await ask(server, request, call_format=Tags({"sql": ("query", "sql")}))
+    told = server.bodies[0]["messages"][0]
+    assert told["role"] == "system"
+    assert "<sql>the sql</sql>: Run one SELECT." in told["content"]
+    assert "fly" not in told["content"]
+    assert reply.message.calls == (Call("query", {"sql": "SELECT 1"}),)
+
+
+async def test_images_are_sent_as_data_urls():
+    message = Message("user", (TextPart("What is it?"), ImagePart("aGk=")))
+    with serving(says("A cat.")) as server:
+        await ask(server, Request([message]))
+    assert server.bodies[0]["messages"][0]["content"] == [
+        {"type": "text", "text": "What is it?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+    ]
+
+
+async def test_a_cut_reply_a_refusal_and_parts_are_read():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    for answer, text, finish in (
+        (says("half", finish="length"), "half", "length"),
+        ({"choices": [{"message": {"content": None, "refusal": "No."}}]}, "No.", "stop"),
+        (says(parts), "ab", "stop"),
+        (says(None), "", "stop"),
+    ):
+        with serving(answer) as server:
+            reply = await ask(server, Request(OPENING))
+        assert (reply.message.text, reply.finish_reason) == (text, finish)
+
+
+@pytest.mark.parametrize("answer", [{}, {"choices": []}, {"choices": ["x"]}, {"choices": [{}]}, [], "hello", 3])
+async def test_an_answer_of_another_kind_is_a_policy_error(answer):
+    with serving(answer) as server, pytest.raises(PolicyError, match="base_url"):
+        await ask(server, Request(OPENING))
+
+
+async def test_many_requests_share_few_connections_and_all_come_back():
+    with serving(Answer(says("ok"), after_s=0.005)) as server:
+        policy = ChatApiPolicy(server.url, "m", patience=QUICK, connections=4)
+        replies = await asyncio.gather(*(policy.generate(Request(OPENING)) for _ in range(40)))
+        await policy.close()
+    assert [reply.message.text for reply in replies] == ["ok"] * 40
+
+
+async def test_the_key_comes_from_the_environment(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "sesame")
+    with serving(says("ok")) as server:
+        await ask(server, Request(OPENING), api_key_env="SOME_KEY")
+    assert server.requests[0][2]["authorization"] == "Bearer sesame"
+    monkeypatch.setenv("SOME_KEY", "")
+    with pytest.raises(PolicyError, match="SOME_KEY"):
+        ChatApiPolicy("http://127.0.0.1", "m", api_key_env="SOME_KEY")
+
+
+def test_an_unknown_call_format_is_named():
+    with pytest.raises(UnknownNameError, match="hermes"):
+        ChatApiPolicy("http://127.0.0.1", "m", call_format="herms")
+
+
+async def test_it_cannot_score():
+    with pytest.raises(PolicyError, match="cannot score"):
+        await ChatApiPolicy("http://127.0.0.1", "m").score([1], [2])

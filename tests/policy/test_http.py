@@ -1,0 +1,141 @@
+"""The HTTP client against a real server that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from model_server import Answer, serving
+
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy.http import JsonEndpoint, Patience
+
+QUICK = Patience(attempt_s=5, total_s=20, attempts=4, backoff_s=0.001, longest_backoff_s=0.002)
+
+
+async def post(server, patience=QUICK, **options):
+    endpoint = JsonEndpoint(server.url, patience=patience, **options)
+    try:
+        return await endpoint.post("/v1/x", {"a": 1})
+    finally:
+        await endpoint.close()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer("overloaded", 500),
+        Answer("starting", 503),
+        Answer("slow down", 429),
+        Answer(b"{broken"),
+        Answer(b"[" * 100_000),
+        Answer({"half": "an answer"}, cut=True),
+        Answer(b"", 502),
+    ],
+    ids=["500", "503", "429", "broken JSON", "deep JSON", "cut off", "502"],
+)
+async def test_what_may_pass_is_tried_again(bad):
+    with serving(bad, bad, {"ok": True}) as server:
+        assert await post(server) == {"ok": True}
+        assert len(server.requests) == 3
+        assert server.bodies == [{"a": 1}] * 3
+
+
+async def test_an_answer_that_does_not_come_is_tried_again():
+    with serving(Answer({}, after_s=1.0), {"ok": True}) as server:
+        patience = Patience(attempt_s=0.2, total_s=20, attempts=3, backoff_s=0.001)
+        assert await post(server, patience) == {"ok": True}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+async def test_a_refusal_is_told_at_once_with_path_status_and_what_the_server_said(status):
+    with serving(Answer({"error": "temperature must be a number"}, status)) as server:
+        with pytest.raises(PolicyError, match=rf"POST /v1/x .*status {status}.*temperature must be a number"):
+            await post(server)
+        assert len(server.requests) == 1
+
+
+async def test_patience_ends_after_the_attempts_and_the_last_answer_is_told():
+    with serving(Answer("GPU lost", 500)) as server:
+        with pytest.raises(PolicyError, match=r"/v1/x failed 4 time\(s\).*status 500.*GPU lost"):
+            await post(server)
+        assert len(server.requests) == 4
+
+
+async def test_a_long_answer_is_excerpted_and_secrets_are_not_shown():
+    with serving(Answer("x" * 100_000, 400)) as server:
+        with pytest.raises(PolicyError) as caught:
+            await post(server, headers={"Authorization": "Bearer sesame"})
+        assert len(str(caught.value)) < 600
+        assert "sesame" not in str(caught.value)
+        assert server.requests[0][2]["authorization"] == "Bearer sesame"
+
+
+@pytest.mark.parametrize("kind", ["seconds", "date"])
+async def test_retry_after_is_honoured(kind):
+    """The pause would be a millisecond; the server asks for more than the total allows, so we stop at once."""
+    asked = "3600" if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    with serving(Answer("later", 429, {"Retry-After": asked})) as server:
+        with pytest.raises(PolicyError, match="failed 1 time"):
+            await post(server)
+        assert len(server.requests) == 1
+    with serving(Answer("later", 429, {"Retry-After": "0.2"}), {"ok": True}) as server:
+        now = asyncio.get_running_loop().time
+        began = now()
+        assert await post(server) == {"ok": True}
+        assert now() - began >= 0.2  # a lower bound: that it waited, not how fast anything is
+
+
+@pytest.mark.parametrize("value", ["soon", "-5", "", "nan", "1e99999"])
+async def test_a_retry_after_that_says_nothing_is_ignored(value):
+    with serving(Answer("later", 429, {"Retry-After": value}), {"ok": True}) as server:
+        assert await post(server) == {"ok": True}
+
+
+async def test_nobody_listening_is_a_policy_error_without_user_name_or_password():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    endpoint = JsonEndpoint(f"http://user:sesame@127.0.0.1:{port}", patience=QUICK)
+    with pytest.raises(PolicyError, match=rf"ConnectError.*127\.0\.0\.1:{port} runs") as caught:
+        await endpoint.post("/v1/x")
+    assert "sesame" not in str(caught.value)
+    await endpoint.close()
+
+
+async def test_an_address_that_is_none_is_told():
+    for address in ("localhost:8000", "ftp://x", "not a url at all"):
+        with pytest.raises(PolicyError, match="/v1/x"):
+            await JsonEndpoint(address, patience=QUICK).post("/v1/x")
+
+
+async def test_a_full_context_is_told_apart():
+    message = "This model's maximum context length is 1024 tokens. However, you requested 2000."
+    with serving(Answer({"error": {"message": message}}, 400)) as server, pytest.raises(ContextFull, match="1024"):
+        await post(server)
+
+
+async def test_an_empty_answer_is_none():
+    with serving(Answer(b"")) as server:
+        assert await post(server) is None
+
+
+def test_one_endpoint_serves_one_event_loop_after_another():
+    with serving({"ok": 1}) as server:
+        endpoint = JsonEndpoint(server.url, patience=QUICK)
+
+        async def once(close):
+            answer = await endpoint.post("/")
+            if close:
+                await endpoint.close()
+            return answer
+
+        assert asyncio.run(once(close=True)) == asyncio.run(once(close=True)) == {"ok": 1}
+
+
+def test_impossible_patience_is_refused():
+    with pytest.raises(ValueError, match="above 0 s"):
+        Patience(backoff_s=0)

@@ -1,0 +1,123 @@
+"""The vLLM client against a local server that speaks its dialect; tests/vllm_server has the same for a real one."""
+
+from __future__ import annotations
+
+import pytest
+from model_server import Answer, serving
+
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.messages import Call, Message
+from agentgym.policy.contract import Request, Sampling
+from agentgym.policy.http import Patience
+from agentgym.policy.vllm import VllmPolicy
+
+QUICK = Patience(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
+
+
+def made(server, renderer, context_tokens: int | None = 100):
+    return VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=context_tokens, patience=QUICK)
+
+
+def choice(**fields):
+    return {"choices": [fields]}
+
+
+async def test_tokens_go_in_and_out_untouched(renderer):
+    said = renderer.encode(Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),)))
+    logprobs = [-0.5 * place for place in range(len(said))]
+    with serving(choice(token_ids=said, logprobs={"token_logprobs": logprobs}, finish_reason="stop")) as server:
+        policy = made(server, renderer)
+        policy.version = 4
+        sampling = Sampling(temperature=0.7, top_p=0.9, max_tokens=512, seed=11)
+        reply = await policy.generate(Request([], prefix_ids=[5, 6, 7], sampling=sampling))
+        await policy.close()
+    path, body, _ = server.requests[0]
+    assert path == "/v1/completions"
+    assert body["prompt"] == [5, 6, 7]
+    assert body["max_tokens"] == 97  # what the context leaves
+    assert body["stop_token_ids"] == [renderer.end_of_turn_id]
+    assert (body["temperature"], body["top_p"], body["seed"], body["return_token_ids"]) == (0.7, 0.9, 11, True)
+    assert (reply.token_ids, reply.logprobs, reply.policy_version) == (said, logprobs, 4)
+    assert reply.message.calls == (Call("query", {"sql": "SELECT 1"}),)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"token_ids": [1, 2]},
+        {"token_ids": [1, 2], "logprobs": {"token_logprobs": [-1.0]}},
+        {"token_ids": [1, 2], "logprobs": {"token_logprobs": [-1.0, None]}},
+        {"token_ids": [1], "logprobs": {"token_logprobs": ["-Infinity"]}},
+        {"token_ids": None, "logprobs": None},
+        {"token_ids": [], "logprobs": {"token_logprobs": []}},
+    ],
+)
+async def test_a_server_that_gives_no_exact_tokens_is_refused(renderer, fields):
+    with serving(choice(**fields)) as server:
+        policy = made(server, renderer)
+        with pytest.raises(PolicyError, match="return_token_ids"):
+            await policy.generate(Request([], prefix_ids=[5]))
+        await policy.close()
+
+
+async def test_the_context_is_asked_for_once_and_kept_to(renderer):
+    models = {"data": [{"id": "tiny", "max_model_len": 8}]}
+    answer = choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]})
+    with serving(models, answer) as server:
+        policy = made(server, renderer, context_tokens=None)
+        await policy.generate(Request([], prefix_ids=[5, 6]))
+        await policy.generate(Request([], prefix_ids=[5, 6]))
+        with pytest.raises(ContextFull, match="holds 8"):
+            await policy.generate(Request([], prefix_ids=[5] * 8))
+        await policy.close()
+    assert [path for path, _, _ in server.requests] == ["/v1/models", "/v1/completions", "/v1/completions"]
+    assert [body["max_tokens"] for body in server.bodies[1:]] == [6, 6]
+
+
+async def test_a_wrong_model_name_is_told_with_the_right_ones(renderer):
+    with serving({"data": [{"id": "other", "max_model_len": 8}]}) as server:
+        policy = made(server, renderer, context_tokens=None)
+        with pytest.raises(PolicyError, match=r"\['other'\].*'tiny'"):
+            await policy.generate(Request([], prefix_ids=[5]))
+        await policy.close()
+
+
+async def test_score_reads_the_log_probability_of_each_given_token(renderer):
+    rows = [None, {"6": {"logprob": -0.1}}, {"7": {"logprob": -0.2}, "1": {"logprob": -0.01}}, {"8": {"logprob": -0.3}}]
+    with serving(choice(prompt_logprobs=rows)) as server:
+        policy = made(server, renderer)
+        assert await policy.score([5, 6], [7, 8]) == [-0.2, -0.3]
+        assert await policy.score([5], []) == []
+        with pytest.raises(PolicyError, match="prompt_logprobs"):
+            await policy.score([5, 6], [7, 9])
+        with pytest.raises(PolicyError, match="at least one token"):
+            await policy.score([], [7])
+        await policy.close()
+
+
+async def test_weights_are_replaced_in_the_only_safe_order(renderer):
+    with serving(Answer(b"")) as server:
+        policy = made(server, renderer)
+        await policy.update_weights("/checkpoints/7")
+        await policy.update_weights("/checkpoints/9", version=9)
+        await policy.close()
+    paths = [path for path, _, _ in server.requests]
+    assert paths == ["/pause", "/collective_rpc", "/reset_prefix_cache", "/resume"] * 2
+    assert server.bodies[1] == {"method": "reload_weights", "kwargs": {"weights_path": "/checkpoints/7"}}
+    assert policy.version == 9
+
+
+async def test_a_server_that_cannot_load_the_weights_is_resumed_with_the_old_ones(renderer):
+    with serving(Answer(b""), Answer("no such folder", 400), Answer(b"")) as server:
+        policy = made(server, renderer)
+        with pytest.raises(PolicyError, match="no such folder"):
+            await policy.update_weights("/nowhere")
+        await policy.close()
+    assert [path for path, _, _ in server.requests] == ["/pause", "/collective_rpc", "/resume"]
+    assert policy.version == 0
+
+
+def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path):
+    with pytest.raises(PolicyError, match="No tokenizer can be loaded"):
+        VllmPolicy("http://127.0.0.1", "m", tokenizer=str(tmp_path))

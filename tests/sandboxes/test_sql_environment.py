@@ -1,0 +1,238 @@
+"""`agentgym/sql-v1`: what a model reads, and that hostile SQL reaches nothing but its own copy of the database."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+import agentgym
+from agentgym import Call, Task
+from agentgym.errors import SandboxError, TaskError
+from agentgym.messages import ResultStatus
+
+pytestmark = pytest.mark.needs_namespaces
+
+STORE = Task("t", "agentgym/sql-v1", "What is the phone number of Mira Holt?", parameters={"database": "sql/store"})
+
+
+@pytest.fixture
+async def world():
+    environment = agentgym.make("agentgym/sql-v1")
+    await environment.reset(STORE, seed=0)
+    yield environment
+    await environment.close()
+
+
+async def ask(world, sql):
+    return await world.call(Call("query", {"sql": sql}))
+
+
+async def text_of(world, name, **arguments):
+    result = await world.call(Call(name, arguments))
+    assert result.ok, result.content
+    return result.content
+
+
+async def test_the_opening_is_one_short_system_line_and_the_question():
+    environment = agentgym.make("agentgym/sql-v1")
+    try:
+        system, user = await environment.reset(STORE, seed=0)
+    finally:
+        await environment.close()
+    assert (system.role, user.role) == ("system", "user")
+    assert user.text == STORE.prompt
+    assert len(system.text) < 60
+
+
+async def test_the_schema_is_shown_where_the_task_asks_for_it():
+    environment = agentgym.make("agentgym/sql-v1")
+    task = Task("t", "agentgym/sql-v1", "Q?", parameters={"database": "sql/store", "show_schema": True})
+    try:
+        system, _ = await environment.reset(task, seed=0)
+    finally:
+        await environment.close()
+    assert "orders(id, code, customer_id, employee_id, placed)" in system.text.splitlines()
+
+
+async def test_tables_and_columns_are_told_in_one_line_each(world):
+    assert (await text_of(world, "tables")).startswith("categories, customers, employees, order_lines, orders")
+    assert await text_of(world, "describe", table="ORDERS") == (
+        "id INTEGER, code TEXT, customer_id INTEGER -> customers.id, employee_id INTEGER -> employees.id, placed TEXT"
+    )
+
+
+async def test_rows_are_lines_and_values_are_separated_by_bars(world):
+    rows = await text_of(world, "query", sql="SELECT 1, 'a b', NULL, 2.5 UNION ALL SELECT 2, 'c\nd', x'00', 1e9")
+    assert rows == "1 | a b | NULL | 2.5\n2 | c d | [1 bytes] | 1000000000.0"
+    assert await text_of(world, "query", sql="SELECT 1 WHERE 0") == "[no rows]"
+
+
+async def test_long_results_are_cut_and_say_so(world):
+    lines = (await text_of(world, "query", sql="SELECT id FROM customers")).split("\n")
+    assert len(lines) == 21
+    assert lines[-1] == "[cut: only 20 rows are shown]"
+    wide = await text_of(world, "query", sql="SELECT group_concat(email) FROM customers")
+    assert len(wide) < 2_100
+    assert wide.endswith("[cut]")
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT fone FROM customers", "no such column: fone. Columns of customers: id, name, phone, email, city."),
+        ("SELECT * FROM people", "no such table: people. Tables: categories, customers,"),
+        ("SELEC 1", 'near "SELEC": syntax error'),
+        ("SELECT 1; SELECT 2", "one statement at a time"),
+        ("", "write one SELECT statement"),
+        ("-- nothing", "write one SELECT statement"),
+        ("SELECT 'a\0b'", "null character"),
+        ("SELECT '\ud800'", "not a query SQLite can read"),
+        ("SELECT " + "(" * 3000, "SQLite"),
+        ("SELECT " + "x" * 30_000, "big"),
+    ],
+)
+async def test_a_broken_query_is_answered_with_what_helps_to_mend_it(world, sql, hint):
+    result = await ask(world, sql)
+    assert result.status is ResultStatus.TOOL_ERROR
+    assert hint in result.content
+    assert len(result.content) < 400
+    assert await text_of(world, "query", sql="SELECT 7") == "7"
+
+
+async def test_an_unknown_table_is_answered_with_those_there_are(world):
+    result = await world.call(Call("describe", {"table": "peple"}))
+    assert result.status is ResultStatus.TOOL_ERROR
+    assert result.content.startswith("There is no table 'peple'. Tables: categories, customers")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM customers",
+        "UPDATE customers SET phone = '1'",
+        "INSERT INTO customers (name) VALUES ('x')",
+        "DROP TABLE customers",
+        "CREATE TABLE x (a)",
+        "CREATE TEMP TABLE x (a)",
+        "ATTACH DATABASE '/etc/passwd' AS p",
+        "ATTACH DATABASE '/work/new.sqlite' AS p",
+        "VACUUM INTO '/work/copy.sqlite'",
+        "PRAGMA query_only = 0",
+        "PRAGMA writable_schema = 1",
+        "PRAGMA hard_heap_limit = 0",
+        "PRAGMA database_list",
+        "SELECT * FROM pragma_database_list",
+        "SELECT load_extension('/lib/x.so')",
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT random()",
+        "SELECT readfile('/etc/passwd')",
+        "SELECT writefile('/work/x', 'y')",
+        "BEGIN",
+        "REINDEX",
+        "ANALYZE",
+    ],
+)
+async def test_nothing_but_reading_is_allowed(world, sql):
+    result = await ask(world, sql)
+    assert result.status is ResultStatus.TOOL_ERROR
+    assert await world._machine.list() == ["database.sqlite"]
+    assert await text_of(world, "query", sql="SELECT count(*) FROM customers") == "600"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT count(*) FROM t",
+        "SELECT count(*) FROM order_lines a, order_lines b, order_lines c",
+        "SELECT zeroblob(2000000000)",
+        "SELECT replace(hex(zeroblob(40000)), '0', hex(zeroblob(40000)))",
+        "WITH RECURSIVE t(x, n) AS (SELECT hex(zeroblob(40000)), 1 UNION ALL SELECT x || n, n + 1 FROM t LIMIT 999999) "
+        "SELECT x FROM t ORDER BY n DESC",
+    ],
+)
+async def test_a_query_that_eats_time_or_memory_is_stopped_and_the_next_one_works(world, sql):
+    result = await ask(world, sql)
+    assert result.status is ResultStatus.TOOL_ERROR
+    assert "Ask for less" in result.content
+    assert await text_of(world, "query", sql="SELECT 7") == "7"
+
+
+async def test_parallel_queries_each_get_their_own_answer(world):
+    import asyncio
+
+    results = await asyncio.gather(*(ask(world, f"SELECT {n}") for n in range(8)))
+    assert [result.content for result in results] == [str(n) for n in range(8)]
+
+
+async def test_the_answer_ends_the_episode(world):
+    result = await world.call(Call("answer", {"text": "412-7306"}))
+    assert result.final
+    assert result.ok
+
+
+async def test_the_state_is_the_set_of_results_seen(world):
+    start = await world.state_key()
+    await ask(world, "SELECT 1")
+    after = await world.state_key()
+    await ask(world, "SELECT 2 - 1")  # another way to the same knowledge
+    await ask(world, "SELECT nothing")  # an error teaches nothing about the database
+    assert start != after == await world.state_key()
+
+
+async def test_a_restored_checkpoint_continues_with_the_same_state(world):
+    await ask(world, "SELECT phone FROM customers LIMIT 1")
+    checkpoint = await world.checkpoint()
+    twin = agentgym.make("agentgym/sql-v1")
+    try:
+        await twin.restore(STORE, checkpoint, seed=0)
+        assert await twin.state_key() == await world.state_key()
+        sql = "SELECT email FROM customers ORDER BY id LIMIT 3"
+        assert (await ask(twin, sql)).content == (await ask(world, sql)).content
+    finally:
+        await twin.close()
+
+
+async def test_a_second_reset_forgets_the_first(world):
+    fresh = await world.state_key()
+    await ask(world, "SELECT 1")
+    await world.reset(STORE, seed=0)
+    assert await world.state_key() == fresh
+    assert await text_of(world, "query", sql="SELECT 7") == "7"
+
+
+async def test_any_sqlite_file_can_be_asked(tmp_path):
+    path = tmp_path / 'odd "name".sqlite'
+    with sqlite3.connect(path) as connection:
+        connection.execute('CREATE TABLE "odd ""table"" name" (a, "b c" TEXT)')
+        connection.execute('INSERT INTO "odd ""table"" name" VALUES (1, \'x\')')
+    connection.close()
+    environment = agentgym.make("agentgym/sql-v1")
+    try:
+        await environment.reset(Task("t", "agentgym/sql-v1", "Q?", parameters={"database": str(path)}), seed=0)
+        assert await text_of(environment, "tables") == 'odd "table" name'
+        assert await text_of(environment, "describe", table='odd "table" name') == "a, b c TEXT"
+        assert await text_of(environment, "query", sql='SELECT * FROM "odd ""table"" name"') == "1 | x"
+    finally:
+        await environment.close()
+
+
+@pytest.mark.parametrize(
+    ("database", "complaint"),
+    [
+        (None, "parameters\\['database'\\] is None"),
+        ("sql/stor", "neither a file nor an asset.*Did you mean 'sql/store'"),
+        (__file__, "is no SQLite 3 database: it begins with"),
+    ],
+)
+async def test_a_task_without_a_usable_database_is_refused_by_name(database, complaint):
+    environment = agentgym.make("agentgym/sql-v1")
+    with pytest.raises(TaskError, match=f"t: .*{complaint}"):
+        await environment.reset(Task("t", "agentgym/sql-v1", "Q?", parameters={"database": database}), seed=0)
+    await environment.close()
+
+
+async def test_a_tool_before_reset_is_our_mistake_not_the_agents():
+    environment = agentgym.make("agentgym/sql-v1")
+    with pytest.raises(SandboxError, match="before reset"):
+        await ask(environment, "SELECT 1")

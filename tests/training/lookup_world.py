@@ -1,0 +1,86 @@
+"""A two-turn world for training tests, written as a user would: look a number up, then answer with it."""
+
+from __future__ import annotations
+
+import random
+
+import agentgym
+from agentgym import Call, Combined, Environment, Message, Reward, Task, TaskSet, tool
+from agentgym.registry import register
+from agentgym.task import seed_of
+
+NAME = "test/lookup-v1"
+
+
+class Lookup(Environment):
+    """A shelf of numbered boxes in memory; nothing is isolated."""
+
+    reward = "test_lookup"
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        self._boxes = task.parameters["boxes"]
+        return task.opening()
+
+    @tool(inline=True)
+    def look(self, box: str) -> str:
+        """See what is in a box."""
+        if box not in self._boxes:
+            raise agentgym.ToolError(f"There is no box {box!r}.")
+        return str(self._boxes[box])
+
+    @tool(final=True, inline=True)
+    def answer(self, text: str) -> str:
+        """Answer."""
+        return "Thanks."
+
+
+class Right(Reward):
+    """1 where the answer is the content of the box."""
+
+    def outcome(self, episode):
+        last = episode.turns[-1].calls[-1:]
+        said = last[0].arguments.get("text") if last and last[0].name == "answer" else None
+        return {"success": float(said == episode.task.truth)}
+
+
+class Looked(Reward):
+    """A little for a look that showed something."""
+
+    weights = {"looked": 0.2}
+
+    def turn(self, turn, episode):
+        return {"looked": float(any(r.ok and r.name == "look" for r in turn.results))}
+
+
+def oracle(task: Task):
+    def script(messages):
+        seen = [m.text for m in messages if m.role == "tool"]
+        if seen:
+            return Message("assistant", "", (Call("answer", {"text": seen[-1]}),))
+        return Message("assistant", "", (Call("look", {"box": task.prompt.split()[-1]}),))
+
+    return script
+
+
+def tasks(split: str, count: int) -> list[Task]:
+    made = []
+    for index in range(count):
+        rng = random.Random(seed_of(NAME, split, index))
+        boxes = {letter: str(rng.randrange(10)) for letter in "abcd"}
+        box = rng.choice("abcd")
+        made.append(
+            Task(
+                f"{split}-{index}", NAME, prompt=f"box {box}", parameters={"boxes": boxes, "index": f"{split}{index}"},
+                truth=boxes[box], split=split,
+            )
+        )  # fmt: skip
+    return made
+
+
+def task_set() -> TaskSet:
+    return TaskSet(NAME, {s: tasks(s, n) for s, n in (("train", 64), ("validation", 16), ("held_out", 16))}, oracle=oracle)
+
+
+register(NAME, Lookup)
+register(NAME, task_set, kind="task_sets")
+register("test_lookup", lambda: Combined(Right(), Looked()), kind="rewards")

@@ -1,0 +1,180 @@
+"""A whole recipe: every stage leaves its result, and a run that was cut short ends where it would have ended."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from agentgym.errors import HeldOutError, RecipeError
+from agentgym.registry import load_task_set
+from agentgym.task import training_only
+from agentgym.training.callbacks import COMPLETE, latest_checkpoint
+from agentgym.training.recipe import Recipe
+from agentgym.training.run import train
+
+sys.path.insert(0, str(Path(__file__).parent))
+import lookup_world
+
+RECIPE = {
+    "name": "lookup",
+    "tasks": {"set": lookup_world.NAME},
+    "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
+    "episode": {"max_turns": 4, "max_tokens": 96, "turn_tokens": 32},
+    "warm_start": {"demonstrations": 64, "steps": 30, "batch_size": 16, "validate_every": 15, "validate_tasks": 8},
+    "train": {"steps": 4, "tasks_per_step": 2, "group_size": 4, "save_every": 2, "validate_every": 2, "validate_tasks": 8},
+    "evaluate": {"temperature": 1.0},
+    "machine": {"device": "cpu", "threads": 1},
+}
+
+
+def recipe(**changes) -> Recipe:
+    data = json.loads(json.dumps(RECIPE))
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        data[section][name] = value
+    return Recipe.parse(data)
+
+
+def execute(made: Recipe, folder: Path, **options):
+    return train(made, folder=folder, console=Console(file=io.StringIO()), **options)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "checkpoints" / "final" / "model.safetensors")
+
+
+def assert_equal_weights(one: Path, other: Path) -> None:
+    ours, theirs = weights(one), weights(other)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert torch.equal(value, theirs[name]), name
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """One run from nothing to its report."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    execute(recipe(), folder)
+    return folder
+
+
+def test_every_stage_leaves_its_result(whole):
+    for name in ("recipe.toml", "ledger.sqlite", "metrics.jsonl", "credit.jsonl", "report.html"):
+        assert (whole / name).stat().st_size > 0, name
+    for name in ("warm_start", "final", "checkpoint-4"):
+        assert (whole / "checkpoints" / name / "model.safetensors").is_file(), name
+    for when in ("before", "after"):
+        rows = json.loads((whole / "evaluation" / f"{when}.json").read_text())["rows"]
+        assert len(rows) == 16
+    assert list((whole / "tensorboard").glob("events.*"))
+
+
+def test_metrics_hold_every_phase_and_only_numbers(whole):
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert {"warm_start", "warm_start_validation", "train", "validation"} <= {row["phase"] for row in rows}
+    steps = [row["step"] for row in rows if row["phase"] == "train"]
+    assert steps == [1, 2, 3, 4]
+    assert all(isinstance(v, (int, float)) for row in rows for k, v in row.items() if k != "phase")
+
+
+def test_the_ledger_and_the_credit_file_name_the_same_turns(whole):
+    from agentgym.episode.ledger import Ledger
+
+    ledger = Ledger(whole / "ledger.sqlite")
+    credit = [json.loads(line) for line in (whole / "credit.jsonl").read_text().splitlines()]
+    assert len(credit) == 4 * 8
+    for row in credit:
+        trajectory = ledger.load(row["trajectory"])
+        assert len(row["advantages"]) == len(trajectory.turns)
+        assert trajectory.turns[0].policy_version == row["step"]
+    ledger.close()
+
+
+def test_a_run_that_resumes_from_a_checkpoint_ends_bit_equal(whole, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(whole, copy)
+    shutil.rmtree(copy / "checkpoints" / "final")
+    shutil.rmtree(copy / "checkpoints" / "checkpoint-4")
+    (copy / "evaluation" / "after.json").unlink()
+    for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"):
+        (copy / name).unlink(missing_ok=True)  # so that its episodes are played anew, not read back
+    execute(recipe(), copy, resume=True)
+    assert_equal_weights(whole, copy)
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_unbroken_one(whole, tmp_path):
+    folder = tmp_path / "run"
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import test_run\n"
+        "from pathlib import Path\n"
+        f"test_run.execute(test_run.recipe(), Path({str(folder)!r}), resume=True)\n"
+    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet)
+    deadline = time.monotonic() + 120
+    while not latest_checkpoint(folder / "checkpoints"):  # killed in the middle of step 3
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    execute(recipe(), folder, resume=True)
+    assert_equal_weights(whole, folder)
+
+
+def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
+    for step, complete in ((2, True), (4, True), (10, False)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if complete:
+            (tmp_path / f"checkpoint-{step}" / COMPLETE).touch()
+    assert latest_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
+
+
+def test_an_existing_run_is_not_overwritten(whole):
+    with pytest.raises(RecipeError, match="already holds a run"):
+        execute(recipe(), whole)
+
+
+def test_a_run_is_not_resumed_with_another_recipe(whole):
+    with pytest.raises(RecipeError, match="another recipe"):
+        execute(recipe(train__learning_rate=1e-5), whole, resume=True)
+
+
+def test_the_held_out_split_is_closed_while_training(whole):
+    with training_only(), pytest.raises(HeldOutError):
+        load_task_set(lookup_world.NAME)["held_out"]
+
+
+def test_a_checkpoint_is_trained_further_through_the_same_path(whole, tmp_path):
+    data = recipe().model_dump(exclude_none=True)
+    data["policy"] = {"path": str(whole / "checkpoints" / "final")}
+    data.pop("warm_start")
+    data["train"] |= {"steps": 1, "generation": "trl"}
+    folder = execute(Recipe.parse(data), tmp_path / "run").path
+    assert (folder / "checkpoints" / "final" / "model.safetensors").is_file()
+
+
+def test_a_path_that_is_no_model_is_refused(tmp_path):
+    data = recipe().model_dump(exclude_none=True)
+    data["policy"] = {"path": str(tmp_path)}
+    with pytest.raises(RecipeError, match=r"policy\.path.*cannot be loaded"):
+        execute(Recipe.parse(data), tmp_path / "run")
+
+
+def test_trl_options_pass_through_and_wrong_ones_are_named(tmp_path):
+    with pytest.raises(RecipeError, match=r"\[train\.trl\].*epsilom"):
+        execute(recipe(train__trl={"epsilom": 0.1}, warm_start__steps=1), tmp_path / "run")

@@ -1,0 +1,234 @@
+"""Both HTTP policies against a real vLLM server on the CPU, which serves the tiny model with random weights."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import replace
+
+import httpx
+import pytest
+import torch
+
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.messages import Message
+from agentgym.policy.chat_api import ChatApiPolicy
+from agentgym.policy.contract import Request, Sampling
+from agentgym.policy.formats.hermes import Hermes
+from agentgym.policy.http import Patience
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy.transformers import TransformersPolicy
+from agentgym.policy.vllm import VllmPolicy
+
+pytestmark = pytest.mark.timeout(900)
+READY_S = 600  # usually half a minute; a busy machine needs more
+OPENING = (Message("system", "Use SQL."), Message("user", "How many orders?"))
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "query",
+            "description": "Run one SELECT.",
+            "parameters": {"type": "object", "properties": {"sql": {"type": "string"}}, "required": ["sql"]},
+        },
+    }
+]
+ONCE = Patience(attempt_s=300, total_s=300, attempts=1)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Two checkpoints of one architecture: the one that is served, and the one that replaces it."""
+    tokenizer = make_tokenizer(["query sql SELECT name FROM orders", "How many orders?"] * 3, 400)
+    paths = []
+    for seed in (0, 1):
+        model = make_model(tokenizer, layers=2, seed=seed)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() == 2:
+                    parameter.mul_(3.0)  # far from a flat distribution, so that a wrong token would show
+        paths.append(tmp_path_factory.mktemp("model") / str(seed))
+        model.save_pretrained(paths[-1])
+        tokenizer.save_pretrained(paths[-1])
+    return paths
+
+
+@pytest.fixture(scope="module")
+def url(checkpoints, tmp_path_factory):
+    """Address of a server that lives as long as this module."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("log") / "vllm.txt"
+    command = [
+        os.environ["AGENTGYM_VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server",
+        "--model", str(checkpoints[0]), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
+        "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "32", "--enforce-eager",
+        "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+        "--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1",
+    ]  # fmt: skip
+    settings = {
+        "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_SERVER_DEV_MODE": "1", "TRANSFORMERS_OFFLINE": "1",
+    }  # fmt: skip
+    with log.open("w") as output:
+        # A folder of its own to start in: a folder named vllm or tests beside it would shadow the package.
+        server = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | settings, cwd=log.parent,
+            start_new_session=True,
+        )  # fmt: skip
+        address = f"http://127.0.0.1:{port}"
+        try:
+            _wait_until_ready(server, address, log)
+            yield address
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            try:
+                server.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(server.pid, signal.SIGKILL)
+                server.wait()
+
+
+def _wait_until_ready(server, address, log):
+    ends = time.monotonic() + READY_S
+    while time.monotonic() < ends:
+        if server.poll() is not None:
+            break
+        try:
+            if httpx.get(address + "/health", timeout=2).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.5)
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
+    raise RuntimeError(f"The vLLM server did not become ready; its last lines:\n{tail}")
+
+
+@pytest.fixture
+async def served(url, checkpoints):
+    policy = VllmPolicy(url, "tiny", tokenizer=str(checkpoints[0]), patience=ONCE)
+    yield policy
+    await policy.close()
+
+
+@pytest.fixture
+async def local(served, checkpoints):
+    """The same weights in this process."""
+    policy = _local(checkpoints[0])
+    yield policy
+    await policy.close()
+
+
+def _local(path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    renderer = TemplateRenderer(AutoTokenizer.from_pretrained(path), Hermes())
+    return TransformersPolicy(AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32), renderer)
+
+
+def asked(policy, **sampling):
+    prefix = policy.renderer.prompt(OPENING, TOOLS)
+    return Request(OPENING, TOOLS, prefix, Sampling(**{"max_tokens": 24, "seed": 1} | sampling))
+
+
+async def test_log_probabilities_are_those_of_the_same_weights_here(served, local):
+    """float32 on both sides; measured differences are about 1e-6."""
+    request = asked(served)
+    reply = await served.generate(request)
+    assert reply.logprobs == pytest.approx(await local.score(request.prefix_ids, reply.token_ids), abs=1e-4)
+    assert await served.score(request.prefix_ids, reply.token_ids) == pytest.approx(reply.logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+async def test_log_probabilities_are_tempered_as_in_this_process(served, local, temperature):
+    request = asked(served, temperature=temperature)
+    reply = await served.generate(request)
+    with torch.no_grad():
+        ids = torch.tensor([[*request.prefix_ids, *reply.token_ids]])
+        logits = local.model(ids).logits[0, len(request.prefix_ids) - 1 : -1].double() / temperature
+    wanted = torch.log_softmax(logits, -1)[range(len(reply.token_ids)), reply.token_ids]
+    assert reply.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+
+
+async def test_greedy_decoding_agrees_token_by_token(served, local):
+    request = asked(served, temperature=0.0)
+    there, here = await served.generate(request), await local.generate(request)
+    assert there.token_ids == here.token_ids
+    assert there.logprobs == pytest.approx(here.logprobs, abs=1e-4)
+
+
+async def test_a_seed_repeats_a_reply_and_many_at_once_all_come_back(served):
+    requests = [asked(served, seed=seed % 16) for seed in range(32)]
+    replies = await asyncio.gather(*map(served.generate, requests))
+    # Two copies may be decoded in different batches, and rounding then moves a token now and then.
+    same = [one.token_ids[:4] == other.token_ids[:4] for one, other in zip(replies[:16], replies[16:], strict=True)]
+    assert sum(same) >= 14
+    assert len({tuple(reply.token_ids) for reply in replies}) > 12
+
+
+async def test_a_turn_ends_with_its_end_token_and_the_next_one_continues_it(served, local):
+    """The end of turn is among the tokens, with its log-probability; else the next turn would be spliced wrongly."""
+    replies = await asyncio.gather(*(served.generate(asked(served, seed=seed, max_tokens=120)) for seed in range(64)))
+    stopped = [reply for reply in replies if reply.finish_reason == "stop"]
+    assert stopped
+    end = served.renderer.end_of_turn_id
+    assert all(reply.token_ids[-1] == end and end not in reply.token_ids[:-1] for reply in stopped)
+    assert all(end not in reply.token_ids for reply in replies if reply.finish_reason == "length")
+    first = asked(served)
+    prefix = [*first.prefix_ids, *stopped[0].token_ids, *served.renderer.observation([Message("tool", "7")])]
+    request = replace(first, prefix_ids=prefix)
+    reply = await served.generate(request)
+    assert reply.logprobs == pytest.approx(await local.score(prefix, reply.token_ids), abs=1e-4)
+
+
+async def test_a_full_context_is_told(served):
+    with pytest.raises(ContextFull, match="256"):
+        await served.generate(replace(asked(served), prefix_ids=[5] * 256))
+    reply = await served.generate(replace(asked(served), prefix_ids=[5] * 250))
+    assert len(reply.token_ids) <= 6
+    beyond = VllmPolicy(
+        served._endpoint.base_url, "tiny", renderer=served.renderer, context_tokens=10_000, patience=ONCE
+    )
+    with pytest.raises(PolicyError):
+        await beyond.generate(replace(asked(served), prefix_ids=[5] * 300))
+    await beyond.close()
+
+
+@pytest.mark.parametrize("call_format", [None, "hermes"])
+async def test_the_chat_policy_speaks_to_the_same_server(url, call_format):
+    policy = ChatApiPolicy(url + "/v1", "tiny", call_format=call_format, patience=ONCE)
+    reply = await policy.generate(Request(OPENING, TOOLS, sampling=Sampling(max_tokens=8, seed=1)))
+    await policy.close()
+    assert reply.message.role == "assistant"
+    assert reply.prompt_tokens > 0
+    assert 0 < reply.completion_tokens <= 8
+
+
+async def test_new_weights_answer_after_an_update(served, checkpoints):
+    """Last in this file on purpose: the server keeps the new weights."""
+    new = _local(checkpoints[1])
+    request = asked(served)
+    before = await served.generate(request)
+    await served.update_weights(str(checkpoints[1]), version=3)
+    after = await served.generate(request)
+    assert after.policy_version == 3
+    assert after.logprobs == pytest.approx(await new.score(request.prefix_ids, after.token_ids), abs=1e-4)
+    assert before.logprobs != pytest.approx(await new.score(request.prefix_ids, before.token_ids), abs=1e-2)
+    await new.close()
+
+
+async def test_throughput_is_printed(served):
+    """No assertion on time: run with -s to see it."""
+    requests = [asked(served, seed=seed, max_tokens=100) for seed in range(32)]
+    for count in (1, 8, 32):
+        began = time.perf_counter()
+        replies = await asyncio.gather(*map(served.generate, requests[:count]))
+        taken = time.perf_counter() - began
+        tokens = sum(len(reply.token_ids) for reply in replies)
+        print(f"vllm: {count} at once: {tokens} tokens in {taken:.2f} s = {tokens / taken:.0f} tokens/s")
+        assert tokens
