@@ -48,8 +48,29 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
 	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
+	@"$(PY)" -c "$$SANDBOX_REPORT"
 	@touch "$(STAMP)"
 	@echo "[setup] done: $$("$(PY)" --version), torch $$("$(PY)" -c 'import torch; print(torch.__version__)')"
+
+# Sandboxes need no package, only what the kernel and the container allow; what they lack is said before it is missed.
+define SANDBOX_REPORT
+import asyncio
+from agentgym.sandbox.namespaces import NamespacesBackend
+
+async def probe():
+    backend = NamespacesBackend()
+    found = await backend.probe()
+    await backend.close()
+    if not found.available:
+        print(f"[setup] WARNING, no sandbox can be made here, so the demo and many tests cannot run: {found.reason}")
+    for limit, remedy in found.missing:
+        print(f"[setup] sandboxes cannot enforce {limit} here. {remedy}")
+    if found.available:
+        print(f"[setup] sandboxes: {found.level}")
+
+asyncio.run(probe())
+endef
+export SANDBOX_REPORT
 
 # Sets $python to the first interpreter that is new enough, or explains what to install.
 define find_python
@@ -79,7 +100,9 @@ define make_venv
 endef
 
 demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-out evaluation, a report page
-	@"$(VENV)/bin/agentgym" train "$(RECIPE)" --folder "$(RUN)"
+	@resume=; if [ -f "$(RUN)/recipe.toml" ]; then resume=--resume; \
+	    echo "[demo] going on with $(RUN); to see it all again: rm -r $(RUN)"; fi; \
+	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $$resume
 	@echo "The report: $(RUN)/report.html"
 
 test: $(STAMP)  ## every test

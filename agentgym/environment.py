@@ -74,8 +74,14 @@ class Environment:
 
     async def close(self) -> None:
         """Free everything. Always awaited, also when the episode is cancelled; may be called twice."""
-        for machine in self.__dict__.pop("_machines", ()):
-            await machine.close()
+        machines = self.__dict__.pop("_machines", ())
+        failures = [
+            answer
+            for answer in await asyncio.gather(*(machine.close() for machine in machines), return_exceptions=True)
+            if isinstance(answer, BaseException)
+        ]
+        if failures:  # told only when every sandbox was closed
+            raise failures[0]
 
     def end_episode(self) -> None:
         """Called by a tool or `respond` when the world itself is over; the turn's results still count."""

@@ -1,6 +1,7 @@
 """Names to things: environments, task sets, importers, rewards, estimators, backends, policies, call formats, assets.
 
-An importer reads a public data set's file: a function from its path to a task set. An asset is what a world is built from (a database, a corpus, a repository): a function that returns its bytes.
+An importer reads a public data set's file: a function from its path to a task set. An asset is what a world
+is built from (a database, a corpus, a repository): a function that returns its bytes.
 
 A thing is found if it was registered in this process (`register`) or if an installed package offers it
 as an entry point in the group `agentgym.<kind>`. Nothing is imported before it is asked for.
@@ -37,19 +38,23 @@ def register(name: str, thing: Any, *, kind: Kind = "environments") -> None:
     """Offer `thing` under a name in this process; a package uses an entry point instead.
 
     Raises: DuplicateNameError if the name stands for something else; ValueError if an environment or
-    task set is not named `namespace/name-vN`.
+    task set is not named `namespace/name-vN`, or for an unknown kind.
     """
+    _check_kind(kind)
     if kind in ("environments", "task_sets") and not _VERSIONED.fullmatch(name):
         raise ValueError(
             f"{name!r} cannot name one of the {kind}: write namespace/name-vN, for example 'acme/sql-v1'. "
             "The version goes up when old results would no longer compare."
         )
-    if _registered[kind].setdefault(name, thing) is not thing:
+    point = None if name in _registered[kind] else _points(kind).get(name)
+    taken = point.load() if point is not None else _registered[kind].setdefault(name, thing)
+    if taken is not thing:
         raise DuplicateNameError(f"{name!r} is already registered in {kind}. Choose another name or version.")
 
 
 def names(kind: Kind) -> list[str]:
     """Everything that is registered of a kind, sorted."""
+    _check_kind(kind)
     return sorted({*_registered[kind], *_points(kind)})
 
 
@@ -58,6 +63,7 @@ def load(kind: Kind, name: str) -> Any:
 
     Raises: UnknownNameError with the nearest name and all names there are.
     """
+    _check_kind(kind)
     if name in _registered[kind]:
         return _registered[kind][name]
     point = _points(kind).get(name)
@@ -124,6 +130,11 @@ def everything() -> Iterator[tuple[Kind, str]]:
 @cache
 def _points(kind: Kind) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"agentgym.{kind}")}
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in _registered:
+        raise ValueError(f"{kind!r} is no kind of thing that is registered. Kinds are {', '.join(KINDS)}.")
 
 
 def _not_found(kind: Kind, name: str) -> str:

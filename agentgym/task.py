@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -141,8 +143,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                         f"{self.name}: {task.id!r} in {split!r} asks the same as {twin!r} in {where!r} "
                         "(same words and parameters, ignoring case and spaces). Remove one of them."
                     )
-            if len({task.id for task in tasks}) != len(tasks):
-                raise TaskError(f"{self.name}: an id occurs twice in {split!r}. Ids are unique in a task set.")
+            if twice := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
+                raise TaskError(f"{self.name}: the id {twice[0]!r} occurs twice in {split!r}. Ids are unique in a set.")
 
     @classmethod
     def from_jsonl(cls, path: str | Path, *, name: str | None = None) -> TaskSet:
@@ -158,8 +160,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 continue
             where = f"{path}, line {number}"
             try:
-                row = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+                row = json.loads(line, parse_constant=_refuse_constant)
+            except (ValueError, RecursionError) as error:
                 raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
             task = task_from_json(row, where)
             if task.id in seen:
@@ -206,6 +208,10 @@ def task_from_json(row: Any, where: str = "task") -> Task:
             raise TaskError(f"{where}: the field {name!r} is missing or empty.")
         if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
             raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, of the wrong type.")
+    if not math.isfinite(row.get("difficulty", 0)):
+        raise TaskError(f"{where}: the field 'difficulty' is {row['difficulty']}: expected a finite number.")
+    if not all(isinstance(tag, str) for tag in row.get("tags", ())):
+        raise TaskError(f"{where}: the field 'tags' is {row['tags']!r}: a tag is text.")
     if row.get("split", "train") not in SPLITS:
         raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
     if not (row.get("prompt") or row.get("messages")):
@@ -235,6 +241,10 @@ def _lines(path: Path) -> Iterable[str]:
         raise TaskError(f"Cannot read the task file {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _canonical(value: Any) -> str:

@@ -94,21 +94,21 @@ class Tool:
             raise WrongArguments(f"The arguments of {self.name!r} are nested too deeply.") from error
         if broken:
             raise WrongArguments(
-                f"Wrong arguments for {self.name!r}: argument {broken[0]!r} holds half a character (a \\ud800 to \\udfff "
-                "escape without its other half). Write the character itself."
+                f"Wrong arguments for {self.name!r}: argument {broken[0]!r} holds half a character, an escape from "
+                "\\ud800 to \\udfff without its other half. Write the character itself."
             )
         return valid
 
     def _explain(self, error: Any) -> str:
         lines = []
         for item in error.errors(include_url=False)[:5]:
-            field = ".".join(map(str, item["loc"])) or "arguments"
+            field = _short(".".join(map(str, item["loc"])) or "arguments")  # the agent may have made it up
             if item["type"] == "missing":
-                lines.append(f"argument {field!r} is missing")
+                lines.append(f"argument {field} is missing")
             elif item["type"] == "extra_forbidden":
-                lines.append(f"there is no argument {field!r}")
+                lines.append(f"there is no argument {field}")
             else:
-                lines.append(f"argument {field!r}: {item['msg']} (you gave {_short(item.get('input'))})")
+                lines.append(f"argument {field}: {item['msg']} (you gave {_short(item.get('input'))})")
         return f"Wrong arguments for {self.name!r}: " + "; ".join(lines) + f". Expected {self.signature()}."
 
 
@@ -155,10 +155,22 @@ def tools_of(owner: type) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     for cls in reversed(owner.__mro__):
         for attribute in vars(cls):
-            function: Any = vars(cls)[attribute]
+            function: Callable[..., Any] = vars(cls)[attribute]
             options: ToolOptions | None = getattr(function, _MARK, None)
-            if options is not None and getattr(owner, attribute, None) is function:
+            inherited: Any = getattr(owner, attribute, None)
+            if options is None:
+                continue
+            if isinstance(function, (staticmethod, classmethod)):
+                raise ToolDefinitionError(
+                    f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, since "
+                    "it acts on the world of one episode."
+                )
+            if inherited is function:
                 made = Tool(function, options)
+                if made.name in found:
+                    raise ToolDefinitionError(
+                        f"{owner.__qualname__} has two tools named {made.name!r}. Give one of them another `name`."
+                    )
                 found[made.name] = made
     return found
 

@@ -48,16 +48,24 @@ class HiddenTests(Reward):
     call that succeeded; without one both components are 0. `tests_passed` counts 0 in the scalar reward.
 
     Args:
-        timeout_s: for loading the code and all calls together; a test not reached in time has failed.
+        cpu_s: processor time for loading the code and all calls together; a test not reached in it has failed.
+            Processor time, not wall time, so that a busy machine does not fail right code.
+        timeout_s: wall time, for code that sleeps.
         backend: makes the judge's sandboxes; a name or a Backend.
+        argument: the final tool's argument that holds the code.
     """
 
     weights: Mapping[str, float] = {"tests_passed": 0.0}
 
     def __init__(
-        self, *, timeout_s: float = 20.0, backend: str | Backend = "namespaces", argument: str = "code"
+        self,
+        *,
+        cpu_s: int = 10,
+        timeout_s: float = 60.0,
+        backend: str | Backend = "namespaces",
+        argument: str = "code",
     ) -> None:
-        self.timeout_s, self.backend, self.argument = timeout_s, backend, argument
+        self.cpu_s, self.timeout_s, self.backend, self.argument = cpu_s, timeout_s, backend, argument
 
     async def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError when the tests are unusable or no sandbox would run them."""
@@ -126,7 +134,7 @@ class HiddenTests(Reward):
     async def _run(self, code: str, calls: Sequence[str], setup: str) -> dict[int, Any]:
         """Evaluate calls in a fresh sandbox. Returns: data by number of the call; a call that failed is absent."""
         nonce = secrets.token_hex(8)
-        program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce]!a})\n"
+        program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
         machine = await shared_backend(self.backend).create(SPEC)
         try:
             result = await machine.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import sys
 from typing import Any
 
@@ -47,11 +48,13 @@ def encode(value: Any, depth: int = 0) -> Any:
     return ["?", kind.__name__]
 
 
-def main(code: str, setup: str, calls: list[str], nonce: str) -> None:
+def main(code: str, setup: str, calls: list[str], nonce: str, cpu_s: int) -> None:
     """Load the submission, evaluate each call, and write one line for each: nonce, number, data.
 
-    The submission's own output goes nowhere. A call that raises writes nothing.
+    The submission's own output goes nowhere. A call that raises writes nothing; after `cpu_s` seconds of
+    processor time the process is killed.
     """
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     report = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

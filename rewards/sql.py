@@ -8,6 +8,8 @@ from .answer_match import AnswerMatch
 from .query_evidence import QueryEvidence
 
 
-def sql() -> Combined:
+class SqlReward(Combined):
     """The answer decides (`success`, 1.0); queries that ran and evidence found help (0.1 and 0.3 at most)."""
-    return Combined(AnswerMatch(), QueryEvidence())
+
+    def __init__(self) -> None:
+        super().__init__(AnswerMatch(), QueryEvidence())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentgym.evaluation.report.contents import Contents
 
 MOST_LISTED = 50
-SHOWN = ("loss", "success", "reward", "calls_ok", "turns", "mean_token_accuracy", "entropy", "failed")
+SHOWN = ("loss", "success", "reward", "calls_ok", "turns", "failed")
 
 
 def show(
@@ -60,14 +60,14 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
     console.print(f"[bold]{contents.name}[/]  " + "  ".join(str(fact) for fact in facts if fact))
     if contents.metrics:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("Phase")
+        table.add_column("Phase", no_wrap=True)
         table.add_column("Step", justify="right")
         names = [name for name in SHOWN if any(name in row for rows in contents.metrics.values() for row in rows)]
         for name in names:
             table.add_column(name, justify="right")
         for phase, rows in contents.metrics.items():
             last = {key: value for row in rows for key, value in row.items()}
-            cells = [f"{last[name]:.3f}" if name in last else "" for name in names]
+            cells = [f"{last[name]:.2f}" if name in last else "" for name in names]
             table.add_row(phase, str(int(rows[-1]["step"])), *cells)
         console.print(table)
     for evaluation in contents.evaluations:

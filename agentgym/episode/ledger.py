@@ -188,14 +188,14 @@ class Ledger:
         waiting, self._waiting, self._loop = self._waiting, [], None
         begun, turns, ended = self._begun, self._turns, self._ended
         self._begun, self._turns, self._ended = [], [], []
-        failure: LedgerError | None = None
+        failure: Exception | None = None
         try:
             with self._telling("written"):
                 self._write(begun, turns, ended)
-        except LedgerError as error:
+        except Exception as error:
             if not waiting:
                 raise
-            failure = error
+            failure = error  # whatever it is, those who wait must be told
         for done in waiting:
             if done.done() or done.get_loop().is_closed():
                 continue  # its episode was cancelled meanwhile
@@ -273,7 +273,9 @@ class _Telling:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (sqlite3.Error, OSError)) and not isinstance(error, LedgerError):
+        if isinstance(error, (sqlite3.Error, OSError, UnicodeError, OverflowError)) and not isinstance(
+            error, LedgerError
+        ):
             raise LedgerError(f"The ledger {self._path} cannot be {self._what}: {error}. {_advice(error)}") from error
 
 
@@ -287,6 +289,8 @@ def _advice(error: BaseException) -> str:
         return "It is damaged or no ledger: restore a copy, or choose another path."
     if "readonly" in text or "read-only" in text or "unable to open" in text or "permission" in text:
         return "Check that the folder exists and that you may write in it."
+    if isinstance(error, (UnicodeError, OverflowError)):
+        return "A task id, run name or token id cannot be stored: use plain text and ids below 2**31."
     if "closed" in text:
         return "It was closed: open it again with Ledger(path)."
     return "Check the disk, then run again: finished episodes are kept."

@@ -8,21 +8,21 @@ the world where there is one, and else marks the episode failed: kept, and never
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.budgets import Budgets, Spent
+from agentgym.episode.closing import close_environment
+from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
+from agentgym.episode.schemas import tool_facts
 from agentgym.episode.trajectory import Trajectory, Turn
-from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError
-from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.errors import ContextFull, JudgeError, LedgerError, RewardError
+from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.reward import Reward, judged
 from agentgym.task import Task, seed_of
-
-_EMPTY = "Your message was empty. Call a tool, or say your answer."
-_CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."
 
 
 class TurnWriter(Protocol):
@@ -85,6 +85,7 @@ class Episode:
                 except asyncio.CancelledError as error:
                     task = asyncio.current_task()
                     if task is None or task.cancelling():
+                        trajectory.stop_reason = None
                         raise
                     self._fail(RuntimeError(f"something inside was cancelled, though the episode was not: {error}"))
                     break
@@ -105,11 +106,13 @@ class Episode:
             setting.ledger.begin(trajectory)
         self._spent = Spent()
         self._open_turn: Turn | None = None
+        self._resetting = False
         self._doing = "making the environment"
         environment = self._environment = setting.make_environment(trajectory.task)
         self._reward = setting.reward_for(environment)
         trajectory.weights = self._reward.weights if self._reward is not None else {}
         kind = type(environment)
+        trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
         self._has_state_key = kind.state_key is not Environment.state_key
         self._has_checkpoint = self._retries_left > 0 and kind.checkpoint is not Environment.checkpoint
         self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
@@ -119,24 +122,24 @@ class Episode:
         except TimeoutError:
             if not limit.expired():
                 raise
+            if self._resetting:
+                raise TimeoutError(f"not ready after {self._budgets.time_s:g} s") from None
             reason = StopReason.TIME
             await self._keep_interrupted_turn()
         trajectory.stop_reason = reason
         if self._reward is not None:
-            try:
-                trajectory.outcome = await self._judge("judging the outcome", self._reward.outcome, trajectory)
-            except BaseException:
-                trajectory.stop_reason = None
-                raise
+            trajectory.outcome = await self._judge("judging the outcome", self._reward.outcome, trajectory)
 
     async def _turns(self, environment: Environment) -> StopReason:
         """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
         trajectory, policy = self.trajectory, self._policy
-        self._doing = "resetting the environment"
+        self._doing, self._resetting = "resetting the environment", True
         opening = await environment.reset(self._public, seed=trajectory.seed)
+        self._resetting = False
         trajectory.opening = tuple(opening)
         self._messages: list[Message] = list(opening)
-        self._tools = tool_schemas(environment)
+        facts = tool_facts(environment.tools)
+        self._tools, self._costs = facts.schemas, facts.costs
         self._prefix: list[int] | None = None
         if policy.renderer is not None:
             self._doing = "rendering the prompt"
@@ -175,6 +178,8 @@ class Episode:
         )  # fmt: skip
         if reply.prompt_tokens or reply.completion_tokens:
             turn.usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+        if self._costs and (cost := sum(self._costs.get(call.name, 0.0) for call in turn.calls)):
+            turn.usage["cost"] = cost
         self._open_turn = turn
         cut = reply.finish_reason == "length"
         try:
@@ -225,7 +230,7 @@ class Episode:
             self._doing = f"asking the policy {policy.name!r} for turn {index}"
             try:
                 reply = await policy.generate(request)
-                self._check(reply)
+                check_reply(policy, reply)
                 return reply
             except ContextFull:
                 raise
@@ -234,20 +239,6 @@ class Episode:
                     raise
                 self._retries_left -= 1
                 self._note_retry(error)
-
-    def _check(self, reply: Reply) -> None:
-        if reply.message.role != "assistant":
-            raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
-        if self._prefix is not None and reply.token_ids is None:
-            raise PolicyError(
-                f"The policy {self._policy.name!r} has a renderer but returned no token ids, so its episode cannot "
-                "be token-exact. Return Reply.token_ids, or set renderer to None."
-            )
-        if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
-            raise PolicyError(
-                f"The policy {self._policy.name!r} returned {len(reply.token_ids or ())} token ids and "
-                f"{len(reply.logprobs)} log-probabilities; there is one for each token."
-            )
 
     async def _react(self, turn: Turn, cut: bool) -> bool:
         """Let the world react to the message. Returns: whether the message answered the task."""
@@ -261,9 +252,9 @@ class Episode:
             turn.results = results = tuple(await self._run_calls(turn))
             return any(result.final for result in results)
         if cut:
-            turn.replies = (Message("user", _CUT.format(tokens=len(turn.token_ids) or "too many")),)
+            turn.replies = (Message("user", CUT.format(tokens=len(turn.token_ids) or "too many")),)
         elif not turn.message.content:
-            turn.replies = (Message("user", _EMPTY),)
+            turn.replies = (Message("user", EMPTY),)
         else:
             self._doing = f"answering the agent's message of turn {turn.index}"
             turn.replies = tuple(await self._world.respond(turn.message))
@@ -291,11 +282,11 @@ class Episode:
         allowed = self._budgets.max_calls - self._spent.calls
         calls, world = turn.calls, self._world
         self._doing = f"running the tools {[call.name for call in calls]} in turn {turn.index}"
-        results: list[Any] = [_over_budget(call, f"all {self._budgets.max_calls} calls") for call in calls]
+        results: list[Any] = [over_budget(call, f"all {self._budgets.max_calls} calls") for call in calls]
         turn.results = results
 
         async def run(position: int) -> None:
-            results[position] = _over_budget(calls[position], f"its {self._budgets.time_s:g} s")
+            results[position] = over_budget(calls[position], f"its {self._budgets.time_s:g} s")
             results[position] = await world.call(calls[position])
 
         outcomes = await asyncio.gather(*map(run, range(min(allowed, len(calls)))), return_exceptions=True)
@@ -345,26 +336,38 @@ class Episode:
         return None
 
     async def _judge(self, doing: str, ask: Callable[..., Any], *views: Any) -> dict[str, float]:
-        """Ask the reward, again while retries are left; one that returns no reward is not asked twice."""
+        """Ask the reward, again while retries are left; one that returns no reward is not asked twice.
+
+        A judge has the time of an episode. Raises: RewardError, JudgeError, or whatever else the judge raises.
+        """
         assert self._reward is not None
         while True:
             self._doing = doing
+            limit: asyncio.Timeout | None = None
             try:
-                return dict(await judged(ask(*views), self._reward))
+                answer = ask(*views)
+                if isinstance(answer, dict):  # nothing to wait for
+                    return dict(await judged(answer, self._reward))
+                async with asyncio.timeout(self._budgets.time_s) as limit:
+                    return dict(await judged(answer, self._reward))
             except RewardError:
                 raise
             except Exception as error:
+                late = limit is not None and limit.expired()
+                text = f"{type(self._reward).__name__} gave no verdict in {self._budgets.time_s:g} s"
+                if self._retries_left <= 0 and late:
+                    raise JudgeError(text) from error
                 if self._retries_left <= 0:
                     raise
                 self._retries_left -= 1
-                self._note_retry(error)
+                self._note_retry(JudgeError(text) if late else error)
 
     async def _keep_interrupted_turn(self) -> None:
         """Time ran out while tools ran: the message was said, so the turn counts, its open calls do not."""
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return
-        unfinished = (_over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
+        unfinished = (over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
         turn.results = tuple(turn.results or unfinished)
         self.trajectory.turns.append(turn)
         if self._judges_turns:
@@ -388,42 +391,6 @@ class Episode:
         return self._environment
 
     async def _close(self) -> None:
-        """Close the environment and wait for it, even when cancelled meanwhile."""
         environment, self._environment = self._environment, None
-        if environment is None:
-            return
-        if type(environment).close is Environment.close and "_machines" not in environment.__dict__:
-            return  # nothing to free
-        closing = asyncio.ensure_future(environment.close())
-        cancelled: asyncio.CancelledError | None = None
-        while not closing.done():
-            try:
-                await asyncio.shield(closing)
-            except asyncio.CancelledError as error:
-                if closing.cancelled():
-                    break
-                cancelled = error
-            except Exception:  # noqa: BLE001  told below
-                break
-        if not closing.cancelled() and (failure := closing.exception()) is not None:
-            # The episode's own result stands; what could not be freed is written beside it.
-            self.trajectory.provenance["close_error"] = f"{type(failure).__name__}: {str(failure)[:2000]}"
-        if cancelled is not None:
-            raise cancelled
-
-
-def tool_schemas(environment: Environment) -> Sequence[dict[str, Any]]:
-    """The schemas of an environment's tools, made once for each tool collection."""
-    tools = environment.tools
-    if (known := _schemas.get(id(tools))) is None or known[0] is not tools:
-        known = _schemas[id(tools)] = (tools, tuple(tool.schema() for tool in tools.values()))
-    return known[1]
-
-
-# Keyed by the identity of the collection (it belongs to a class); the collection is kept, so no id is reused.
-_schemas: dict[int, tuple[Mapping[str, Any], Sequence[dict[str, Any]]]] = {}
-
-
-def _over_budget(call: Call, what: str) -> Result:
-    text = f"This call was not finished: the episode has used up {what}."
-    return Result(text, ResultStatus.OVER_BUDGET, call.name, call.id)
+        if environment is not None and (note := await close_environment(environment)) is not None:
+            self.trajectory.provenance["close_error"] = note

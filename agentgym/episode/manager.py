@@ -74,6 +74,10 @@ class EpisodeManager:
         self._reward = load_reward(reward) if isinstance(reward, str) else reward
         self._environment, self._backend = environment, backend
         self._options = dict(environment_options or {})
+        self._provenance = {
+            "agentgym": __version__, "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
+        }  # fmt: skip
         declared = cache(load_reward)
         self._setting = Setting(
             make_environment=self._make,
@@ -138,7 +142,7 @@ class EpisodeManager:
 
     async def _episode(self, job: _Job, policy: Policy) -> Trajectory:
         trajectory = job.trajectory
-        trajectory.provenance = {"policy": policy.name, "agentgym": __version__, "seed": self._seed}
+        trajectory.provenance = {**self._provenance, "policy": policy.name}
         await Episode(self._setting, policy, trajectory).play()
         if self._ledger is not None:
             await self._ledger.finish(trajectory)
@@ -152,6 +156,8 @@ class _Crew:
         self._manager, self._jobs = manager, jobs
         self._live: dict[str, Policy] = {}  # who was told that which episode began
         self._done: deque[tuple[int, Trajectory | str]] = deque()  # a str is the id of one in the ledger
+        # How many may wait to be read: all players may end in one pass of the loop, before the reader's next one.
+        self._allowed = 2 * manager._concurrency
         self._changed, self._room = asyncio.Event(), asyncio.Event()
         ledger = manager._ledger
         self._finished = ledger.finished(manager._run) if ledger is not None else set()
@@ -217,12 +223,12 @@ class _Crew:
                 trajectory = await self._manager._episode(job, self._live[episode])
                 self._done.append((job.position, trajectory))
                 self._changed.set()
-                if len(self._done) < self._manager._concurrency:
+                if len(self._done) < self._allowed:
                     following = self._next()  # announced before this one ends: no batch in between without it
             finally:
                 self._end(episode)
             if following is None:
-                while len(self._done) >= self._manager._concurrency:  # the caller is slow: wait for room
+                while len(self._done) >= self._allowed:  # the caller is slow: wait for room
                     self._room.clear()
                     await self._room.wait()
                 following = self._next()

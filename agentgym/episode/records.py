@@ -106,6 +106,7 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
 
 
 def turn_from_json(row: dict[str, Any]) -> Turn:
+    """The turn that `turn_to_json` wrote, without tokens."""
     calls = tuple(Call(*fields) for fields in row["calls"])
     said = tuple(Call(*fields) for fields in row["said_calls"]) if "said_calls" in row else calls
     get = row.get
@@ -137,6 +138,7 @@ def head_to_json(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def head_from_json(data: dict[str, Any]) -> Trajectory:
+    """The trajectory that `head_to_json` wrote, without prompt ids and turns."""
     task = dict(data["task"])
     task["messages"] = tuple(message_from_json(m) for m in task["messages"])
     task["tags"] = tuple(task["tags"])
@@ -150,11 +152,13 @@ def head_from_json(data: dict[str, Any]) -> Trajectory:
 
 
 def message_to_json(message: Message) -> list[Any]:
+    """Role, content, calls, call id and name: a list, because a ledger holds very many."""
     calls = [[c.name, c.arguments, c.id, c.error] for c in message.calls]
     return [message.role, _content(message.content), calls, message.call_id, message.name]
 
 
 def message_from_json(row: Sequence[Any]) -> Message:
+    """The message that `message_to_json` wrote."""
     role, content, calls, call_id, name = row
     return Message(role, _as_content(content), tuple(Call(*fields) for fields in calls), call_id, name)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-import agentgym
-from agentgym import registry
+from agentgym import __version__, registry
 from agentgym.environment import Environment
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
@@ -90,6 +89,7 @@ async def evaluate(
     played: list[Trajectory] = []
     solved, failed = 0.0, 0
     async for trajectory in manager.run(tasks, samples):
+        _check_same(trajectory, seed, sampling, label)
         played.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
         failed += not trajectory.valid
@@ -142,7 +142,7 @@ def from_trajectories(
         samples=samples, seed=seed, rows=[_row(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
-        duration_s=round(max(t.duration_s for t in played), 3), version=agentgym.__version__,
+        duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
         sampling={} if sampling is None else
         {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens},
     )  # fmt: skip
@@ -161,6 +161,18 @@ def choose(task_set: TaskSet, split: str, limit: int | None = None) -> list[Task
     if limit is None or limit >= len(tasks):
         return tasks
     return sorted(tasks, key=lambda task: seed_of("limit", task_set.name, split, task.id))[:limit]
+
+
+def _check_same(trajectory: Trajectory, seed: int, sampling: Sampling, label: str) -> None:
+    """A ledger may hold this label already. Raises: EvaluationError if it was another measurement."""
+    wanted = {"seed": seed, "temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+    for name, value in wanted.items():
+        before = trajectory.provenance.get(name, value)
+        if before != value:
+            raise EvaluationError(
+                f"The ledger already holds {trajectory.id!r}, played with {name} {before!r} and not {value!r}. Give "
+                f"another label than {label!r}, or another ledger."
+            )
 
 
 def _row(group: Sequence[Trajectory]) -> Row:

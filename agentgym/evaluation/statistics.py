@@ -166,7 +166,8 @@ def paired(
     """Compare two agents on the same tasks, entry by entry.
 
     The interval is the percentile bootstrap over the tasks' differences, so what makes a task hard for both
-    cancels. It has no width where every task changed by the same amount.
+    cancels. Where every task changed by the same amount the bootstrap has no width; then Wilson's interval bounds
+    the share of tasks that change so, and the rest is taken at its worst, -1 or +1.
     Raises: EvaluationError if the lists differ in length, or a task has no sample on either side.
     Source: as cluster_bootstrap, on differences; p_value: see sign_test.
     """
@@ -178,8 +179,13 @@ def paired(
     if delta.size == 0:
         nothing = Estimate(math.nan, math.nan, math.nan, 0, level, "paired bootstrap")
         return Comparison(nothing, 0, 0, 0, 1.0)
-    low, high = _percentiles(delta, level, resamples, seed)
-    difference = Estimate(float(delta.mean()), low, high, delta.size, level, "paired bootstrap")
+    mean, method = float(delta.mean()), "paired bootstrap"
+    if float(np.ptp(delta)) == 0.0:
+        alike, method = wilson(delta.size, delta.size, level=level).low, "wilson, worst case"
+        low, high = max(-1.0, mean * alike - (1 - alike)), min(1.0, mean * alike + (1 - alike))
+    else:
+        low, high = _percentiles(delta, level, resamples, seed)
+    difference = Estimate(mean, low, high, delta.size, level, method)
     return Comparison(difference, better, worse, delta.size - better - worse, sign_test(better, worse))
 
 

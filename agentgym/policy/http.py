@@ -73,6 +73,7 @@ class JsonEndpoint:
         self._headers, self._connections = dict(headers or {}), connections
         self._jitter = jitter or random.Random()
         self._client: httpx.AsyncClient | None = None
+        self._slots = asyncio.Semaphore(connections)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
@@ -81,11 +82,11 @@ class JsonEndpoint:
         Raises: PolicyError naming path, status and the beginning of the answer, once trying again is no use or the
             patience is used up; ContextFull where the server says that the prompt is too long.
         """
-        return await self._patiently("POST", path, body)
+        return await self._in_turn("POST", path, body)
 
     async def get(self, path: str) -> Any:
         """As `post`."""
-        return await self._patiently("GET", path, None)
+        return await self._in_turn("GET", path, None)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -93,14 +94,20 @@ class JsonEndpoint:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
 
-    async def _patiently(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _in_turn(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        """Wait for a free connection, then try: time spent in the queue is no fault of the server."""
+        client, slots = self._open()
+        async with slots:
+            return await self._patiently(client, method, path, body)
+
+    async def _patiently(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
         now = asyncio.get_running_loop().time
         ends, pause, tries = now() + self.patience.total_s, self.patience.backoff_s, 0
         while True:
             tries += 1
             try:
                 async with asyncio.timeout(min(self.patience.attempt_s, ends - now())):
-                    return await self._attempt(method, path, body)
+                    return await self._attempt(client, method, path, body)
             except TimeoutError:
                 failed = _Again(f"no answer within {self.patience.attempt_s:g} s")
             except _Again as again:
@@ -114,9 +121,9 @@ class JsonEndpoint:
                 ) from failed
             await asyncio.sleep(wait)
 
-    async def _attempt(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _attempt(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
-            answer = await self._open().request(method, self.base_url + path, json=body)
+            answer = await client.request(method, self.base_url + path, json=body)
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise _Again(f"{type(error).__name__}: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -135,17 +142,17 @@ class JsonEndpoint:
         except (ValueError, RecursionError) as error:
             raise _Again(f"the answer is no JSON: {_excerpt(answer.text)}") from error
 
-    def _open(self) -> httpx.AsyncClient:
-        """The client of this event loop: connections cannot move from one to another."""
+    def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
+        """The client of this event loop, and its free connections: neither can move from one loop to another."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             self._client = httpx.AsyncClient(
                 headers=self._headers,
                 timeout=None,  # asyncio.timeout above bounds the whole attempt; httpx would bound each read
-                limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=self._connections),
             )
-            self._loop = loop
-        return self._client
+            self._loop, self._slots = loop, asyncio.Semaphore(self._connections)
+        return self._client, self._slots
 
     def _place(self) -> str:
         try:

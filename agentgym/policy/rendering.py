@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _MARK = re.compile(r"qzSEGMENT(\d+)(CONTENT|NAME)zq")
 _CALL_ID = "call00000"  # Mistral's template insists on nine letters or digits
+MAX_PATTERNS = 1024  # of roles and tools, whose glue is kept
 _TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
@@ -85,6 +86,8 @@ class TemplateRenderer:
                     f"A tool schema holds {forged or 'a placeholder of the renderer'}, which would act as a control "
                     f"token of {self._name}. Take it out of the tool's description."
                 )
+            if len(self._glue) >= MAX_PATTERNS:  # tools made anew for each task must not fill the memory
+                self._glue.clear()
             text = self._render(_placeholders(messages), tools)
             self._glue[key] = self._split(text, range(len(messages)))
         return self._fill(self._glue[key], messages)

@@ -38,7 +38,7 @@ class ScriptedPolicy(Policy):
             message = self.renderer.parse(token_ids)
         return Reply(
             message, token_ids, [0.0] * len(token_ids),
-            policy_version=self.version, completion_tokens=len(token_ids),
+            policy_version=self.version, prompt_tokens=len(request.prefix_ids or ()), completion_tokens=len(token_ids),
         )  # fmt: skip
 
     @staticmethod

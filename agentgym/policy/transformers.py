@@ -33,7 +33,7 @@ class TransformersPolicy(Policy):
         renderer: of its tokenizer.
         max_batch: requests in one forward pass.
         max_wait_s: the longest a request waits for other live episodes to join it.
-        lockstep: batches start only when every live episode waits.
+        lockstep: batches start only when every live episode waits; one that never asks holds up all the others.
         context_tokens: how many tokens fit; by default what the model's configuration says.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
         reuse_mib: memory for what earlier turns of live episodes computed, 0 to compute it again each turn.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from agentgym.errors import ContextFull, PolicyError
@@ -44,6 +47,9 @@ class VllmPolicy(Policy):
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
         self._endpoint = JsonEndpoint(base_url, patience=patience, connections=connections)
+        self._updated: asyncio.Event | None = None  # set once the weights that are being replaced are in place
+        self._drained: asyncio.Event | None = None  # set once no request runs under the old ones
+        self._running = 0
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
@@ -66,8 +72,7 @@ class VllmPolicy(Policy):
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed % 2**63
-        version = self.version
-        choice = await self._complete(prefix, body)
+        choice, version = await self._complete(prefix, body)
         ids, logprobs = _sampled(choice)
         return Reply(
             message=self.renderer.parse(ids),
@@ -87,7 +92,7 @@ class VllmPolicy(Policy):
             return []
         ids = [*prefix_ids, *continuation_ids]
         await self._room(len(ids))
-        choice = await self._complete(ids, {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0})
+        choice, _ = await self._complete(ids, {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0})
         rows: Any = choice.get("prompt_logprobs")
         try:
             return [float(rows[at][str(ids[at])]["logprob"]) for at in range(len(prefix_ids), len(ids))]
@@ -97,27 +102,52 @@ class VllmPolicy(Policy):
     async def update_weights(self, path: str, *, version: int | None = None) -> None:
         """Let the server load a checkpoint from a folder that it can read, then answer with it.
 
-        Running requests are finished first. Raises: PolicyError; the server is then resumed with what it has.
+        Requests under way are answered by the old weights, those that come meanwhile wait for the new ones, so every
+        reply carries the version that sampled it. vLLM's CPU build (0.32.0) keeps the old output layer where it is
+        tied to the embeddings: start it from, and give it, folders written by `save_untied`.
+
+        Raises: PolicyError; the server is then resumed with what it has. One update at a time.
         """
-        await self._endpoint.post("/pause")
+        if self._updated is not None:
+            raise PolicyError("The weights are being replaced already. Await one update before the next.")
+        updated = self._updated = asyncio.Event()
         try:
-            call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
-            await self._endpoint.post("/collective_rpc", call)
-            await self._endpoint.post("/reset_prefix_cache")  # what it holds belongs to the old weights
-            self.version = self.version + 1 if version is None else version
+            if self._running:
+                self._drained = asyncio.Event()
+                await self._drained.wait()
+            await self._endpoint.post("/pause?mode=wait")  # the default would abort what other clients run
+            try:
+                call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
+                await self._endpoint.post("/collective_rpc", call)
+                await self._endpoint.post("/reset_prefix_cache")  # what it holds belongs to the old weights
+                self.version = self.version + 1 if version is None else version
+            finally:
+                await self._endpoint.post("/resume")
         finally:
-            await self._endpoint.post("/resume")
+            self._updated = self._drained = None
+            updated.set()
 
     async def close(self) -> None:
         """Close all connections; the server goes on."""
         await self._endpoint.close()
 
-    async def _complete(self, ids: list[int], options: dict[str, Any]) -> dict[str, Any]:
-        answer = await self._endpoint.post("/v1/completions", {"model": self.model, "prompt": ids, **options})
+    async def _complete(self, ids: list[int], options: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """The server's only choice, and the version of the weights that made it."""
+        while self._updated is not None:
+            await self._updated.wait()
+        version, self._running = self.version, self._running + 1
+        try:
+            answer = await self._endpoint.post("/v1/completions", {"model": self.model, "prompt": ids, **options})
+        finally:
+            self._running -= 1
+            if self._drained is not None and not self._running:
+                self._drained.set()
         choices = answer.get("choices") if isinstance(answer, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise PolicyError(f"The answer of /v1/completions holds no choices: {str(answer)[:200]!r}.")
-        return choices[0]
+        if choices[0].get("finish_reason") == "abort":
+            raise PolicyError("The server broke the request off, as it does when somebody pauses it with mode=abort.")
+        return choices[0], version
 
     async def _room(self, used: int) -> int:
         """How many tokens still fit. Raises: ContextFull if none does."""
@@ -141,6 +171,20 @@ class VllmPolicy(Policy):
                 "Correct the model's name, or give context_tokens."
             )
         return length
+
+
+def save_untied(model: Any, tokenizer: Any, folder: str | Path) -> None:
+    """Write a checkpoint whose output layer stands apart from its embeddings, for `update_weights`. One process."""
+    from safetensors.torch import save_file
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    weights["lm_head.weight"] = model.get_output_embeddings().weight.detach().cpu().contiguous().clone()
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    config = model.config.to_dict() | {"tie_word_embeddings": False, "architectures": [type(model).__name__]}
+    (target / "config.json").write_text(json.dumps(config, indent=2, default=str), encoding="utf-8")
+    tokenizer.save_pretrained(target)
 
 
 def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ _KEPT_ERRORS = 2000
 
 
 class LineChannel:
-    """One request at a time; a request that fails or is cancelled ends the channel, since answers could get mixed up."""
+    """One request at a time. One that fails or is cancelled ends the channel: answers could get mixed up."""
 
     def __init__(self, link: Link, number: int, stream: socket.socket, errors: int) -> None:
         self._link, self._number, self._stream, self._errors = link, number, stream, errors
@@ -56,28 +57,26 @@ class LineChannel:
         async with self._turn:
             if self._stream.fileno() < 0:
                 raise SandboxDied("This channel is closed.")
-            loop = asyncio.get_running_loop()
+            sent = json.dumps(message).encode() + b"\n"
+            answered = False
             try:
                 async with asyncio.timeout(timeout_s):
-                    await loop.sock_sendall(self._stream, json.dumps(message).encode() + b"\n")
-                    return json.loads(await self._line(loop))
+                    line = await self._exchange(sent)
+                value = json.loads(line)
+                answered = True
+                return value
             except (ValueError, RecursionError) as error:
                 reason = f"The channel's process sent a line that is no JSON ({error!s:.200})"
                 raise SandboxDied(reason + self._last_words()) from error
-            except OSError as error:
-                if isinstance(error, TimeoutError):
-                    raise
-                raise SandboxDied(f"The channel's process hung up ({error.strerror}){self._last_words()}") from error
-            except SandboxDied:
-                raise
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise SandboxDied(f"The channel's process hung up{self._last_words()}") from error
             finally:
-                if not self._answered:
+                if not answered:
                     await self.close()
 
-    _answered = False
-
-    async def _line(self, loop: asyncio.AbstractEventLoop) -> bytes:
-        self._answered = False
+    async def _exchange(self, line: bytes) -> bytes:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self._stream, line)
         while (end := self._buffer.find(b"\n")) < 0:
             piece = await loop.sock_recv(self._stream, 1 << 16)
             if not piece:
@@ -85,10 +84,9 @@ class LineChannel:
             self._buffer += piece
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_BYTES} bytes.")
-        line = bytes(self._buffer[:end])
+        answer = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
-        self._answered = True
-        return line
+        return answer
 
     def _last_words(self) -> str:
         try:
@@ -97,14 +95,17 @@ class LineChannel:
             text = ""
         return f"; it said:\n{text}" if text else "."
 
+    def drop(self) -> None:
+        """Close our ends of it, when the sandbox itself ends."""
+        if self._stream.fileno() >= 0:
+            self._stream.close()
+            os.close(self._errors)
+
     async def close(self) -> None:
         """End the process. May be called twice."""
         if self._stream.fileno() < 0:
             return
-        self._stream.close()
-        os.close(self._errors)
+        self.drop()
         if self._link.dead is None:
-            try:
+            with contextlib.suppress(SandboxDied):
                 await self._link.call({"op": "end_channel", "channel": self._number}, deadline_s=_START_S)
-            except SandboxDied:
-                pass

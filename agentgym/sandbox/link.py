@@ -11,7 +11,7 @@ import fcntl
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,6 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._frames = FrameReader(MAX_HEADER_BYTES, 0)
         self.dead: str | None = None  # why, once it is
-        self.on_death: Callable[[], None] | None = None
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
         """The guest's first frame, which nobody asked for."""
@@ -97,8 +96,11 @@ class Link:
         for one in waiting:
             if not one.future.done() and not one.future.get_loop().is_closed():
                 one.future.set_exception(SandboxDied(reason))
-        if self.on_death is not None:
-            self.on_death()
+
+    def forget(self) -> None:
+        """In a forked process: let go of the socket without a word to the guest or the event loop."""
+        self.dead = "This sandbox was made in another process; a forked process must make its own."
+        self._socket.close()
 
     def _expect(self, number: int, max_blob: int) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

@@ -38,6 +38,16 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
     )
 
 
+def usage_of(header: dict[str, Any]) -> Usage:
+    """Raises: KeyError, TypeError, ValueError for what is no such reply."""
+    return Usage(
+        cpu_s=seconds(header, "cpu"),
+        peak_memory_mib=whole_number(header, "peak") / 1024,
+        processes=whole_number(header, "processes"),
+        disk_bytes=whole_number(header, "disk"),
+    )
+
+
 def whole_number(header: dict[str, Any], name: str) -> int:
     value = header[name]
     if type(value) is not int or not 0 <= value < 2**53:

@@ -11,24 +11,23 @@ from contextlib import contextmanager
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.guest.archive import content_hash
-from agentgym.sandbox.link import Link, in_memory
+from agentgym.sandbox.link import in_memory
+from agentgym.sandbox.machine import Machine
 
 
-async def receive_files(link: Link, backend: str, most: int, timeout_s: float) -> Snapshot:
+async def receive_files(machine: Machine, backend: str, most: int, timeout_s: float) -> Snapshot:
     """Have the guest stream its files. Raises: SandboxError if they are more than `most` bytes or cannot be read."""
     read, write = os.pipe()
     collected = asyncio.create_task(_collect(read, most))
     try:
         try:
-            header, blob = await link.call(
-                {"op": "pack", "timeout": timeout_s, "limit": 4096}, deadline_s=timeout_s + 5, max_blob=8192,
-                descriptors=[write],
-            )  # fmt: skip
+            worked, said = await machine.trusted("pack", timeout_s, [write])
         finally:
             os.close(write)
-        if header.get("exit") != 0:
-            raise SandboxError(f"The sandbox's files could not be read: {blob[:500].decode('utf-8', 'replace')}.")
-        data = await asyncio.wait_for(collected, timeout_s)
+        if collected.done() or worked:  # done already: it has the better reason
+            data = await asyncio.wait_for(collected, timeout_s)
+        if not worked:
+            raise SandboxError(f"The sandbox's files could not be read: {said}.")
     finally:
         collected.cancel()
         await asyncio.gather(collected, return_exceptions=True)
@@ -48,10 +47,10 @@ async def _collect(read: int, most: int) -> bytes:
         try:
             piece = os.read(read, 1 << 20)
         except BlockingIOError:
-            ready = loop.create_future()
-            loop.add_reader(read, lambda: ready.done() or ready.set_result(None))
+            ready = asyncio.Event()
+            loop.add_reader(read, ready.set)
             try:
-                await ready
+                await ready.wait()
             finally:
                 loop.remove_reader(read)
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -12,14 +13,14 @@ from agentgym.episode.budgets import Budgets
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy
+from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
 from agentgym.task import Task
 from agentgym.testing.arguments import hostile, plausible
 from agentgym.testing.findings import short
 from agentgym.testing.hidden_truth import shown_truth
-from agentgym.testing.world import SPOKEN, Subject
+from agentgym.testing.world import SPOKEN, Lodger, Subject
 from agentgym.tools import Tool
 
 Script = Callable[[Sequence[Message]], Message]
@@ -156,6 +157,42 @@ async def check_parallel_calls(stage: Stage) -> None:
         got = [(result.name, result.call_id) for result in trajectory.turns[0].results]
         if got != [(call.name, call.id) for call in calls]:
             stage.subject.findings.add(f"Four calls at once, p0 to p3, were answered as {got}.")
+
+
+async def check_cancelled(stage: Stage) -> None:
+    """An episode that is cancelled while the agent thinks closes its environment."""
+    lodgers: list[Lodger] = []
+
+    def make() -> Environment:
+        environment = stage.subject.make()
+        lodgers.append(Lodger())
+        environment.__dict__.setdefault("_machines", []).append(lodgers[-1])
+        return environment
+
+    thinking = _Thinking()
+    manager = EpisodeManager(thinking, environment=make, budgets=Budgets(infra_retries=0), run="check")
+    playing = asyncio.ensure_future(manager.collect(stage.subject.tasks[:1]))
+    started = asyncio.ensure_future(thinking.started.wait())
+    await asyncio.wait({playing, started}, return_when=asyncio.FIRST_COMPLETED)
+    for waiting in (playing, started):
+        waiting.cancel()
+    await asyncio.gather(playing, started, return_exceptions=True)
+    if not all(lodger.closed for lodger in lodgers):
+        stage.subject.findings.add("A cancelled episode leaves a sandbox open: `close` must end all that were opened.")
+
+
+class _Thinking(Policy):
+    """Never answers."""
+
+    name = "an agent that thinks for ever"
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+
+    async def generate(self, request: Request) -> Reply:
+        self.started.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets that event")
 
 
 async def check_truth_hidden(stage: Stage, tasks: Sequence[Task], public: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from agentgym.sandbox.contract import Sandbox
 from agentgym.sandbox.limits import SandboxSpec
 
+HOME = os.path.expanduser("~")
 Attack = Callable[[Sandbox, SandboxSpec], Awaitable[None]]
 
 
@@ -58,7 +59,7 @@ async def memory_bomb_over_many_processes(sandbox: Sandbox, spec: SandboxSpec) -
             if os.fork() == 0:
                 b = bytearray({each} << 20)
                 os.write(write, b'x'); time.sleep(20)
-        time.sleep(2); os.set_blocking(read, False)
+        time.sleep(1); os.set_blocking(read, False)
         report(len(os.read(read, 100)))
     """
     with contextlib.suppress(Breach):  # killed with the rest: contained
@@ -185,7 +186,7 @@ async def secrets_of_the_host(sandbox: Sandbox, spec: SandboxSpec) -> None:
                 except OSError: pass
             found += [key for key, value in os.environ.items() if value == {word!r}]
             found += [n for n in os.listdir("/proc") if n == "{os.getpid()}" and n != str(os.getpid())]
-            for home in ("/home", {os.path.expanduser("~")!r}):
+            for home in ("/home", {HOME!r}):
                 try: found += [home + "/" + name for name in os.listdir(home) if name in (".bashrc", ".ssh", ".config")]
                 except OSError: pass
             report(found)
@@ -297,7 +298,8 @@ async def taking_over_the_guest(sandbox: Sandbox, spec: SandboxSpec) -> None:
 async def forged_replies(sandbox: Sandbox, spec: SandboxSpec) -> None:
     forging = """
         import os, struct
-        header = b'{"id":%d,"exit":0,"out":6,"truncated":false,"timed_out":false,"oom":false,"wall":0,"cpu":0,"peak":0,"disk":0}'
+        header = (b'{"id":%d,"exit":0,"out":6,"truncated":false,"timed_out":false,"oom":false,'
+                  b'"wall":0,"cpu":0,"peak":0,"disk":0}')
         for number in range(40):
             text = header % number
             frame = struct.pack(">II", len(text), 6) + text + b"forged"
@@ -317,7 +319,9 @@ async def forged_replies(sandbox: Sandbox, spec: SandboxSpec) -> None:
 async def orphans_and_daemons(sandbox: Sandbox, spec: SandboxSpec) -> None:
     script = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; sleep 50' &) ; (sleep 50 &) ; nohup sleep 50 & true"
     await sandbox.exec(["sh", "-c", script])
-    await sandbox.run_python("import os\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  import time; time.sleep(50)")
+    await sandbox.run_python(
+        "import os\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  import time; time.sleep(50)"
+    )
     for _ in range(50):
         alive = (await sandbox.usage()).processes
         if not alive:

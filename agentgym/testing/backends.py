@@ -5,49 +5,63 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
-from agentgym.errors import ConformanceError, SandboxDied
+from agentgym.errors import SandboxDied
+from agentgym.registry import shared_backend
 from agentgym.sandbox.contract import Backend, Capabilities, Sandbox
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.testing.attacks import ATTACKS, Breach
+from agentgym.testing.attacks import ATTACKS, Attack, Breach
+from agentgym.testing.findings import Findings
 
 Check = Callable[[Backend], Awaitable[None]]
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
 
 
-async def check_backend(backend: Backend, *, attacks: bool = True) -> list[str]:
+async def check_backend(
+    backend: str | Backend, *, attacks: bool = True, only: Collection[str] | None = None
+) -> None:
     """Run every contract check, and every attack on what the backend says it enforces, each on a fresh sandbox.
 
-    Returns: names of the checks that were run.
-    Raises: ConformanceError with one finding per check that failed; SandboxUnavailable if none can be made.
+    Args:
+        backend: a registered name, or a Backend.
+        only: names of the checks to run, as `checks` gives them; by default all.
+        attacks: run hostile code too. All of it is bounded, but let it meet no backend that isolates nothing.
+    Raises: ConformanceError with one finding per check that failed; UnknownNameError.
     """
+    backend = shared_backend(backend)
+    findings = Findings(f"backend {backend.name!r}")
     capabilities = await backend.probe()
     if not capabilities.available:
-        raise ConformanceError(backend.name, [f"not available here: {capabilities.reason}"])
-    findings: list[str] = []
-    done: list[str] = []
-    for check in CHECKS:
-        if check is snapshots_restore_every_file and not capabilities.snapshots:
+        findings.add(f"it is not available here: {capabilities.reason}")
+        findings.conclude()
+    for name, check in checks(capabilities, attacks=attacks).items():
+        if only is not None and name not in only:
             continue
-        done.append(check.__name__)
-        try:
+        with findings.no_exception(name.replace("_", " ")):
             await check(backend)
-        except Exception as error:  # noqa: BLE001 - a check that blows up is a finding too
-            findings.append(_finding(check.__name__, error))
+    findings.conclude()
+
+
+def checks(capabilities: Capabilities, *, attacks: bool = True) -> dict[str, Check]:
+    """The checks that a backend of these capabilities has to pass, by name."""
+    chosen = {check.__name__: check for check in CHECKS}
+    if not capabilities.snapshots:
+        del chosen[snapshots_restore_every_file.__name__]
     for name, (needs, attack) in ATTACKS.items() if attacks else ():
-        if needs and needs not in capabilities.enforced:
-            continue
-        done.append(name)
-        try:
-            async with opened(backend) as sandbox:
-                await attack(sandbox, SPEC)
-                await _still_serves(sandbox)
-        except Exception as error:  # noqa: BLE001
-            findings.append(_finding(name, error))
-    if findings:
-        raise ConformanceError(f"backend {backend.name!r}", findings)
-    return done
+        if not needs or needs in capabilities.enforced:
+            chosen[name] = _withstood(attack)
+    return chosen
+
+
+def _withstood(attack: Attack) -> Check:
+    async def check(backend: Backend) -> None:
+        async with opened(backend) as sandbox:
+            await attack(sandbox, SPEC)
+            result = await sandbox.run_python("print(6 * 7)")
+            _same((result.exit_code, result.stdout), (0, b"42\n"), "the sandbox serves the next call")
+
+    return check
 
 
 @contextlib.asynccontextmanager
@@ -132,7 +146,9 @@ async def a_session_keeps_its_variables(backend: Backend) -> None:
         _same((await sandbox.run_python("print(x)", session="a")).stdout, b"20\n", "an exception ends no session")
         result = await sandbox.run_python("while True: pass", session="b", timeout_s=0.3)
         _same(result.timed_out, True, "a session call times out")
-        _same((await sandbox.run_python("print(x)", session="a")).stdout, b"20\n", "one session's timeout spares others")
+        _same(
+            (await sandbox.run_python("print(x)", session="a")).stdout, b"20\n", "one session's timeout spares others"
+        )
         result = await sandbox.run_python("import os; os._exit(3)", session="a")
         _same(result.exit_code, 3, "a session may end itself")
         _same((await sandbox.run_python("print(1)", session="a")).stdout, b"1\n", "and starts again")
@@ -243,11 +259,6 @@ CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
-async def _still_serves(sandbox: Sandbox) -> None:
-    result = await sandbox.run_python("print(6 * 7)")
-    _same((result.exit_code, result.stdout), (0, b"42\n"), "the sandbox serves the next call")
-
-
 async def _process_count(sandbox: Sandbox) -> int:
     """Processes alive but the guest, looked for a little while: the dying are not counted."""
     for _ in range(50):
@@ -270,7 +281,3 @@ def _same(got: object, expected: object, what: str) -> None:
     if got != expected:
         raise Breach(f"{what}: got {got!r:.300}, expected {expected!r:.300}")
 
-
-def _finding(name: str, error: Exception) -> str:
-    sentence = name.replace("_", " ")
-    return f"{sentence}: {error}" if isinstance(error, Breach) else f"{sentence}: {type(error).__name__}: {error}"

@@ -67,7 +67,7 @@ class CounterWithState(Counter):
 class TargetReached(Reward):
     """`success` is 1 where the submitted value is the task's truth; each turn earns 1 for a result that is ok."""
 
-    weights = {"ok": 0.1}  # noqa: RUF012  a class constant, never changed
+    weights = {"ok": 0.1}
 
     def turn(self, turn: object, episode: EpisodeView) -> Components:
         results = getattr(turn, "results", ())

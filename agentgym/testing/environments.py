@@ -32,14 +32,14 @@ async def check_environment(
 
     Always: tools explain themselves; the same seed and calls give the same world, also after and beside
     other episodes; every call is answered, however wrong or hostile; parallel calls keep their order;
-    a checkpoint restores; the task stays as it is; close frees everything, twice and after a cancelled call.
+    a checkpoint restores; the task stays as it is; close frees everything, also twice and after cancelling.
     With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
     not succeed; the oracle does; the reward is finite and has `success`.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
-        task_set: a registered name, a task set or tasks. Without it, a registered set that names this
-            environment is used if there is one, else one plain task.
+        task_set: a registered name, a task set or tasks. Without it, a registered environment is played with
+            a registered set that names it, if there is one; else with one plain task.
         oracle: from a task to the script that solves it; by default the task set's own.
         reward: judges; by default what the environment declares.
         backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
@@ -51,6 +51,8 @@ async def check_environment(
     name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
     findings = Findings(f"environment {name!r}")
     factory = (lambda: make(environment)) if isinstance(environment, str) else environment
+    if task_set is None and isinstance(environment, str):
+        task_set = next((found for found in map(load_task_set, names("task_sets")) if _names(found, name)), None)
     tasks, found_oracle = _tasks(name, task_set, sample)
     subject = world.Subject(agents.make_with_backend(factory, backend), tasks, findings, seed)
     if not _check_definition(subject):
@@ -96,6 +98,7 @@ async def _check_episodes(
     if declared is not None:
         with subject.findings.no_exception(f"Loading the reward {declared!r}"):
             judge = load_reward(declared) if isinstance(declared, str) else declared
+    await agents.check_cancelled(agents.Stage(subject, None))
     if not has_tasks:  # one plain task: nothing that a reward could judge
         await agents.check_parallel_calls(agents.Stage(subject, None))
         return
@@ -113,8 +116,6 @@ def _tasks(
     name: str, given: str | TaskSet | Sequence[Task] | None, sample: int
 ) -> tuple[Sequence[Task], Callable[[Task], Any] | None]:
     """The tasks to play, and the oracle of the set they are from."""
-    if given is None:
-        given = next((found for found in map(load_task_set, names("task_sets")) if _names(found, name)), None)
     if given is None:
         return [Task("conformance", name, prompt="This is a conformance check. Do as the tools allow.")], None
     task_set = load_task_set(given) if isinstance(given, str) else given

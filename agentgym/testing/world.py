@@ -238,7 +238,7 @@ def _unfit(content: Content, environment: Environment, name: str) -> str:
     return ""
 
 
-class _Lodger:
+class Lodger:
     """Stands among the sandboxes of an environment, and knows whether it was closed."""
 
     closed = False
@@ -263,7 +263,7 @@ async def check_close(subject: Subject) -> None:
         for _ in range(episodes):
             world = World(subject, subject.task, subject.seed)
             kept.append(world)  # alive until counted: a file that only the garbage collector closes is not closed
-            lodger = _Lodger()
+            lodger = Lodger()
             with findings.no_exception("An episode played by hand"):
                 await world.open()
                 world.environment.__dict__.setdefault("_machines", []).append(lodger)

@@ -33,6 +33,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.policy.contract import Policy
+from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
@@ -119,7 +120,7 @@ class _Session:
         shape = recipe.policy.tiny
         assert shape is not None  # the recipe has a path or a tiny section
         sizes = shape.model_dump()
-        tokenizer = make_tokenizer(texts(examples), vocab_size=sizes.pop("vocabulary"))
+        tokenizer = make_tokenizer(texts(examples, self._call_format()), vocab_size=sizes.pop("vocabulary"))
         model = make_model(tokenizer, seed=recipe.seed, **sizes).to(self.device)
         policy = self._local_policy(model, tokenizer)
         if recipe.warm_start:
@@ -229,14 +230,18 @@ class _Session:
 
     def _local_policy(self, model: Any, tokenizer: Any) -> TransformersPolicy:
         machine = self.recipe.machine
-        renderer = TemplateRenderer(tokenizer, registry.load("call_formats", self.recipe.policy.call_format)())
+        renderer = TemplateRenderer(tokenizer, self._call_format())
         return TransformersPolicy(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
 
     def _trl_policy(self, tokenizer: Any) -> Callable[[TurnGRPOTrainer], Policy]:
         from agentgym.training.trl_policy import TrlPolicy
 
-        renderer = TemplateRenderer(tokenizer, registry.load("call_formats", self.recipe.policy.call_format)())
+        renderer = TemplateRenderer(tokenizer, self._call_format())
         return lambda trainer: TrlPolicy(trainer, renderer)
+
+    def _call_format(self) -> CallFormat:
+        made: CallFormat = registry.load("call_formats", self.recipe.policy.call_format)()
+        return made
 
     def _grpo_config(self) -> GRPOConfig:
         """TRL's settings from the recipe; [train.trl] passes anything else through."""

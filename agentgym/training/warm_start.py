@@ -10,6 +10,7 @@ from agentgym import registry
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
+from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import TaskSet, seed_of
 from agentgym.training.rollouts import Rollouts
@@ -39,9 +40,15 @@ def demonstrations(
     return solved
 
 
-def texts(trajectories: Iterable[Trajectory]) -> list[str]:
-    """All that was said, for training a tokenizer."""
-    return [message.text for t in trajectories for message in t.messages() if message.text]
+def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:
+    """All that was said, calls as the agent writes them, for training a tokenizer."""
+    found = []
+    for trajectory in trajectories:
+        for message in trajectory.messages():
+            found.append(message.text)
+            if message.calls:
+                found.append(call_format.render(message.calls))
+    return [text for text in found if text]
 
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:

@@ -105,8 +105,9 @@ class Sql(Environment):
             if not self._open:
                 self._session += 1
                 code = f"{_guest()}\ndatabase = Database('database.sqlite', {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})\n{code}"
+            self._open = False  # stays so if we are cancelled: the session may be lost, and the next call opens another
             result = await self._machine.run_python(code, session=f"sql{self._session}", timeout_s=CALL_S)
-            self._open = not (result.timed_out or result.oom_killed)
+            self._open = not (result.timed_out or result.oom_killed or result.exit_code < 0)
         if not self._open:
             raise ToolError("The query used too much time or memory and was stopped. Ask for less.")
         try:

@@ -72,7 +72,7 @@ WITH_CONDITION = (
     Family("alternate_sign", 2, "numbers", {"k": range(2, 12), "b": range(0, 7)},
            "Return the sum of the numbers at even indices minus $k times the sum of those at odd indices, plus $b.",
            "return sum(numbers[::2]) - $k * sum(numbers[1::2]) + $b", held_out=True),
-    Family("words_ending", 2, "words", {"ends": ["aeiou", "aeist", "lmnorst", "aenrt", "cdehlnot", "eiost"], "k": range(1, 8)},
+    Family("words_ending", 2, "words", {"ends": ["aeiou", "aeist", "lmnorst", "aenrt", "eiost"], "k": range(1, 8)},
            "Return the words whose last letter is in $ends, each cut to its first $k letters.",
            "return [w[:$k] for w in words if w[-1] in $ends]", held_out=True),
 )  # fmt: skip

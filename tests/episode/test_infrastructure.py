@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from playing import counting, play, say
+from playing import counting, play, say, task
 
 from agentgym.episode.budgets import Budgets
+from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import JudgeError, PolicyError, SandboxDied
 from agentgym.messages import StopReason
-from agentgym.policy.contract import Policy, Reply
+from agentgym.policy.contract import Policy, Reply, Sampling
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
 from agentgym.testing.byte_renderer import ByteRenderer
+from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import Counter, CounterWithState
 from agentgym.tools import tool
 
@@ -241,3 +244,55 @@ async def test_a_world_that_fails_to_close_leaves_the_result_standing_and_a_note
     trajectory = await play(counting(2), environment=Stuck)
     assert trajectory.outcome == {"success": 1.0}
     assert trajectory.provenance["close_error"] == "OSError: busy"
+
+
+def test_a_judge_that_hangs_fails_the_episode_in_the_time_of_an_episode():
+    class Asleep(Reward):
+        async def outcome(self, episode):
+            await asyncio.sleep(1e9)
+
+    clock = FakeClock()
+    trajectory = clock.run(play(counting(2), reward=Asleep(), budgets=Budgets(time_s=30, infra_retries=0)))
+    assert trajectory.error == "JudgeError: Asleep gave no verdict in 30 s (while judging the outcome)"
+    assert clock.now == pytest.approx(30)
+
+
+def test_a_world_that_is_never_ready_is_infrastructure_and_not_the_agents_time():
+    class Never(Counter):
+        async def reset(self, task, *, seed):
+            await asyncio.sleep(1e9)
+
+    trajectory = FakeClock().run(play(counting(2), environment=Never, budgets=Budgets(time_s=30)))
+    assert trajectory.stop_reason is StopReason.INFRA_ERROR
+    assert trajectory.error == "TimeoutError: not ready after 30 s (while resetting the environment)"
+
+
+def test_a_world_that_never_closes_is_given_up_and_noted():
+    class Stuck(Counter):
+        async def close(self):
+            await asyncio.sleep(1e9)
+
+    trajectory = FakeClock().run(play(counting(2), environment=Stuck))
+    assert trajectory.outcome == {"success": 1.0}
+    assert "longer than 60 s" in trajectory.provenance["close_error"]
+
+
+def test_cancelling_while_the_judge_thinks_records_no_end():
+    class Thinking(Reward):
+        async def outcome(self, episode):
+            await asyncio.sleep(100)
+            return {}
+
+    async def cancelled():
+        setting = Setting(lambda task: Counter(), lambda world: Thinking(), Budgets(), Sampling())
+        trajectory = Trajectory("r/t#0", task())
+        playing = asyncio.ensure_future(Episode(setting, ScriptedPolicy(counting(2)), trajectory).play())
+        await asyncio.sleep(10)
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        return trajectory
+
+    trajectory = FakeClock().run(cancelled())
+    assert trajectory.stop_reason is None
+    assert not trajectory.valid

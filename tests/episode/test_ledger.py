@@ -368,3 +368,16 @@ async def test_a_failed_episode_is_kept_with_its_error(ledger):
     found = await play(counting(2), environment=Broken, ledger=ledger)
     assert ledger.load(found.id) == found
     assert found.error == "RuntimeError: no world (while resetting the environment)"
+
+
+@pytest.mark.parametrize("name", ["a/b#1", "ünï", "x" * 5000, "%_'\"", "nul \x00"])
+async def test_any_task_id_is_kept(ledger, name):
+    found = await manager(ledger).collect([task(name)])
+    assert ledger.finished("run") == {found[0].id}
+    assert ledger.load(found[0].id) == found[0]
+
+
+async def test_what_cannot_be_stored_is_an_error_and_nobody_waits_for_ever(ledger):
+    odd = Trajectory("run/\ud800#0", task(), stop_reason=StopReason.ANSWERED)
+    with pytest.raises(LedgerError, match="cannot be stored"):
+        await asyncio.wait_for(ledger.finish(odd), 20)

@@ -19,7 +19,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.html import el, text
-from agentgym.evaluation.report.svg import Series, line_chart, show, smooth, ticks
+from agentgym.evaluation.report.svg import Series, line_chart, show, smooth, tick_label, ticks
 
 VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
 
@@ -217,6 +217,12 @@ def test_smoothing_keeps_ends_and_means():
     points = [(float(i), float(i)) for i in range(9)]
     assert smooth(points, 5) == points  # a line stays a line, at the ends too
     assert smooth([(0, 0.0), (1, 3.0), (2, 0.0)], 3) == [(0, 0.0), (1, 1.0), (2, 0.0)]
+
+
+@given(low=st.floats(-1e5, 1e5), span=st.floats(1e-3, 1e6), count=st.integers(3, 9))
+def test_no_two_ticks_of_an_axis_read_the_same(low, span, count):
+    found = ticks(low, low + span, count)
+    assert len({tick_label(value, found[1] - found[0]) for value in found}) == len(found)
 
 
 @pytest.mark.parametrize(

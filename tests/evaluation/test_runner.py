@@ -110,6 +110,16 @@ async def test_a_broken_off_evaluation_goes_on_and_plays_nothing_twice(tmp_path)
     assert got.manifest == untouched.manifest
 
 
+async def test_a_ledger_of_another_measurement_is_not_taken_for_this_one(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    try:
+        await play(only_even, ledger=ledger)
+        with pytest.raises(EvaluationError, match="seed 0 and not 1"):
+            await play(only_even, ledger=ledger, seed=1)
+    finally:
+        ledger.close()
+
+
 async def test_gain_is_paired_by_task():
     before, after = await play(only_even, label="before"), await play(perfect, label="after")
     gain = compare(before, after)

@@ -115,7 +115,7 @@ async def test_text_calls_serve_a_server_without_tools(tools):
     assert reply.message == Message("assistant", "Then", (Call("query", {"sql": "2"}),))
 
 
-async def test_tags_explain_the_tools_that_have_one(tools):
+async def test_tags_explain_every_tool(tools):
     other = {"type": "function", "function": {"name": "fly", "parameters": {}}}
     with serving(says("<sql>SELECT 1</sql>")) as server:
         request = Request(OPENING[1:], [*tools, other])
@@ -123,7 +123,7 @@ async def test_tags_explain_the_tools_that_have_one(tools):
     told = server.bodies[0]["messages"][0]
     assert told["role"] == "system"
     assert "<sql>the sql</sql>: Run one SELECT." in told["content"]
-    assert "fly" not in told["content"]
+    assert '<call tool="fly">{...}</call> with {}' in told["content"]
     assert reply.message.calls == (Call("query", {"sql": "SELECT 1"}),)
 
 

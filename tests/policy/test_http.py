@@ -50,6 +50,15 @@ async def test_an_answer_that_does_not_come_is_tried_again():
         assert await post(server, patience) == {"ok": True}
 
 
+async def test_time_in_the_queue_for_a_connection_is_not_held_against_the_server():
+    """Twelve requests of 0.1 s over one connection: the last waits longer than an attempt may take."""
+    with serving(Answer({"ok": True}, after_s=0.1)) as server:
+        patience = Patience(attempt_s=1.0, total_s=1.0, attempts=1)
+        endpoint = JsonEndpoint(server.url, patience=patience, connections=1)
+        assert await asyncio.gather(*(endpoint.post("/") for _ in range(12))) == [{"ok": True}] * 12
+        await endpoint.close()
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 async def test_a_refusal_is_told_at_once_with_path_status_and_what_the_server_said(status):
     with serving(Answer({"error": "temperature must be a number"}, status)) as server:

@@ -12,7 +12,9 @@ from agentgym.policy.formats.tags import Tags
 from agentgym.registry import load, names
 
 TAGS = Tags()
-pieces = st.sampled_from(["<sql>", "</sql>", "<answer>", "</answer>", "```python\n", "\n```", "```", "<", "x", "\n"])
+pieces = st.sampled_from(
+    ["<sql>", "</sql>", "<answer>", "</answer>", "```python\n", "\n```", "```", "</call>", "<", "x", "\n"]
+)
 
 
 def test_every_registered_call_format_is_one():
@@ -36,16 +38,30 @@ def test_tags_and_fences_become_calls_in_order_with_the_text_around_as_content()
     )
 
 
-@given(st.lists(st.tuples(st.sampled_from(["query", "search", "answer", "run_python"]), st.text("ab <\n", min_size=1))))
-def test_what_is_rendered_is_parsed_back(written):
-    arguments = {"query": "sql", "search": "query", "answer": "text", "run_python": "code"}
-    calls = [
-        Call(tool, {arguments[tool]: body if tool == "run_python" else body.strip()})
-        for tool, body in written
-        if body.strip()
-    ][:MAX_CALLS]
-    _, parsed = TAGS.parse(TAGS.render(tuple(calls)))
-    assert [(call.name, call.arguments, call.error) for call in parsed] == [(c.name, c.arguments, None) for c in calls]
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["query", "search", "answer", "run_python", "fly"]),
+            st.dictionaries(
+                st.sampled_from(["sql", "query", "text", "code"]),
+                st.integers() | st.lists(pieces | st.text(max_size=3)).map("".join),
+                max_size=2,
+            ),
+        ),
+        max_size=5,
+    )
+)
+def test_any_call_of_any_tool_is_rendered_and_parsed_back_exactly(written):
+    calls = tuple(Call(tool, arguments, f"call_{place}") for place, (tool, arguments) in enumerate(written))
+    assert TAGS.parse(TAGS.render(calls)) == ("", calls)
+
+
+def test_a_call_uses_its_own_tag_where_that_says_the_same_and_the_general_one_where_not():
+    assert TAGS.render((Call("query", {"sql": "SELECT 1"}),)) == "<sql>SELECT 1</sql>"
+    assert TAGS.render((Call("query", {"sql": "</sql>"}),)) == '<call tool="query">{"sql": "</sql>"}</call>'
+    assert TAGS.render((Call("query", {"sql": " 1"}),)) == '<call tool="query">{"sql": " 1"}</call>'
+    assert TAGS.render((Call("query", {"sql": "1", "limit": 3}),)).startswith('<call tool="query">')
+    assert TAGS.render((Call("tables"),)) == '<call tool="tables">{}</call>'
 
 
 @given(st.lists(pieces, max_size=60).map("".join))
@@ -61,6 +77,9 @@ def test_no_text_makes_parse_raise(written):
         ("```python\nprint(1)", "``` is missing"),
         ("<sql>  </sql>", "is empty"),
         ("SELECT 1</sql>", "without its opening tag"),
+        ("{}</call>", "without its opening tag"),
+        ('<call tool="fly">{</call>', "not valid JSON"),
+        ('<call tool="fly">{}', "</call> is missing"),
         ("<sql>" + "x" * 200_000 + "</sql>", "at most 100000"),
     ],
 )
@@ -87,24 +106,12 @@ def test_a_tool_without_arguments_has_an_empty_tag():
     assert "takes no argument" in str(tags.parse("<tables>x</tables>")[1][0].error)
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (Call("fly"), "No tag stands for the tool 'fly'"),
-        (Call("query", {"sql": "1", "limit": 3}), "a single argument"),
-        (Call("query", {"sql": "</sql>"}), "would end it"),
-    ],
-)
-def test_a_call_that_tags_cannot_write_is_refused(call, says):
-    with pytest.raises(ValueError, match=says):
-        TAGS.render((call,))
-
-
 def test_impossible_tag_names_are_refused():
-    with pytest.raises(ValueError, match="Tags needs names"):
-        Tags({"<sql>": ("query", "sql")})
+    for wrong in ({"<sql>": ("query", "sql")}, {"call": ("query", "sql")}, {}):
+        with pytest.raises(ValueError, match="Tags needs names"):
+            Tags(wrong)
 
 
 def test_a_turn_can_be_made_to_stop_after_its_first_call():
     tags = Tags({"sql": ("query", "sql"), "```python": ("run", "code")}, stop_after_call=True)
-    assert tags.stop == ("</sql>", "\n```")
+    assert tags.stop == ("</sql>", "\n```", "</call>")

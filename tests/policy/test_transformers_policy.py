@@ -111,9 +111,9 @@ async def test_new_weights_are_used_at_once_also_in_a_later_turn(renderer, token
     policy.episode_started(requests[0].episode)
     request = requests[0]
     reply = await policy.generate(request)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.5)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model(torch.tensor([request.prefix_ids])).logits.square().mean().backward()
+    optimizer.step()
     request = following(renderer, request, reply)
     reply = await policy.generate(request)
     wanted = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)

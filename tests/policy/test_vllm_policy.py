@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+import torch
 from model_server import Answer, serving
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Request, Sampling
 from agentgym.policy.http import Patience
-from agentgym.policy.vllm import VllmPolicy
+from agentgym.policy.vllm import VllmPolicy, save_untied
 
 QUICK = Patience(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
 
@@ -103,7 +106,7 @@ async def test_weights_are_replaced_in_the_only_safe_order(renderer):
         await policy.update_weights("/checkpoints/9", version=9)
         await policy.close()
     paths = [path for path, _, _ in server.requests]
-    assert paths == ["/pause", "/collective_rpc", "/reset_prefix_cache", "/resume"] * 2
+    assert paths == ["/pause?mode=wait", "/collective_rpc", "/reset_prefix_cache", "/resume"] * 2
     assert server.bodies[1] == {"method": "reload_weights", "kwargs": {"weights_path": "/checkpoints/7"}}
     assert policy.version == 9
 
@@ -114,8 +117,51 @@ async def test_a_server_that_cannot_load_the_weights_is_resumed_with_the_old_one
         with pytest.raises(PolicyError, match="no such folder"):
             await policy.update_weights("/nowhere")
         await policy.close()
-    assert [path for path, _, _ in server.requests] == ["/pause", "/collective_rpc", "/resume"]
+    assert [path for path, _, _ in server.requests] == ["/pause?mode=wait", "/collective_rpc", "/resume"]
     assert policy.version == 0
+
+
+async def test_an_update_waits_for_running_requests_and_later_ones_wait_for_it(renderer):
+    """Every reply names the weights that sampled it, so nothing may be on its way while they change."""
+    reply = choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]})
+    with serving(Answer(reply, after_s=0.2), Answer(b"", after_s=0.1), *[Answer(b"")] * 3, reply) as server:
+        policy = made(server, renderer)
+        early = asyncio.create_task(policy.generate(Request([], prefix_ids=[5])))
+        await asyncio.sleep(0.05)
+        update = asyncio.create_task(policy.update_weights("/new"))
+        await asyncio.sleep(0)
+        late = asyncio.create_task(policy.generate(Request([], prefix_ids=[5])))
+        await asyncio.sleep(0)
+        with pytest.raises(PolicyError, match="already"):
+            await policy.update_weights("/newer")
+        assert (await early).policy_version == 0
+        await update
+        assert (await late).policy_version == 1
+        await policy.close()
+    paths = [path.split("?")[0] for path, _, _ in server.requests]
+    assert paths == [
+        "/v1/completions", "/pause", "/collective_rpc", "/reset_prefix_cache", "/resume", "/v1/completions",
+    ]  # fmt: skip
+
+
+async def test_a_request_that_the_server_broke_off_is_no_reply(renderer):
+    with serving(choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]}, finish_reason="abort")) as server:
+        policy = made(server, renderer)
+        with pytest.raises(PolicyError, match="broke the request off"):
+            await policy.generate(Request([], prefix_ids=[5]))
+        await policy.close()
+
+
+async def test_an_untied_checkpoint_is_the_same_model(tmp_path, tokenizer, model):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    save_untied(model, tokenizer, tmp_path / "new")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "new", dtype=torch.float32)
+    assert loaded.get_input_embeddings().weight is not loaded.get_output_embeddings().weight
+    assert model.config.tie_word_embeddings
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.equal(loaded(ids).logits, model(ids).logits)
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "new")) == len(tokenizer)
 
 
 def test_a_tokenizer_that_cannot_be_loaded_is_named(tmp_path):

@@ -13,8 +13,16 @@ from importlib.metadata import packages_distributions
 from source_tree import project
 
 HEAVY_MODULES = {
+    "agentgym.policy.decoding": "train",
+    "agentgym.policy.key_values": "train",
+    "agentgym.policy.rendering": "train",
+    "agentgym.policy.sampling": "train",
+    "agentgym.policy.tiny": "train",
+    "agentgym.policy.transformers": "train",
+    "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.training.callbacks": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",
 }
 

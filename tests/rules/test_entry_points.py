@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from importlib.metadata import EntryPoint, distribution
+from pathlib import Path
 
 import pytest
 from source_tree import package_folders, project
@@ -86,6 +87,7 @@ async def test_a_backend_is_made_without_arguments_under_its_own_name(name):
         await backend.close()
 
 
+@pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")  # an estimator kept for reproduction says so
 @pytest.mark.parametrize("name", of("estimators"))
 def test_an_estimator_turns_a_group_into_one_value_per_turn(name):
     from agentgym.credit import Group, estimator
@@ -110,6 +112,20 @@ def test_a_policy_is_made_by_a_callable(name):
 @pytest.mark.parametrize("name", of("assets"))
 def test_an_asset_is_a_function_that_needs_no_arguments(name):
     assert callable_without_arguments(load("assets", name))
+
+
+@pytest.mark.parametrize("name", of("importers"))
+def test_an_importer_is_a_function_of_one_path(name):
+    required = [
+        one for one in inspect.signature(load("importers", name)).parameters.values() if one.default is one.empty
+    ]
+    assert len(required) == 1
+
+
+def test_every_kind_of_entry_point_is_checked_here():
+    """A new kind in the registry needs a test above."""
+    checked = {kind for kind in registry.KINDS if f'of("{kind}")' in Path(__file__).read_text()}
+    assert checked == set(registry.KINDS)
 
 
 def test_the_command_line_is_callable():

@@ -152,3 +152,23 @@ async def test_saying_nothing_and_submitting_at_random_scores_about_nothing(func
 
     for script in (silent, random_submission):
         assert sum(t.success for t in await play(tasks, script)) / len(tasks) <= 0.05
+
+
+@pytest.mark.needs_namespaces
+async def test_code_that_looks_the_visible_tests_up_passes_them_and_fails_the_hidden_ones(functions):
+    def lookup(task):
+        name = family_of(task).name
+        pairs = [test.removeprefix(f"assert {name}(").split(") == ", 1) for test in task.parameters["tests"]]
+        table = ", ".join(f"repr({argument}): {answer}" for argument, answer in pairs)
+        code = f"def {name}(x):\n    return {{{table}}}[repr(x)]\n"
+
+        def script(messages):
+            return Message(
+                "assistant", "", (Call("submit" if messages[-1].role == "tool" else "test", {"code": code}),)
+            )
+
+        return script
+
+    trajectories = await play(list(functions["train"])[:12], lookup)
+    assert {t.turns[0].results[0].content for t in trajectories} == {"All 3 tests pass."}
+    assert {(t.success, t.outcome["tests_passed"]) for t in trajectories} == {(0.0, 0.0)}

@@ -6,7 +6,9 @@ import random
 from collections.abc import Sequence
 
 from agentgym import Call, Checkpoint, Environment, Message, Reward, Task, ToolError, tool
+from agentgym.errors import ConformanceError
 from agentgym.reward import Components, EpisodeView
+from agentgym.testing import check_environment
 
 
 class Shelf(Environment):
@@ -80,3 +82,14 @@ def shelf_oracle(task: Task):
         return Message("assistant", "", (Call("answer", {"total": sum(seen)}),))
 
     return script
+
+
+async def findings_of(environment, reward: Reward | None = None, oracle=shelf_oracle, **options) -> list[str]:
+    """What the kit finds wrong; an empty list if nothing."""
+    try:
+        await check_environment(
+            environment, options.pop("tasks", None) or shelf_tasks(), oracle, reward=reward or SumIsRight(), **options
+        )
+    except ConformanceError as error:
+        return error.findings
+    return []

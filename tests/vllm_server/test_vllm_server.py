@@ -23,7 +23,7 @@ from agentgym.policy.http import Patience
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
-from agentgym.policy.vllm import VllmPolicy
+from agentgym.policy.vllm import VllmPolicy, save_untied
 
 pytestmark = pytest.mark.timeout(900)
 READY_S = 600  # usually half a minute; a busy machine needs more
@@ -53,8 +53,7 @@ def checkpoints(tmp_path_factory):
                 if parameter.dim() == 2:
                     parameter.mul_(3.0)  # far from a flat distribution, so that a wrong token would show
         paths.append(tmp_path_factory.mktemp("model") / str(seed))
-        model.save_pretrained(paths[-1])
-        tokenizer.save_pretrained(paths[-1])
+        save_untied(model, tokenizer, paths[-1])
     return paths
 
 
@@ -210,15 +209,24 @@ async def test_the_chat_policy_speaks_to_the_same_server(url, call_format):
 
 
 async def test_new_weights_answer_after_an_update(served, checkpoints):
-    """Last in this file on purpose: the server keeps the new weights."""
-    new = _local(checkpoints[1])
+    """Also while requests run: each is answered wholly by the weights whose version it carries."""
+    old, new = _local(checkpoints[0]), _local(checkpoints[1])
     request = asked(served)
-    before = await served.generate(request)
+    await served.generate(request)  # the first one also asks how much context there is
+    under_way = [asyncio.create_task(served.generate(asked(served, seed=seed, max_tokens=100))) for seed in range(8)]
+    await asyncio.sleep(0.05)
     await served.update_weights(str(checkpoints[1]), version=3)
-    after = await served.generate(request)
+    before, after = await asyncio.gather(*under_way), await served.generate(request)
     assert after.policy_version == 3
     assert after.logprobs == pytest.approx(await new.score(request.prefix_ids, after.token_ids), abs=1e-4)
-    assert before.logprobs != pytest.approx(await new.score(request.prefix_ids, before.token_ids), abs=1e-2)
+    for reply in before:
+        assert reply.policy_version == 0
+        assert reply.logprobs == pytest.approx(await old.score(request.prefix_ids, reply.token_ids), abs=1e-4)
+    await served.update_weights(str(checkpoints[0]))
+    again = await served.generate(request)
+    assert again.policy_version == 4
+    assert again.logprobs == pytest.approx(await old.score(request.prefix_ids, again.token_ids), abs=1e-4)
+    await old.close()
     await new.close()
 
 

@@ -34,12 +34,7 @@ def headline(contents: Contents) -> Html:
     what = "Held-out success" if after.split == "held_out" else "Success"
     return el(
         "section",
-        el(
-            "p", f"{what} {'rose' if change.value > 0 else 'went'} from ",
-            el("strong", _percent(before.success().value), cls="was"), " to ",
-            el("strong", _percent(after.success().value), cls="now"), ".",
-            cls="claim",
-        ),
+        el("p", _claim(what, before.success().value, after.success().value), cls="claim"),
         el("p", el("b", _points(change)), f", paired 95 % interval {_range(change)}. {_verdict(gain)}", cls="under"),
         el(
             "p", f"The same {place}, {_samples(after)} each. {gain.better} tasks are solved more often than before, "
@@ -47,6 +42,13 @@ def headline(contents: Contents) -> Html:
         ),
         cls="hero",
     )  # fmt: skip
+
+
+def _claim(what: str, was: float, now: float) -> list[Html | str]:
+    before, after = el("strong", _percent(was), cls="was"), el("strong", _percent(now), cls="now")
+    if _percent(was) == _percent(now):
+        return [f"{what} stayed at ", after, "."]
+    return [f"{what} {'rose' if now > was else 'fell'} from ", before, " to ", after, "."]
 
 
 def strata(contents: Contents) -> Html:
@@ -57,11 +59,11 @@ def strata(contents: Contents) -> Html:
     tags = [tag for tag in after.tags if len(after.select(tag)) < len(after.rows)]
     rows = [_stratum(None, before, after)] + [_stratum(tag, before, after) for tag in tags[:MOST_TAGS]]
     head = ["Tasks", "n", "Before", "", "After", "Gain, paired"] if before else ["Tasks", "n", "Success", ""]
-    more = f" {len(tags) - MOST_TAGS} rarer tags are left out." if len(tags) > MOST_TAGS else ""
+    more = f" Rarer tags that are left out: {len(tags) - MOST_TAGS}." if len(tags) > MOST_TAGS else ""
     failed = after.failed + (before.failed if before else 0)
     return el(
         "section",
-        el("h2", "Where it got better" if before else "Where it succeeds"),
+        el("h2", "By kind of task"),
         el(
             "div",
             el(

@@ -70,7 +70,8 @@ def line_chart(
     for value in y_ticks:
         _, y = place(x_low, value)
         shapes.append(el("line", cls="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=_n(y), y2=_n(y)))
-        shapes.append(el("text", show(value, percent), cls="tick", x=LEFT - 8, y=_n(y + 4), text_anchor="end"))
+        label = show(value, percent) if percent else tick_label(value, y_ticks[1] - y_ticks[0])
+        shapes.append(el("text", label, cls="tick", x=LEFT - 8, y=_n(y + 4), text_anchor="end"))
     for value in x_ticks:
         if x_low <= value <= x_high:
             x, _ = place(value, y_low)
@@ -127,6 +128,13 @@ def show(value: float, percent: bool = False) -> str:
     if abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def tick_label(value: float, step: float) -> str:
+    """A value on an axis, with as many decimals as tell it from its neighbours `step` away."""
+    if value and (abs(step) < 1e-4 or abs(value) >= 1e6):
+        return f"{value:.3g}"
+    return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
 def smooth(points: Sequence[Point], width: int) -> list[Point]:

@@ -1,16 +1,30 @@
-"""Markup calls: `<sql>SELECT 1</sql>`, `<search>words</search>`, ```` ```python ```` fences, `<answer>42</answer>`."""
+"""Markup calls: `<sql>SELECT 1</sql>`, `<search>words</search>`, ```` ```python ```` fences, `<answer>42</answer>`.
+
+A tool without a tag of its own, or with several arguments, is called by `<call tool="name">{"argument": 1}</call>`.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.messages import Call
-from agentgym.policy.formats.contract import MAX_CALL_CHARS, MAX_CALLS, broken, excerpt, split_reasoning, too_many
+from agentgym.policy.formats.contract import (
+    MAX_CALL_CHARS,
+    MAX_CALLS,
+    Malformed,
+    broken,
+    excerpt,
+    split_reasoning,
+    strict_object,
+    too_many,
+)
 
 Target = tuple[str, str | None]  # the tool, and which of its arguments the text between the tags is (None: no argument)
 FENCE = "```"
+ANY = "call"  # the tag that calls any tool
 DEFAULT: Mapping[str, Target] = {
     "sql": ("query", "sql"),
     "search": ("search", "query"),
@@ -30,36 +44,35 @@ class Tags:
     name = "tags"
 
     def __init__(self, tags: Mapping[str, Target] = DEFAULT, *, stop_after_call: bool = False) -> None:
-        wrong = [tag for tag in tags if not re.fullmatch(r"(```)?[A-Za-z][\w-]*", tag)]
+        wrong = [tag for tag in tags if not re.fullmatch(r"(```)?[A-Za-z][\w-]*", tag) or tag == ANY]
         if wrong or not tags:
             raise ValueError(
-                f"Tags needs names such as 'sql' or '```python', not {wrong or 'an empty mapping'}. "
+                f"Tags needs names such as 'sql' or '```python' (not {ANY!r}), not {wrong or 'an empty mapping'}. "
                 "Give a mapping like {'sql': ('query', 'sql')}: tag -> (tool, argument)."
             )
         self._targets = dict(tags)
         self._tag_of = {tool: tag for tag, (tool, _) in reversed(list(tags.items()))}
         openings = [re.escape(tag) + r"[ \t]*\n" if tag.startswith(FENCE) else f"<{re.escape(tag)}>" for tag in tags]
-        closings = [re.escape(_closing(tag)) for tag in tags if not tag.startswith(FENCE)]
-        self._opening = re.compile("|".join(openings))
-        self._lone = re.compile("|".join(closings) or r"(?!)")
-        self.stop: tuple[str, ...] = tuple(map(_closing, tags)) if stop_after_call else ()
+        closings = [re.escape(_closing(tag)) for tag in [*tags, ANY] if not tag.startswith(FENCE)]
+        self._opening = re.compile("|".join([*openings, rf'<{ANY} tool="(?P<tool>[^"<>\n]{{1,128}})">']))
+        self._lone = re.compile("|".join(closings))
+        self.stop: tuple[str, ...] = tuple(map(_closing, [*tags, ANY])) if stop_after_call else ()
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """One line a tool: its tag, and what it does. Tools without a tag are left out: they cannot be called."""
+        """One line a tool: how to write it, and what it does."""
         lines = []
         for tool in (tool.get("function", tool) for tool in tools):
-            if tag := self._tag_of.get(tool["name"]):
+            tag = self._tag_of.get(tool["name"])
+            if tag is not None:
                 argument = self._targets[tag][1]
                 shape = _wrap(tag, f"the {argument}" if argument else "").replace("\n", "\\n")
-                lines.append(f"{shape}: {tool.get('description', '')}".rstrip(": "))
+            else:
+                shape = f"{_any(tool['name'], '{...}')} with {json.dumps(tool.get('parameters', {}))}"
+            lines.append(f"{shape}: {tool.get('description', '')}".rstrip(": "))
         return "You may act by writing one of these:\n" + "\n".join(lines)
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text.
-
-        Raises: ValueError for a call that tags cannot write: no tag for its tool, other arguments, or a
-            text that holds the closing tag.
-        """
+        """Calls as text: in their own tag where that says the same, else in the tag for any tool."""
         return "\n".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -72,10 +85,11 @@ class Tags:
                 too_many(calls, sum(1 for _ in self._opening.finditer(rest, found.start())), self._example())
                 at = len(rest)
                 break
-            tag = found.group().strip("<> \t\n")
+            tag = ANY if found["tool"] else found.group().strip("<> \t\n")
             close = rest.find(_closing(tag), found.end() - tag.startswith(FENCE))
             end = close if close >= 0 else len(rest)
-            calls.append(self._read(tag, rest[found.end() : max(end, found.end())], close >= 0, len(calls)))
+            body = rest[found.end() : max(end, found.end())]
+            calls.append(self._read(tag, found["tool"], body, close >= 0, len(calls)))
             at = end + len(_closing(tag)) if close >= 0 else end
         kept.append(rest[at:])
         said = "".join(kept).strip()
@@ -83,42 +97,44 @@ class Tags:
             calls.append(broken(0, f"{lone.group()} stands without its opening tag before it.", self._example()))
         return (reasoning + said).strip(), tuple(calls)
 
-    def _read(self, tag: str, body: str, closed: bool, index: int) -> Call:
-        tool, argument = self._targets[tag]
-        example = _wrap(tag, "..." if argument else "")
-        if not closed:
-            problem = f"The call is not closed: {_closing(tag).strip()} is missing after {excerpt(body.strip())}."
-            return broken(index, problem, example, tool)
-        if len(body) > MAX_CALL_CHARS:
-            problem = f"The call is {len(body)} characters long; at most {MAX_CALL_CHARS} are read."
-            return broken(index, problem, example, tool)
-        value = body if tag.startswith(FENCE) else body.strip()
-        if argument is None and not value.strip():
-            return Call(tool, {}, f"call_{index}")
-        if argument is None:
-            return broken(index, f"{tool} takes no argument, but got {excerpt(value)}.", example, tool)
-        if not value.strip():
-            return broken(index, f"The call to {tool} is empty; its {argument} stands between the tags.", example, tool)
-        return Call(tool, {argument: value}, f"call_{index}")
+    def _read(self, tag: str, named: str | None, body: str, closed: bool, index: int) -> Call:
+        tool, argument = (named, None) if named else self._targets[tag]
+        example = _any(tool, '{"argument": "value"}') if named else _wrap(tag, "..." if argument else "")
+        try:
+            if not closed:
+                closing = _closing(tag).strip()
+                raise Malformed(f"The call is not closed: {closing} is missing after {excerpt(body.strip())}.")
+            if named:
+                return Call(tool, strict_object(body), f"call_{index}")
+            return Call(tool, _argument(tag, tool, argument, body), f"call_{index}")
+        except Malformed as malformed:
+            return broken(index, str(malformed), example, tool)
 
     def _render(self, call: Call) -> str:
         tag = self._tag_of.get(call.name)
-        if tag is None:
-            raise ValueError(f"No tag stands for the tool {call.name!r}; there are tags for {', '.join(self._tag_of)}.")
-        argument = self._targets[tag][1]
-        if set(call.arguments) - {argument}:
-            raise ValueError(
-                f"Tags write a single argument, here {argument!r}, but the call to {call.name} has "
-                f"{sorted(call.arguments)}. Use a call format with named arguments, such as 'hermes'."
-            )
-        text = _wrap(tag, str(call.arguments.get(argument, "")) if argument else "")
-        if text.find(_closing(tag)) != len(text) - len(_closing(tag)):
-            raise ValueError(f"The {argument} of the call to {call.name} holds {_closing(tag)!r}, which would end it.")
-        return text
+        if tag is not None:
+            argument = self._targets[tag][1]
+            text = _wrap(tag, str(call.arguments.get(argument, "")) if argument else "")
+            _, calls = self.parse(text)
+            if [(found.name, found.arguments, found.error) for found in calls] == [(call.name, call.arguments, None)]:
+                return text
+        body = json.dumps(call.arguments, ensure_ascii=False).replace(_closing(ANY), f"<\\/{ANY}>")
+        return _any(call.name, body)
 
     def _example(self) -> str:
         tag, (_, argument) = next(iter(self._targets.items()))
         return _wrap(tag, "..." if argument else "")
+
+
+def _argument(tag: str, tool: str, argument: str | None, body: str) -> dict[str, Any]:
+    """What stands between a tool's own tags, as its arguments. Raises: Malformed."""
+    if len(body) > MAX_CALL_CHARS:
+        raise Malformed(f"The call is {len(body)} characters long; at most {MAX_CALL_CHARS} are read.")
+    if argument is None and body.strip():
+        raise Malformed(f"{tool} takes no argument, but got {excerpt(body)}.")
+    if argument is not None and not body.strip():
+        raise Malformed(f"The call to {tool} is empty; its {argument} stands between the tags.")
+    return {} if argument is None else {argument: body if tag.startswith(FENCE) else body.strip()}
 
 
 def _closing(tag: str) -> str:
@@ -127,3 +143,7 @@ def _closing(tag: str) -> str:
 
 def _wrap(tag: str, body: str) -> str:
     return f"{tag}\n{body}{_closing(tag)}" if tag.startswith(FENCE) else f"<{tag}>{body}{_closing(tag)}"
+
+
+def _any(tool: str, body: str) -> str:
+    return f'<{ANY} tool="{tool}">{body}{_closing(ANY)}'

@@ -8,6 +8,7 @@ equal streams but for the times. Sockets, pipes and hard links as such are not k
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hashlib
 import json
@@ -57,10 +58,8 @@ def unpack(source: BinaryIO) -> None:
             os.utime(path, ns=(record["u"], record["u"]), follow_symlinks=False)
             continue
         if record["t"] == "d":
-            try:
+            with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)
-            except FileExistsError:
-                pass
         else:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "wb") as file:

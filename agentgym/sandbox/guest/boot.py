@@ -44,8 +44,7 @@ def confine(spec: dict[str, Any]) -> None:
 def _mount_private(spec: dict[str, Any]) -> None:
     """One bounded file system for everything writable: /work, /tmp and /dev/shm are three directories of it."""
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
-    # +8 inodes and +16 pages: the directories below are ours, not the agent's
-    size, inodes = spec["disk"] + 65_536, spec["inodes"] + 8
+    size, inodes = spec["disk"], spec["inodes"] + 4  # four directories are ours, not the agent's
     kernel.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={size},nr_inodes={inodes},mode=0755")
     for name, mode, target in (("work", 0o755, "/work"), ("shm", 0o1777, "/dev/shm"), ("tmp", 0o1777, "/tmp")):
         os.mkdir(f"/tmp/{name}")
@@ -57,7 +56,8 @@ def _mount_private(spec: dict[str, Any]) -> None:
     for name in ("keys", "key-users"):
         with contextlib.suppress(FileNotFoundError):
             kernel.mount("/dev/null", f"/proc/{name}", None, kernel.MS_BIND)
-    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+    terminals = "newinstance,ptmxmode=0666,mode=0620"
+    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 
 
 def _raise_loopback() -> None:
@@ -71,7 +71,7 @@ def _limit(spec: dict[str, Any]) -> None:
     limits = {
         resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest lives under it too
         resource.RLIMIT_NPROC: spec["processes"] + 1,
-        resource.RLIMIT_FSIZE: spec["disk"] + 65_536,
+        resource.RLIMIT_FSIZE: spec["disk"],
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 65_536,
     }

@@ -108,7 +108,7 @@ class Cgroups:
             _write(tree.parent, f"{name}/cgroup.procs", str(pid))
 
     def open_memory(self, name: str) -> tuple[int, int] | None:
-        """Descriptors, to read only, of the counter of memory kills and of the peak use; None without the controller."""
+        """Read-only descriptors of the counter of memory kills and of the peak; None without the controller."""
         for tree in self.hierarchies:
             if "memory" in tree.controllers:
                 files = ("memory.oom_control", "memory.max_usage_in_bytes")

@@ -43,7 +43,7 @@ class FrameReader:
             return None
         head, blob = PREFIX.unpack_from(buffer)
         if head > self.max_header or blob > self.max_blob:
-            raise FrameError(f"a frame of {head} + {blob} bytes; at most {self.max_header} + {self.max_blob} are allowed")
+            raise FrameError(f"a frame of {head} + {blob} bytes; {self.max_header} + {self.max_blob} are allowed")
         start, end = PREFIX.size + head, PREFIX.size + head + blob
         if len(buffer) < end:
             return None

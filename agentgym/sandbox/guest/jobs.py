@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from . import python
 
 _PIPE_READ = 65_536
 
@@ -63,42 +68,46 @@ class Capture:
 
 @dataclass
 class Process:
-    """A child of the guest that owns everything below it."""
+    """A child of the guest, with everything below it."""
 
     pid: int
-    handle: int = field(init=False)
+    handle: int = field(init=False)  # pidfd: readable once the process has ended
 
     def __post_init__(self) -> None:
         self.handle = os.pidfd_open(self.pid)
 
     def kill(self) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+
+    def wait(self) -> tuple[int, resource.struct_rusage]:
+        """Wait for its end, and let it go. Returns: wait status; what it and the children it waited for used."""
+        _, status, used = os.wait4(self.pid, 0)
+        os.close(self.handle)
+        return status, used
 
     def cpu_s(self) -> float:
-        """Processor time of this process so far: the clock every process id has."""
+        """Processor time of this process so far."""
         try:
-            return time.clock_gettime((~self.pid << 3) | 2)
+            return time.clock_gettime(clock_of(self.pid))
         except OSError:
             return 0.0
 
 
 @dataclass
 class Call:
-    """One request that is being served."""
+    """One request that is being served. The streams belong to the session, if there is one."""
 
     id: int
     started: float
     deadline: float
-    stdout: Capture | None
-    stderr: Capture | None
+    stdout: Capture
+    stderr: Capture
     memory_kills: int
     process: Process
     session: Session | None = None
-    kind: str = "exec"
     cpu_before: float = 0.0
+    thaws: bool = False  # everything else stands still until it ends
 
 
 @dataclass
@@ -112,6 +121,64 @@ class Session:
     stderr: Capture
     number: int = 0
     call: Call | None = None
+
+
+def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standard: tuple[int, int, int]) -> int:
+    """Start a program without copying the guest first: three times as fast as a fork. Returns: its pid."""
+    arguments = [os.fsencode(argument) for argument in argv]
+    try:
+        if cwd is not None:
+            os.chdir(cwd)
+        pid = os.posix_spawnp(
+            arguments[0], arguments, environment, setsid=True,
+            setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT),
+            file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(standard)],
+        )  # fmt: skip
+    finally:
+        if cwd is not None:
+            os.chdir("/work")
+    with contextlib.suppress(OSError):
+        python.prefer_to_kill(pid)
+    return pid
+
+
+@contextlib.contextmanager
+def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
+    """A descriptor to read `content` from its start: what the host passed if it did, else a file in memory."""
+    if descriptors:
+        os.lseek(descriptors[0], 0, os.SEEK_SET)
+        yield descriptors[:1]
+        return
+    descriptor = os.memfd_create("content") if content else os.open("/dev/null", os.O_RDONLY)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if content:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        yield [descriptor]
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def never_returning() -> Iterator[None]:
+    """In a forked child: it must not come back into the guest's code, whatever happens."""
+    try:
+        yield
+    finally:
+        os._exit(127)
+
+
+def clock_of(pid: int) -> int:
+    """The processor-time clock that every process has, by the kernel's numbering."""
+    return (~pid << 3) | 2
+
+
+def disk_used() -> int:
+    """Bytes that files take in the writable area."""
+    area = os.statvfs("/work")
+    return (area.f_blocks - area.f_bfree) * area.f_frsize
 
 
 def children_of_init(handle: int | None) -> list[int]:

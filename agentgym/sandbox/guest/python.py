@@ -26,7 +26,7 @@ FILE_NAME = "<code>"
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
         "string", "time", "typing")  # fmt: skip
 
-SESSION_REQUEST = struct.Struct(">II")  # number of the call, length of the code (0: it lies in a descriptor beside)
+SESSION_REQUEST = struct.Struct(">I")  # number of the call; then its code, unless that lies in a descriptor beside
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
 
 
@@ -57,8 +57,6 @@ def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None
     kernel.set_dumpable(True)
     with contextlib.suppress(OSError):
         prefer_to_kill("self")
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL if keep is None else signal.SIG_IGN)
 
 
 def prefer_to_kill(process: int | str) -> None:
@@ -79,22 +77,21 @@ def run_once(code: bytes) -> NoReturn:
     os._exit(exit_code & 0xFF)
 
 
-def run_session(calls: socket.socket) -> NoReturn:
+def run_session(calls: socket.socket, most: int) -> NoReturn:
     """Run one piece of code after another in one namespace. The agent's code shares this process and may forge
     its own replies: all they can say is an exit code."""
     _become_interpreter()
     namespace = _fresh_main()
     while True:
-        head, descriptors, _, _ = socket.recv_fds(calls, SESSION_REQUEST.size, 1, socket.MSG_WAITALL)
-        if len(head) < SESSION_REQUEST.size:
+        message, descriptors, _, _ = socket.recv_fds(calls, SESSION_REQUEST.size + most, 1)
+        if not message:
             os._exit(0)
-        number, length = SESSION_REQUEST.unpack(head)
+        (number,) = SESSION_REQUEST.unpack_from(message)
+        code = message[SESSION_REQUEST.size :]
         if descriptors:
             os.lseek(descriptors[0], 0, os.SEEK_SET)
             with open(descriptors[0], "rb") as file:
                 code = file.read()
-        else:
-            code = calls.recv(length, socket.MSG_WAITALL) if length else b""
         exit_code = _execute(code, namespace)
         _flush()
         calls.sendall(SESSION_REPLY.pack(number, max(min(exit_code, 255), -255)))

@@ -60,7 +60,8 @@ def leave_host() -> None:
     """Let go of the host's tree, and make ours read-only."""
     kernel.detach(HOST)
     os.rmdir(HOST)
-    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+    read_only = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | read_only)
 
 
 def _show_programs() -> None:

@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import boot, kernel, python, root, server
@@ -37,11 +36,9 @@ class Box:
 
     def __init__(self, name: str, lifeline: socket.socket) -> None:
         self.name, self.lifeline = name, lifeline
-        self.pid: int | None = None
-        self.process: int | None = None  # pidfd
-        self.report: int | None = None  # the helper's pipe, until process 1 exists
-        self.go: int | None = None
-        self.helper: int | None = None
+        self.helper = self.pid = -1
+        self.process = -1  # pidfd of process 1
+        self.report = self.go = -1  # pipes from and to what becomes process 1, while it does
         self.unwanted = False
 
 
@@ -133,10 +130,10 @@ class Spawner:
             self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
             self._fork(box, spec, control)
         except OSError as error:
+            self._abort(box)
             self._bury(box, "unavailable", _describe(error))
             return
         self.boxes.add(box)
-        assert box.report is not None
         self.watch.add(box.report, lambda: self._deliver(box))
         self.watch.add(lifeline.fileno(), lambda: self._kill(box))
 
@@ -145,36 +142,39 @@ class Spawner:
             return "unavailable", self.broken
         if self.cgroups.missing and not spec["insecure_ok"]:
             return "limit", json.dumps(self.cgroups.missing)
-        if not self.cgroups.missing:
+        spec["missing"] = self.cgroups.missing
+        if "memory" not in self.cgroups.missing:
             spec["address_space"] = 0
         return None
 
     def _fork(self, box: Box, spec: dict[str, Any], control: int) -> None:
         """Start a helper that enters the new namespaces and forks process 1 there.
 
-        Two plain forks rather than one raw clone: libc's own bookkeeping stays right in process 1.
+        Two plain forks rather than one raw clone: libc's own bookkeeping stays right in process 1. The helper
+        joins the control groups, and process 1 is born there; the kernel takes milliseconds for that, in which
+        the helper makes the namespaces.
         """
         memory = self.cgroups.open_memory(box.name)
         go_read, box.go = os.pipe()
         box.report, report_write = os.pipe()
-        helper = os.fork()
-        if helper == 0:
-            try:
+        try:
+            box.helper = os.fork()
+            if box.helper == 0:
+                os.close(box.go)  # else it would keep itself waiting when the spawner gives up
                 _helper(spec, control, go_read, report_write, memory)
-            finally:
-                os._exit(1)
-        box.helper = helper
-        for descriptor in (go_read, report_write, *(memory or ())):
-            os.close(descriptor)
+        finally:
+            for descriptor in (go_read, report_write, *(memory or ())):
+                os.close(descriptor)
+        self.cgroups.attach(box.name, box.helper)
+        os.write(box.go, b"f")
 
     def _deliver(self, box: Box) -> None:
         """The helper has reported: give process 1 its user ids and limits, and let it go on."""
-        assert box.report is not None and box.go is not None and box.helper is not None
         answer = os.read(box.report, 4096)
         self.watch.remove(box.report)
         os.close(box.report)
         os.waitpid(box.helper, 0)
-        box.report = None
+        box.report = -1
         try:
             if len(answer) != _PID.size:
                 raise OSError(answer.decode("utf-8", "replace") or "the helper died")
@@ -184,29 +184,35 @@ class Spawner:
             outside = FIRST_HOST_ID + box.pid if self.as_root else 0
             _write(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             _write(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
-            self.cgroups.attach(box.name, box.pid)
             if not box.unwanted:
                 os.write(box.go, b"g")
         except OSError as error:
             self._tell(box, "unavailable", _describe(error))
             box.unwanted = True
         os.close(box.go)
-        box.go = None
+        box.go = -1
         if box.unwanted:
             self._kill(box)
+
+    def _abort(self, box: Box) -> None:
+        """Creation failed half-way: without its go, the helper ends by itself."""
+        for descriptor in (box.go, box.report):
+            if descriptor >= 0:
+                os.close(descriptor)
+        if box.helper > 0:
+            os.waitpid(box.helper, 0)
 
     def _kill(self, box: Box) -> None:
         box.unwanted = True
         self.watch.remove(box.lifeline.fileno())
-        if box.process is not None:
+        if box.process >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(box.process, signal.SIGKILL)
-        elif box.report is None:  # else process 1 is on its way: _deliver will see that it is unwanted
+        elif box.report < 0:  # else process 1 is on its way: _deliver will see that it is unwanted
             self._bury(box)
 
     def _reap(self, box: Box) -> None:
         """Process 1 is dead, and with it everything in its pid namespace."""
-        assert box.process is not None and box.pid is not None
         self.watch.remove(box.process)
         os.close(box.process)
         _, status = os.waitpid(box.pid, 0)
@@ -233,19 +239,21 @@ class Spawner:
             box.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
 
 
-def _helper(
-    spec: dict[str, Any], control: int, go: int, report: int, memory: tuple[int, int] | None
-) -> NoReturn:
+def _helper(spec: dict[str, Any], control: int, go: int, report: int, memory: tuple[int, int] | None) -> NoReturn:
     try:
+        kernel.die_with_parent()
         kernel.unshare(boot.NAMESPACES)
+        if os.read(go, 1) != b"f":
+            os._exit(1)
         guest = os.fork()
+        if guest:
+            os.write(report, _PID.pack(guest))
+            os._exit(0)
+        _guest(spec, [control, go, *(memory or ())])
     except OSError as error:
         os.write(report, _describe(error).encode())
-        os._exit(1)
-    if guest:
-        os.write(report, _PID.pack(guest))
-        os._exit(0)
-    _guest(spec, [control, go, *(memory or ())])
+    finally:
+        os._exit(1)  # never back into the spawner's loop
 
 
 def _guest(spec: dict[str, Any], descriptors: list[int]) -> NoReturn:
@@ -286,5 +294,4 @@ def main() -> None:
     os.umask(0o022)
     kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
     gc.disable()
-    ending: Callable[[], None] = Spawner(socket.socket(fileno=HOST_SOCKET)).run
-    ending()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run()

@@ -130,6 +130,14 @@ def test_an_agent_compared_with_itself_gains_nothing():
     assert got.p_value == 1.0
 
 
+def test_a_change_that_is_the_same_everywhere_still_gets_a_width():
+    """Ten of ten tasks newly solved: Wilson's lower end for 10 of 10 is 0.7225, so at worst 0.7225 - 0.2775."""
+    got = paired([[0.0]] * 10, [[1.0]] * 10).difference
+    assert (got.low, got.high) == pytest.approx((0.4450, 1.0), abs=1e-4)
+    unchanged = paired([[1.0]] * 10, [[1.0]] * 10).difference
+    assert (unchanged.low, unchanged.high) == pytest.approx((-0.2775, 0.2775), abs=1e-4)
+
+
 def test_certain_success_everywhere_still_gets_an_honest_interval():
     got = success_rate([[1.0, 1.0]] * 10)
     assert got.value == 1.0

@@ -1,0 +1,328 @@
+"""Keeping track of what runs: calls with their deadlines, sessions, channels, and what each leaves behind.
+
+Whose process is whose: a session or channel adopts its own orphans (it is a subreaper), so every child of
+process 1 is either one we started or was left behind by a command. What is left behind is killed as soon as no
+one-off command runs that it could belong to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from . import jobs, python
+from .jobs import Call, Capture, Process, Session
+from .watch import Watch
+
+_ALL = -1
+_ONE_MESSAGE = 1 << 16  # longer code reaches a session as a file
+
+
+class Runner:
+    def __init__(self, watch: Watch, reply: Callable[..., None], memory_kills: Callable[[], int]) -> None:
+        self.watch, self.reply, self.memory_kills = watch, reply, memory_kills
+        self.calls: dict[int, Call] = {}
+        self.sessions: dict[str, Session] = {}
+        self.channels: dict[int, Process] = {}
+        self.null = os.open("/dev/null", os.O_RDWR)
+        try:
+            self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
+        except OSError:  # not every kernel is built with it
+            self._children = None
+
+    def next_deadline_s(self) -> float | None:
+        """Seconds until a call is overdue; None if none runs."""
+        soonest = min((call.deadline for call in self.calls.values()), default=None)
+        return None if soonest is None else max(soonest - time.monotonic(), 0.0)
+
+    def end_overdue(self) -> None:
+        now = time.monotonic()
+        for call in [call for call in self.calls.values() if call.deadline <= now]:
+            self._finish(call, timed_out=True)
+
+    def cancel(self, number: int) -> None:
+        if number in self.calls:
+            self._finish(self.calls[number], timed_out=True)
+
+    # One-off commands
+
+    def run(self, request: dict[str, Any], start: Callable[[tuple[int, int]], int]) -> None:
+        """Run a child with captured output until it ends, its time is over, or the host cancels."""
+        stdout, stderr = Capture(), Capture()
+        started, kills = time.monotonic(), self.memory_kills()
+        try:
+            process = Process(self._with_room(lambda: start((stdout.write, stderr.write))))
+        except (OSError, ValueError) as error:
+            stdout.close()
+            stderr.close()
+            self._reply_unstarted(request, error)
+            return
+        call = Call(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
+        call.thaws = request["op"] == "pack"
+        self.calls[call.id] = call
+        for stream in (stdout, stderr):
+            stream.close_write()
+            self._listen(stream, request["limit"])
+        self.watch.add(process.handle, lambda: self._finish(call))
+
+    def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
+        """Our own code in a child, so that the loop stays free. It keeps the guest's protection from the agent."""
+
+        def start(out: tuple[int, int]) -> int:
+            pid = os.fork()
+            if pid == 0:
+                with jobs.never_returning():
+                    os.dup2(out[1], 2)
+                    try:
+                        work()
+                    except (OSError, ValueError, KeyError, TypeError) as error:
+                        os.write(2, f"{type(error).__name__}: {error}".encode())
+                        os._exit(1)
+                    os._exit(0)
+            return pid
+
+        self.run(request, start)
+
+    def stop_everything(self) -> None:
+        _signal_all(signal.SIGSTOP)
+
+    def _with_room(self, start: Callable[[], int]) -> int:
+        """Start a child; if the process limit is full, kill what nobody owns and try once more."""
+        try:
+            return start()
+        except BlockingIOError:
+            self._sweep()
+            return start()
+
+    def _reply_unstarted(self, request: dict[str, Any], error: Exception) -> None:
+        """As a shell would: 127 if there is no such program, 126 if it cannot be run."""
+        if isinstance(error, BlockingIOError):
+            reason = "the process limit is full"
+        else:
+            reason = getattr(error, "strerror", None) or str(error)
+        name = request.get("argv", ["python"])[0]
+        message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
+        self.reply(
+            request["id"], message, exit=127 if isinstance(error, FileNotFoundError) else 126, out=0, truncated=False,
+            timed_out=False, oom=False, wall=0.0, cpu=0.0, peak=0, disk=jobs.disk_used(),
+        )  # fmt: skip
+
+    def _listen(self, stream: Capture, limit: int) -> None:
+        def pump() -> None:
+            stream.pump(self.null)
+            if not stream.open:
+                self.watch.remove(stream.read)
+
+        stream.start(limit)
+        if stream.open:
+            self.watch.add(stream.read, pump)
+
+    def _finish(self, call: Call, *, timed_out: bool = False) -> None:
+        """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
+        del self.calls[call.id]
+        if call.session is not None:
+            self._end_session(call.session)
+        else:
+            self.watch.remove(call.process.handle)
+            self._kill_tree(call.process)
+        status, used = call.process.wait()
+        if call.thaws:
+            _signal_all(signal.SIGCONT)
+        self._sweep()
+        seconds = used.ru_utime + used.ru_stime - call.cpu_before
+        self._answer(call, os.waitstatus_to_exitcode(status), timed_out, seconds, used.ru_maxrss)
+        for stream in (call.stdout, call.stderr):
+            self.watch.remove(stream.read)
+            stream.close()
+
+    def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int) -> None:
+        for stream in (call.stdout, call.stderr):
+            stream.drain(self.null)
+        self.reply(
+            call.id, bytes(call.stdout.data + call.stderr.data), exit=code, out=len(call.stdout.data),
+            truncated=call.stdout.truncated or call.stderr.truncated, timed_out=timed_out,
+            oom=self.memory_kills() > call.memory_kills, wall=round(time.monotonic() - call.started, 6),
+            cpu=round(max(cpu_s, 0.0), 6), peak=peak_kib, disk=jobs.disk_used(),
+        )  # fmt: skip
+
+    # Sessions
+
+    def run_in_session(self, request: dict[str, Any], code: bytes, descriptors: list[int]) -> None:
+        """Run code in a session's process, which is started if need be. It lies in a descriptor if it is long."""
+        session = self.sessions.get(request["session"])
+        if session is not None and session.call is not None:
+            raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
+        kills = self.memory_kills()
+        if session is None:
+            try:
+                session = self._open_session(request["session"])
+            except OSError as error:
+                self._reply_unstarted(request, error)
+                return
+        started = time.monotonic()
+        session.number += 1
+        call = session.call = self.calls[request["id"]] = Call(
+            request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
+            session.process, session, session.process.cpu_s(),
+        )  # fmt: skip
+        for stream in (call.stdout, call.stderr):
+            self._listen(stream, request["limit"])
+        try:
+            with jobs.as_file(code, descriptors) if len(code) > _ONE_MESSAGE else nullcontext(descriptors) as passed:
+                inline = b"" if passed else code
+                socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            session.process.kill()  # it has not taken its last request: the agent's code has broken it
+
+    def _open_session(self, name: str) -> Session:
+        stdout, stderr = Capture(), Capture()
+        # messages rather than a stream: what the agent's code writes there never shifts what comes after
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def start() -> int:
+            pid = os.fork()
+            if pid == 0:
+                with jobs.never_returning():
+                    python.enter_child((self.null, stdout.write, stderr.write), keep=theirs.detach())
+                    python.run_session(socket.socket(fileno=3), _ONE_MESSAGE)
+            return pid
+
+        try:
+            process = Process(self._with_room(start))
+        except OSError:
+            stdout.close()
+            stderr.close()
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        stdout.close_write()
+        stderr.close_write()
+        ours.setblocking(False)
+        session = self.sessions[name] = Session(name, process, ours, stdout, stderr)
+        self.watch.add(ours.fileno(), lambda: self._session_replied(session))
+        self.watch.add(process.handle, lambda: self._session_ended(session))
+        return session
+
+    def _session_replied(self, session: Session) -> None:
+        try:
+            reply = session.calls.recv(python.SESSION_REPLY.size + 1)
+        except (BlockingIOError, ConnectionResetError):
+            return
+        call = session.call
+        if not reply:
+            self.watch.remove(session.calls.fileno())  # its death follows; if not, the deadline does
+            return
+        if call is None or len(reply) != python.SESSION_REPLY.size:
+            return  # forged: nobody asked, or it is no reply
+        number, code = python.SESSION_REPLY.unpack(reply)
+        if number != session.number:
+            return
+        session.call = None
+        del self.calls[call.id]
+        for stream in (call.stdout, call.stderr):
+            self.watch.remove(stream.read)  # until the next call: what its threads print later waits in the pipe
+        self._answer(call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, 0)
+
+    def _session_ended(self, session: Session) -> None:
+        """Its process is gone, in a call or between calls."""
+        if session.call is not None:
+            self._finish(session.call)
+            return
+        self._end_session(session)
+        session.process.wait()
+        session.stdout.close()
+        session.stderr.close()
+        self._sweep()
+
+    def _end_session(self, session: Session) -> None:
+        """Kill a session and all below it. The caller has still to wait for it, and to close its streams."""
+        del self.sessions[session.name]
+        self.watch.remove(session.calls.fileno())
+        self.watch.remove(session.process.handle)
+        session.calls.close()
+        self._kill_tree(session.process)
+
+    # Channels
+
+    def start_channel(
+        self, number: int, argv: list[str], environment: dict[str, str], standard: tuple[int, int, int]
+    ) -> None:
+        arguments = [os.fsencode(argument) for argument in argv]
+
+        def start() -> int:
+            pid = os.fork()
+            if pid == 0:
+                with jobs.never_returning():
+                    python.enter_child(standard)
+                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
+                        signal.signal(ignored, signal.SIG_DFL)
+                    try:
+                        os.execvpe(arguments[0], arguments, environment)
+                    except OSError as error:
+                        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+            return pid
+
+        process = self.channels[number] = Process(self._with_room(start))
+        self.watch.add(process.handle, lambda: self.end_channel(number))
+
+    def end_channel(self, number: int) -> None:
+        process = self.channels.pop(number, None)
+        if process is not None:
+            self.watch.remove(process.handle)
+            self._kill_tree(process)
+            process.wait()
+            self._sweep()
+
+    # What is left behind
+
+    def _owners(self) -> set[int]:
+        """Pids of everything that is meant to live now."""
+        found = {call.process.pid for call in self.calls.values()} | {one.pid for one in self.channels.values()}
+        return found | {session.process.pid for session in self.sessions.values()}
+
+    def _kill_tree(self, process: Process) -> None:
+        """Kill a process and all below it; alone in the sandbox, it goes with everything there is."""
+        if not self._owners() - {process.pid}:
+            _signal_all(signal.SIGKILL)
+            return
+        for _ in range(3):  # some may fork while we look
+            for pid in jobs.descendants(process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _sweep(self) -> None:
+        """Kill what no call, session or channel owns."""
+        if any(call.session is None for call in self.calls.values()):
+            return
+        owners = self._owners()
+        if not owners:
+            _signal_all(signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while True:
+                    os.waitpid(_ALL, 0)
+            return
+        for _ in range(50):
+            orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
+            if not orphans:
+                return
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+        _signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them
+
+
+def _signal_all(number: int) -> None:
+    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(_ALL, number)

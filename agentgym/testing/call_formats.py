@@ -1,0 +1,105 @@
+"""check_call_format: what is rendered is parsed back, and nothing an agent writes can raise or be lost."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING
+
+from agentgym.messages import Call
+from agentgym.registry import load
+from agentgym.testing.findings import Findings, short
+
+if TYPE_CHECKING:
+    from agentgym.policy.formats.contract import CallFormat
+
+GARBAGE = (
+    "", " ", "\n", "[" * 3_000, "{" * 3_000, "]" * 3_000, "NaN", "null", "[]", '{"name": null}', "\x00", "\ud800",
+    "I think the answer is 4.", "<tool_call>", "</tool_call>", "<tool_call></tool_call>", "```", "<" * 3_000,
+    "<|im_start|>assistant\n", "\u202e" * 9,
+)  # fmt: skip
+TEXTS = ("hello", 'quotes " and \\ and </tool_call> <sql>', "line\nline ☂", "1", "true", "[1, 2]", "a < b > c & d")
+
+
+def check_call_format(call_format: str | CallFormat, *, tool: str = "look", argument: str = "text") -> None:
+    """Check a call format: round trips, several calls, plain speech, garbage, and every prefix of a good message.
+
+    Args:
+        tool, argument: a call that the format can write, for formats that know their tools.
+    Raises: ConformanceError with every finding.
+    """
+    form: CallFormat
+    if isinstance(call_format, str):
+        made = load("call_formats", call_format)
+        form = made() if isinstance(made, type) else made
+    else:
+        form = call_format
+    findings = Findings(f"call format {getattr(form, 'name', call_format)!r}")
+    if isinstance(call_format, str) and form.name != call_format:
+        findings.add(f"It is registered as {call_format!r} and calls itself {form.name!r}.")
+    if not isinstance(form.stop, tuple) or not all(isinstance(text, str) and text for text in form.stop):
+        findings.add(f"stop is {form.stop!r}: a tuple of texts, empty if there are none.")
+    with findings.no_exception("Rendering or parsing"):
+        _check_round_trips(form, tool, argument, findings)
+        _check_damaged(form, tool, argument, findings)
+    for text in GARBAGE:
+        _parse(form, text, findings)
+    speech, calls = _parse(form, "I think the answer is 4.", findings)
+    if calls or speech != "I think the answer is 4.":
+        findings.add(f"Plain speech was read as {speech!r} with calls {calls}.")
+    findings.conclude()
+
+
+def _check_round_trips(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
+    for text in TEXTS:
+        try:
+            rendered = form.render((Call(tool, {argument: text}),))
+        except ValueError:
+            continue  # what a format cannot write it refuses, which is better than writing something else
+        _, parsed = form.parse(rendered)
+        if [(c.name, c.arguments, c.error) for c in parsed] != [(tool, {argument: text}, None)]:
+            findings.add(f"{tool}({argument}={text!r}) was written {short(rendered)!r} and read as {short(parsed)}.")
+    both = (Call(tool, {argument: "hello"}), Call(tool, {argument: "again"}, "call_1"))
+    _, parsed = form.parse(form.render(both))
+    if [c.arguments.get(argument) for c in parsed] != ["hello", "again"]:
+        findings.add(f"Two calls, hello and again, were read as {short(parsed)}.")
+    if len({c.id for c in parsed}) != len(parsed):
+        findings.add(f"Two calls of one message have the same id: {[c.id for c in parsed]}.")
+
+
+def _check_damaged(form: CallFormat, tool: str, argument: str, findings: Findings) -> None:
+    """Every prefix of a good message, and good messages with a few wrong letters."""
+    rendered = form.render((Call(tool, {argument: "hello"}),))
+    for cut in range(len(rendered)):
+        _parse(form, rendered[:cut], findings)
+    rng = random.Random(0)
+    for _ in range(200):
+        letters = list(rendered * 2)
+        for _ in range(3):
+            letters[rng.randrange(len(letters))] = rng.choice('<>{}[]"\\,:a1 \n')
+        _parse(form, "".join(letters), findings)
+
+
+def _parse(form: CallFormat, text: str, findings: Findings) -> tuple[str, tuple[Call, ...]]:
+    """Parse what an agent might write; whatever raises is a finding."""
+    try:
+        speech, calls = form.parse(text)
+    except Exception as error:  # noqa: BLE001  a parser never raises
+        findings.add(f"parse raised {type(error).__name__} on {short(text, 60)!r}: {short(error)}")
+        return "", ()
+    if not isinstance(speech, str) or not isinstance(calls, tuple) or not all(isinstance(c, Call) for c in calls):
+        findings.add(
+            f"parse returned {short((speech, calls))} for {short(text, 60)!r}: expected text and a tuple of Call."
+        )
+        return "", ()
+    for call in calls:
+        if call.error is not None and not call.error.strip():
+            findings.add(f"A broken call in {short(text, 60)!r} has no error text that teaches.")
+        if call.error is None:
+            try:
+                json.dumps(call.arguments, allow_nan=False)
+            except ValueError:
+                findings.add(
+                    f"A call in {short(text, 60)!r} was read with arguments that are no JSON: {call.arguments}"
+                )
+    return speech, calls

@@ -1,0 +1,127 @@
+"""check_estimator: advantages of the right shape, that treat trajectories alike and never see a failed one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agentgym.credit import Estimator, Group, estimator
+from agentgym.credit.signals import Array
+from agentgym.testing.findings import Findings, short
+
+Estimate = Callable[[Group], list[Array]]
+Arrays = dict[str, list[Any]]
+GROUPS = 40
+CLOSE = 1e-9
+
+
+def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) -> None:
+    """Check an estimator on random groups that carry every signal, with unequal lengths and failures.
+
+    Shape, finiteness, determinism, no change of its input; equivariance to the order of trajectories; a failed
+    trajectory gets 0 and changes nobody; a group of one gets 0, never its raw reward; a group without any
+    difference gets 0; the outcome makes a difference. For a declared Estimator also what it declares.
+
+    Args:
+        chosen: a registered name, or anything that maps a Group to one array per trajectory.
+        seed: of the groups. options: for a registered name.
+    Raises: ConformanceError with every finding; UnknownNameError; CreditError for a wrong option.
+    """
+    estimate = estimator(chosen, **options) if isinstance(chosen, str) else chosen
+    name = chosen if isinstance(chosen, str) else getattr(chosen, "name", getattr(chosen, "__name__", "estimator"))
+    findings = Findings(f"estimator {name!r}")
+    compares = True
+    if isinstance(estimate, Estimator):
+        compares = estimate.minimum_group > 1
+        if not (estimate.function.__doc__ or "").strip():
+            findings.add("Its function has no docstring: say the formula, and what degenerate groups give.")
+    rng = np.random.default_rng(seed)
+    counts = False
+    for number in range(GROUPS):
+        arrays = _arrays(rng, size=int(rng.integers(2, 7)))
+        with findings.no_exception(f"Random group {number} of {len(arrays['outcomes'])} trajectories"):
+            counts |= _check_group(estimate, arrays, rng, findings)
+    if not counts:
+        findings.add("The outcome makes no difference to any advantage: turn rewards alone can teach to stop trying.")
+    if compares:
+        with findings.no_exception("A group of one"):
+            alone = estimate(Group.from_arrays(**_arrays(rng, size=1)))
+            if np.any(alone[0] != 0):
+                findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
+        with findings.no_exception("A group of equals"):
+            one = _arrays(rng, size=1)
+            same = estimate(Group.from_arrays(**{field: rows * 3 for field, rows in one.items()}))
+            if any(np.any(advantages != 0) for advantages in same):
+                findings.add(f"Three equal trajectories get {short(same)}: without a difference it is exactly 0.")
+    findings.conclude()
+
+
+def _check_group(
+    estimate: Estimate, arrays: dict[str, list[Any]], rng: np.random.Generator, findings: Findings
+) -> bool:
+    """Look at one group. Returns: whether another outcome changed an advantage."""
+    group, size = Group.from_arrays(**arrays), len(arrays["outcomes"])
+    frozen = _bytes(group)
+    advantages = estimate(group)
+    if not _has_shape(advantages, group, findings):
+        return False
+    if _bytes(group) != frozen:
+        findings.add("It changes the group it is given.")
+    if not _same(estimate(group), advantages, 0.0):
+        findings.add("Asked twice about the same group, it gives different advantages.")
+    order = rng.permutation(size)
+    shuffled = estimate(Group.from_arrays(**{field: [rows[i] for i in order] for field, rows in arrays.items()}))
+    if not _same(shuffled, [advantages[i] for i in order], CLOSE):
+        findings.add("The order of the trajectories changes their advantages.")
+    place = int(rng.integers(size + 1))
+    failure = _arrays(rng, size=1)
+    broken = {field: [*rows[:place], *failure[field], *rows[place:]] for field, rows in arrays.items()}
+    broken["valid"] = [i != place for i in range(size + 1)]
+    broken["outcomes"][place] = None
+    with_failure = estimate(Group.from_arrays(**broken))
+    if np.any(with_failure[place] != 0):
+        findings.add(f"A failed trajectory gets {short(with_failure[place])}: it is not trained on, so it is 0.")
+    if not _same(with_failure[:place] + with_failure[place + 1 :], advantages, CLOSE):
+        findings.add("A failed trajectory changes the advantages of the others.")
+    other = {**arrays, "outcomes": [arrays["outcomes"][0] + 1.0, *arrays["outcomes"][1:]]}
+    return not _same(estimate(Group.from_arrays(**other)), advantages, CLOSE)
+
+
+def _has_shape(advantages: Any, group: Group, findings: Findings) -> bool:
+    if not isinstance(advantages, list) or len(advantages) != group.size:
+        findings.add(f"It returned {short(advantages)}: expected a list of {group.size} arrays, one per trajectory.")
+        return False
+    for array, turns in zip(advantages, group.turns, strict=True):
+        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != (turns,):
+            findings.add(f"A trajectory of {turns} turns got {short(repr(array))}: expected a float64 array [{turns}].")
+            return False
+        if not np.isfinite(array).all():
+            findings.add(f"Finite signals gave {short(array)}.")
+            return False
+    return True
+
+
+def _arrays(rng: np.random.Generator, size: int) -> Arrays:
+    """Every signal of a random group: graded outcomes, sparse turn rewards, states that meet, values, potentials."""
+    turns = rng.integers(1, 6, size)
+    return {
+        "outcomes": [float(x) for x in rng.integers(0, 5, size) / 4],
+        "turn_rewards": [[None if rng.random() < 0.3 else float(rng.normal()) for _ in range(k)] for k in turns],
+        "truncated": [bool(x) for x in rng.random(size) < 0.2],
+        "state_keys": [[f"s{rng.integers(4)}" for _ in range(k)] for k in turns],
+        "values": [[float(x) for x in rng.normal(size=k + 1)] for k in turns],
+        "potentials": [[float(x) for x in rng.random(k)] for k in turns],
+        "branches": [[f"n{rng.integers(100)}" for _ in range(k)] for k in turns],
+        "tool_turn": [[bool(x) for x in rng.random(k) < 0.7] for k in turns],
+    }
+
+
+def _same(left: list[Array], right: list[Array], tolerance: float) -> bool:
+    return all(np.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in zip(left, right, strict=True))
+
+
+def _bytes(group: Group) -> list[bytes]:
+    signals = (group.outcomes, group.turn_rewards, group.values, group.potentials, group.tool_turn, group.valid)
+    return [b"" if signal is None else signal.tobytes() for signal in signals]

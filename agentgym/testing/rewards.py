@@ -1,0 +1,117 @@
+"""check_reward: a judge gives finite named components, the same twice, and changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import JudgeError, RewardError
+from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.registry import load_reward
+from agentgym.reward import Reward, judged
+from agentgym.task import Task
+from agentgym.testing.findings import Findings, short
+
+STRANGE_TASK = Task("strange", "test/strange-v1", prompt="Is this a task?")
+
+
+async def check_reward(reward: str | Reward, trajectories: Sequence[Trajectory] = ()) -> None:
+    """Let a reward judge episodes: those given, each cut short in every way, and strange ones.
+
+    An episode may have no turn, no call that could be understood, no result, or a task without truth: the
+    reward scores it or raises JudgeError, and nothing else.
+
+    Args:
+        reward: a registered name, or the reward itself.
+        trajectories: finished episodes of tasks that it can judge.
+    Raises: ConformanceError with every finding.
+    """
+    judge = load_reward(reward) if isinstance(reward, str) else reward
+    findings = Findings(f"reward {reward if isinstance(reward, str) else type(reward).__name__!r}")
+    if not isinstance(judge, Reward):
+        findings.add(f"{judge!r} is no Reward: subclass agentgym.Reward.")
+        findings.conclude()
+    if not inspect.cleandoc(vars(type(judge)).get("__doc__") or ""):
+        findings.add(f"{type(judge).__name__} has no docstring: say what it judges, and from what.")
+    for name, weight in judge.weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
+            findings.add(f"The weight of {name!r} is {weight!r}: a weight is a finite number.")
+    for trajectory in trajectories:
+        await _check(judge, trajectory, f"episode {trajectory.id!r}", findings, may_refuse=False)
+        for what, shortened in _shortened(trajectory):
+            await _check(judge, shortened, f"episode {trajectory.id!r} {what}", findings, may_refuse=True)
+    for what, strange in _strange(STRANGE_TASK):
+        await _check(judge, strange, f"an episode {what}", findings, may_refuse=True)
+    findings.conclude()
+
+
+async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, *, may_refuse: bool) -> None:
+    before = repr(trajectory)
+    first = await _ask(judge, trajectory, what, findings, may_refuse)
+    again = await _ask(judge, copy.deepcopy(trajectory), what, findings, may_refuse)
+    if first != again:
+        findings.add(f"Judging {what} twice gave {short(first)} and then {short(again)}.")
+    if repr(trajectory) != before:
+        findings.add(f"Judging {what} changed the episode: a judge only reads.")
+
+
+async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
+    """Components of every turn and of the outcome, or what was raised instead."""
+    given: list[Any] = []
+    for moment, views in [*(("turn", (turn, trajectory)) for turn in trajectory.turns), ("outcome", (trajectory,))]:
+        try:
+            components = await judged(getattr(judge, moment)(*views), judge)
+            if wrong := [name for name in components if not isinstance(name, str) or not name]:
+                findings.add(f"A component of {what} is named {wrong[0]!r}: names are text.")
+            given.append(dict(components))
+        except JudgeError as error:
+            given.append(f"JudgeError: {error}")
+            if not may_refuse:
+                findings.add(f"It cannot judge {what}: {short(error)}")
+        except RewardError as error:
+            given.append("RewardError")
+            findings.add(f"Judging {what}: {short(error, 300)}")
+        except Exception as error:  # noqa: BLE001  a judge raises JudgeError and nothing else
+            given.append(type(error).__name__)
+            findings.add(
+                f"Judging {what} ({moment}) raised {type(error).__name__}: {short(error)}. A judge that cannot judge "
+                "raises JudgeError."
+            )
+    return given
+
+
+def _shortened(trajectory: Trajectory) -> list[tuple[str, Trajectory]]:
+    """The episode as a budget, a broken call or a broken machine could have left it."""
+    found = [
+        ("without its last turn", replace(trajectory, turns=trajectory.turns[:-1], stop_reason=StopReason.MAX_TURNS)),
+        ("without any turn", replace(trajectory, turns=[], stop_reason=StopReason.CONTEXT_FULL)),
+        ("without its truth", replace(trajectory, task=trajectory.task.public())),
+    ]
+    if trajectory.turns:
+        last = replace(trajectory.turns[-1], results=())
+        found.append(("whose last calls have no result", replace(trajectory, turns=[*trajectory.turns[:-1], last])))
+    return found
+
+
+def _strange(task: Task) -> list[tuple[str, Trajectory]]:
+    call, broken = Call("a", {"x": "y"}, "call_0"), Call("", {}, "call_0", "This is no call.")
+    refused = Result("No.", ResultStatus.TOOL_ERROR, "a", "call_0")
+    final = Result("", ResultStatus.OK, "a", "call_0", final=True)
+    turns = {
+        "that only talked": Turn(0, Message("assistant", "I do not know.")),
+        "that said nothing": Turn(0, Message("assistant", "")),
+        "whose call is none": Turn(
+            0, Message("assistant", "", (broken,)), (broken,), (Result("No.", ResultStatus.MALFORMED),)
+        ),
+        "whose call was refused": Turn(0, Message("assistant", "", (call,)), (call,), (refused,)),
+        "ended by a tool it does not know": Turn(0, Message("assistant", "", (call,)), (call,), (final,)),
+    }
+    found = [("without a turn", Trajectory("strange#0", task, stop_reason=StopReason.MAX_TOKENS))]
+    for what, turn in turns.items():
+        found.append((what, Trajectory("strange#0", task, turns=[turn], stop_reason=StopReason.ANSWERED)))
+    return found

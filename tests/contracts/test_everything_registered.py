@@ -1,0 +1,152 @@
+"""Every registered name keeps the contract of its kind. A new entry point is checked here without another line.
+
+Run from outside of the repository against an installed wheel, this is the test of the package.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from agentgym.credit import CreditWarning
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.registry import (
+    KINDS,
+    close_backends,
+    everything,
+    load,
+    load_reward,
+    load_task_set,
+    make,
+    names,
+    shared_backend,
+)
+from agentgym.reward import Reward
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.testing import (
+    check_backend,
+    check_call_format,
+    check_environment,
+    check_estimator,
+    check_policy,
+    check_reward,
+    check_task_set,
+)
+
+CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
+
+
+@pytest.fixture(autouse=True)
+async def backends_of_this_loop():
+    """A backend belongs to the event loop of its test."""
+    yield
+    await close_backends()
+
+
+def of(kind):
+    return pytest.mark.parametrize("name", names(kind))
+
+
+def test_every_registered_name_can_be_imported():
+    assert {kind for kind, _ in everything()} == set(KINDS)
+    for kind, name in everything():
+        assert load(kind, name) is not None
+
+
+@pytest.mark.needs_namespaces
+@of("environments")
+async def test_an_environment_keeps_its_contract(name):
+    await check_environment(name, sample=4)
+
+
+@of("environments")
+def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
+    environment = load("environments", name)
+    assert environment.reward in names("rewards")
+    assert environment.sandbox is None or isinstance(environment.sandbox, SandboxSpec)
+    assert "isolated" in (environment.__doc__ or "").casefold()
+    assert make(name).tools
+
+
+@of("task_sets")
+def test_a_task_set_keeps_its_contract(name):
+    check_task_set(name)
+
+
+@of("task_sets")
+def test_a_task_set_has_three_splits_and_an_oracle(name):
+    task_set = load_task_set(name)
+    assert all(len(tasks) for tasks in task_set.values())
+    assert task_set.oracle is not None
+
+
+@of("rewards")
+async def test_a_reward_keeps_its_contract_on_strange_episodes(name):
+    assert isinstance(load_reward(name), Reward)
+    await check_reward(name)
+
+
+@pytest.mark.needs_namespaces
+@of("environments")
+async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
+    """Whole, and cut short in every way."""
+    for task_set in map(load_task_set, names("task_sets")):
+        tasks = task_set["validation"][:2]
+        if task_set.oracle is None or not tasks or tasks[0].environment != name:
+            continue
+        solver = task_set.oracle
+        manager = EpisodeManager(lambda task, solver=solver: ScriptedPolicy(solver(task)))
+        solved = await manager.collect(tasks)
+        assert [trajectory.success for trajectory in solved] == [1.0, 1.0]
+        await check_reward(load("environments", name).reward, solved)
+
+
+@of("estimators")
+def test_an_estimator_keeps_its_contract(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CreditWarning)
+        check_estimator(name)
+
+
+@of("call_formats")
+def test_a_call_format_keeps_its_contract(name):
+    tool, argument = CALLS_OF_FORMAT.get(name, ("look", "text"))
+    check_call_format(name, tool=tool, argument=argument)
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("name", [name for name in names("backends") if name == "namespaces"])
+async def test_a_backend_keeps_its_contract(name):
+    """Attacks on it are in the tests of the sandbox."""
+    assert await check_backend(shared_backend(name), attacks=False)
+
+
+@of("policies")
+def test_a_policy_is_made_by_something_that_can_be_called(name):
+    """What it answers is checked where there is a model or a server: below, and in tests/policy."""
+    assert callable(load("policies", name))
+
+
+async def test_the_policy_in_this_process_keeps_its_contract(tmp_path):
+    """`transformers` from a checkpoint on disk, with a tiny model of random weights."""
+    pytest.importorskip("torch")
+    from agentgym.policy.tiny import make_model, make_tokenizer
+
+    tokenizer = make_tokenizer(["look at the moon, say something, name a colour"] * 4, 400)
+    make_model(tokenizer, hidden=64, layers=2).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    policy = load("policies", "transformers")(str(tmp_path))
+    try:
+        await check_policy(policy)
+    finally:
+        await policy.close()
+
+
+@of("assets")
+def test_an_asset_is_the_same_bytes_every_time(name):
+    asset = load("assets", name)
+    made = getattr(asset, "__wrapped__", asset)()
+    assert isinstance(made, bytes)
+    assert made == asset()

@@ -1,0 +1,111 @@
+"""Every code block of the README and of docs/ runs, in the order a reader would run them.
+
+A comment before a block changes how:
+
+    <!-- test: file=NAME -->     the block is saved as NAME, for the blocks that follow
+    <!-- test: append=WORDS -->  WORDS are added to each `agentgym train` in it, to make it short
+    <!-- test: skip, REASON -->  not run; `make` and `pip`, which would install things, and fragments of other files
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(
+    r"(?:<!-- test: (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+MAY_BE_SKIPPED = re.compile(r"^(make |pip install |\[project\.entry-points)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One code block: its document and line, what it is, what to do with it."""
+
+    where: str
+    kind: str
+    text: str
+    how: str = ""
+
+
+def blocks_of(path: Path) -> list[Block]:
+    words = path.read_text(encoding="utf-8")
+    return [
+        Block(f"{path.name}:{words.count(chr(10), 0, m.start('text')) + 1}", m["kind"], m["text"], m["how"] or "")
+        for m in BLOCK.finditer(words)
+    ]
+
+
+def trains(path: Path) -> bool:
+    return any("agentgym train" in b.text and not b.how.startswith("skip") and b.kind == "sh" for b in blocks_of(path))
+
+
+def run(block: Block, folder: Path) -> None:
+    program = [sys.executable, "-W", "error", "-c", block.text] if block.kind == "python" else None
+    if block.kind == "sh":
+        text = block.text.replace("\\\n", " ")
+        if block.how.startswith("append="):
+            more = block.how.removeprefix("append=")
+            assert "agentgym train" in text, f"{block.where} trains nothing, so there is nothing to shorten"
+            text = re.sub(r"^(agentgym train .*)$", rf"\1 {more}", text, flags=re.MULTILINE)
+        program = ["bash", "-euo", "pipefail", "-c", text]
+    assert program is not None, f"{block.where}: a {block.kind!r} block cannot be run; mark it as file= or skip"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    setting = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "NO_COLOR": "1"}
+    done = subprocess.run(program, cwd=folder, env=setting, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{block.where}:\n{block.text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=p.name, marks=[pytest.mark.slow] if trains(p) else []) for p in DOCUMENTS]
+)
+def test_every_block_of_a_document_runs(path, tmp_path):
+    for block in blocks_of(path):
+        if block.how.startswith("skip"):
+            for line in block.text.strip().splitlines():
+                assert not line.startswith("agentgym"), f"{block.where} skips a command that could be run"
+            assert MAY_BE_SKIPPED.match(block.text), f"{block.where} may not be skipped"
+        elif block.how.startswith("file="):
+            (tmp_path / block.how.removeprefix("file=")).write_text(block.text, encoding="utf-8")
+        else:
+            run(block, tmp_path)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_no_block_is_overlooked(path):
+    """A fence that the pattern does not see, or an unknown kind, would be a block that nobody runs."""
+    words = path.read_text(encoding="utf-8")
+    assert words.count("\n```") == 2 * len(blocks_of(path))
+    assert {block.kind for block in blocks_of(path)} <= {"python", "sh", "toml"}
+
+
+@pytest.mark.parametrize(
+    "path", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda path: path.name
+)
+def test_every_relative_link_leads_somewhere(path):
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_readmes_own_environment_is_short_and_its_file_map_is_true():
+    words = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = next(b for b in blocks_of(ROOT / "README.md") if b.kind == "python")
+    assert sum(bool(line.strip()) for line in block.text.splitlines()) <= 20
+    for folder in re.findall(r"`([a-z]+/(?:[a-z]+/)?)`", words.split("## What is where")[1].split("##")[0]):
+        assert (ROOT / folder).is_dir(), f"the file map names {folder}"
+
+
+def test_a_block_that_fails_fails_its_document(tmp_path):
+    for text, kind in (("raise ValueError('broken')", "python"), ("agentgym show nowhere", "sh")):
+        with pytest.raises(AssertionError, match="here:1"):
+            run(Block("here:1", kind, text), tmp_path)

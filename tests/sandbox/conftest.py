@@ -1,0 +1,27 @@
+"""What sandbox tests share: a backend that outlives the event loop of each test, and a small spec."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from agentgym import registry
+from agentgym.sandbox.contract import Backend
+from agentgym.sandbox.limits import SandboxSpec
+
+SMALL = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, insecure_ok=True)
+
+
+@pytest.fixture(scope="module")
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """A backend by registered name, `namespaces` if the test does not say."""
+    made = registry.load("backends", getattr(request, "param", "namespaces"))()
+    yield made
+    asyncio.run(made.close())
+
+
+@pytest.fixture
+def small() -> SandboxSpec:
+    return SMALL

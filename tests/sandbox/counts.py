@@ -1,0 +1,36 @@
+"""What is on the host at a moment: processes, control groups, mounts, descriptors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def processes_below(pid: int) -> set[int]:
+    """Every living process that descends from one, itself left out."""
+    parents: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents[int(status.parent.name)] = int(fields[1])
+    found, front = set(), {pid}
+    while front:
+        front = {child for child, parent in parents.items() if parent in front} - found
+        found |= front
+    return found
+
+
+def groups() -> set[str]:
+    """Every control group that an agentgym process has made."""
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob("agentgym-*/*") if path.is_dir()}
+
+
+def mounts() -> list[str]:
+    return sorted(Path("/proc/self/mountinfo").read_text().splitlines())
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))

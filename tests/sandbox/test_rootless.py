@@ -1,0 +1,43 @@
+"""An ordinary user gets the same sandboxes, and is told which limits only control groups could enforce."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.needs_namespaces
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, object]:
+    switch = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
+    done = subprocess.run(
+        [sys.executable, *switch, str(HERE / "rootless_checks.py")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_sandboxes_are_made_without_root(said):
+    assert said["uid"] != 0
+    assert said["available"], said["reason"]
+    assert said["outside"][1] == "0" or int(said["outside"][1]) == said["uid"], "the agent is the user, and no one else"
+
+
+def test_every_check_of_what_is_enforced_passes(said):
+    assert said["findings"] == []
+
+
+def test_limits_that_need_control_groups_are_refused_unless_accepted(said):
+    if said["level"] == "ns+cgroup":
+        pytest.skip("this user has a delegated control group: nothing is missing")
+    assert {"memory", "cpu"} <= set(said["missing"])
+    assert "insecure_ok" in said["refused"]
+    assert "delegated" in said["refused"]
+    assert "memory" in said["refused"]

@@ -1,0 +1,298 @@
+"""Whatever breaks, the host gets a typed error, and nothing stays behind: processes, groups, mounts, descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from counts import groups, mounts, open_files, processes_below
+
+from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.sandbox import guest_sandbox
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.namespaces import NamespacesBackend
+
+pytestmark = pytest.mark.needs_namespaces
+
+
+async def until(condition, what: str, within_s: float = 10.0) -> None:
+    """Wait for something another process does; a test that waits in vain says for what."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        await asyncio.sleep(0.01)
+
+
+def spawners() -> set[int]:
+    return {pid for pid in processes_below(os.getpid()) if b"guest import spawner" in command_line(pid)
+            and parent(pid) == os.getpid()}  # fmt: skip
+
+
+def guests() -> set[int]:
+    return {pid for pid in processes_below(os.getpid()) if parent(pid) in spawners()}
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+async def test_a_closed_backend_leaves_nothing(small):
+    """Sandboxes with sessions, channels, snapshots, attacks under way: after close the host is as before."""
+    before = (processes_below(os.getpid()), groups(), mounts(), open_files(), set(os.listdir("/tmp")))
+    backend = NamespacesBackend()
+    sandboxes = [await backend.create(small) for _ in range(4)]
+    one, two, three, four = sandboxes
+    await one.run_python("x = 1", session="a")
+    await one.open_channel(["cat"])
+    restored = await backend.create(small, snapshot=await two.snapshot())
+    await restored.reset()
+    endless = asyncio.create_task(three.exec(["sh", "-c", "while :; do sleep 0.01; done"]))
+    await asyncio.sleep(0.2)
+    await asyncio.gather(four.close(), four.close())
+    await backend.close()
+    with pytest.raises(SandboxDied):
+        await endless
+    after = (processes_below(os.getpid()), groups(), mounts(), open_files(), set(os.listdir("/tmp")))
+    assert after[0] <= before[0]
+    assert after[1] <= before[1]
+    assert after[2:4] == before[2:4]
+    assert after[4] <= before[4]
+
+
+async def test_a_guest_that_is_killed_is_a_dead_sandbox_and_the_next_one_works(backend, small):
+    sandbox = await backend.create(small)
+    running = asyncio.create_task(sandbox.run_python("import time; time.sleep(30)"))
+    await asyncio.sleep(0.05)
+    for pid in guests():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SandboxDied):
+        await running
+    with pytest.raises(SandboxDied):
+        await sandbox.read("x")
+    await sandbox.close()
+    other = await backend.create(small)
+    assert (await other.run_python("print(1)")).stdout == b"1\n"
+    await other.close()
+
+
+async def test_a_spawner_that_is_killed_takes_its_sandboxes_and_is_replaced(backend, small):
+    sandbox = await backend.create(small)
+    await sandbox.exec(["true"])
+    (spawner,) = spawners()
+    below = processes_below(spawner)
+    assert below
+    os.kill(spawner, signal.SIGKILL)
+    with pytest.raises(SandboxDied):
+        await sandbox.run_python("import time; time.sleep(30)")
+    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), "the sandbox's processes to end")
+    await sandbox.close()
+    other = await backend.create(small)
+    assert (await other.run_python("print(1)")).stdout == b"1\n"
+    await other.close()
+    assert not [group for group in groups() if f"agentgym-{spawner}/" in group], "its groups are swept up"
+
+
+async def test_a_stalled_guest_misses_the_hosts_deadline(backend, small, monkeypatch):
+    monkeypatch.setattr(guest_sandbox, "_GRACE_S", 0.3)
+    sandbox = await backend.create(small)
+    for pid in guests():
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(SandboxDied, match="stalled"):
+        await sandbox.run_python("pass", timeout_s=0.1)
+    await sandbox.close()
+    assert guests() == set()
+
+
+async def test_a_cancelled_creation_leaves_no_sandbox(backend, small):
+    for pause in (0.0, 0.001, 0.003, 0.006):
+        creating = asyncio.create_task(backend.create(small))
+        await asyncio.sleep(pause)
+        creating.cancel()
+        for made in await asyncio.gather(creating, return_exceptions=True):
+            if not isinstance(made, BaseException):
+                await made.close()
+    await until(lambda: guests() == set(), "the guests to end")
+
+
+async def test_a_cancelled_session_call_is_killed_and_the_session_starts_anew(backend, small):
+    sandbox = await backend.create(small)
+    await sandbox.run_python("x = 1", session="a")
+    running = asyncio.create_task(sandbox.run_python("while True: pass", session="a"))
+    await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    result = await sandbox.run_python("print('x' in globals())", session="a")
+    assert result.stdout == b"False\n"
+    assert (await sandbox.usage()).processes == 1
+    await sandbox.close()
+
+
+def test_one_backend_serves_one_event_loop_after_another_and_two_at_once(small):
+    backend = NamespacesBackend()
+
+    async def create_and_run():
+        sandbox = await backend.create(small)
+        result = await sandbox.run_python("print(2)")
+        return sandbox, result.stdout
+
+    async def run_and_close(sandbox):
+        result = await sandbox.run_python("print(3)")
+        await sandbox.close()
+        return result.stdout
+
+    sandbox, first = asyncio.run(create_and_run())
+    assert (first, asyncio.run(run_and_close(sandbox))) == (b"2\n", b"3\n")
+    outputs = []
+
+    def in_thread():
+        made, output = asyncio.run(create_and_run())
+        outputs.append(output)
+        asyncio.run(made.close())
+
+    threads = [threading.Thread(target=in_thread) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outputs == [b"2\n"] * 3
+    asyncio.run(backend.close())
+
+
+def test_a_spawner_outlives_the_thread_that_started_it(small):
+    """Parent-death signals follow the thread, not the process; a backend may be first used in any thread."""
+    backend = NamespacesBackend()
+    made = []
+
+    async def create():
+        made.append(await backend.create(small))
+
+    thread = threading.Thread(target=lambda: asyncio.run(create()))
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+
+    async def use():
+        result = await made[0].run_python("print(1)")
+        await backend.close()
+        return result.stdout
+
+    assert asyncio.run(use()) == b"1\n"
+
+
+SCRIPT = """
+    import asyncio, os, sys, time
+    from agentgym.errors import SandboxDied
+    from agentgym.sandbox.limits import SandboxSpec
+    from agentgym.sandbox.namespaces import NamespacesBackend
+    spec = SandboxSpec(insecure_ok=True)
+"""
+
+
+def run_script(body: str, **options) -> subprocess.CompletedProcess[str]:
+    code = textwrap.dedent(SCRIPT) + textwrap.dedent(body)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_after_a_fork_parent_and_child_each_have_their_own_sandboxes():
+    done = run_script("""
+        backend = NamespacesBackend()
+        async def use(): 
+            sandbox = await backend.create(spec)
+            text = (await sandbox.run_python("print('ok')")).text
+            return sandbox, text
+        sandbox, _ = asyncio.run(use())
+        pid = os.fork()
+        if pid == 0:
+            async def child():
+                try:
+                    await sandbox.run_python("pass")
+                except SandboxDied as error:
+                    print("child:", "another process" in str(error), flush=True)
+                await sandbox.close()
+                own, text = await use()
+                print("child:", text, flush=True)
+                await backend.close()
+            asyncio.run(child())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        async def parent():
+            print("parent:", (await sandbox.run_python("print('still here')")).text)
+            await backend.close()
+        asyncio.run(parent())
+    """)
+    assert "child: True" in done.stdout, done.stderr
+    assert "child: ok" in done.stdout, done.stderr
+    assert "parent: still here" in done.stdout, done.stderr
+
+
+async def test_a_host_killed_outright_leaves_no_process_and_no_group():
+    code = textwrap.dedent(SCRIPT) + textwrap.dedent("""
+        async def main():
+            backend = NamespacesBackend()
+            for _ in range(3):
+                sandbox = await backend.create(spec)
+                asyncio.create_task(sandbox.exec(["sleep", "60"]))
+            await asyncio.sleep(0.1)
+            print("ready", flush=True)
+            await asyncio.sleep(60)
+        asyncio.run(main())
+    """)
+    before = groups()
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert host.stdout is not None
+    assert host.stdout.readline() == b"ready\n"
+    below = processes_below(host.pid)
+    assert len(below) >= 7, "a spawner, three guests, three sleeps"
+    host.kill()
+    host.wait()
+    host.stdout.close()
+    await until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), "every process to end")
+    await until(lambda: groups() <= before, "every group to go")
+
+
+def test_a_process_that_never_closes_its_backend_ends_cleanly():
+    done = run_script("""
+        async def main():
+            sandbox = await NamespacesBackend().create(spec)
+            print((await sandbox.run_python("print('ok')")).text)
+            await sandbox.close()
+        asyncio.run(main())
+    """)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "ok", "")
+
+
+async def test_what_the_spec_asks_and_cannot_be_had_is_refused_with_a_reason(backend):
+    with pytest.raises(LimitUnenforceable, match="network=False"):
+        await backend.create(SandboxSpec(network=True, insecure_ok=True))
+    with pytest.raises(SandboxUnavailable, match="another backend"):
+        await backend.create(SandboxSpec(image="swe", insecure_ok=True))
+    with pytest.raises(SandboxUnavailable, match="not installed"):
+        await backend.create(SandboxSpec(preload=("no_such_module",), insecure_ok=True))
+    with pytest.raises(SandboxUnavailable, match="truth"):
+        await backend.create(SandboxSpec(preload=("agentgym.tasks",), insecure_ok=True))
+
+
+async def test_a_broken_snapshot_is_refused(backend, small):
+    from agentgym.sandbox.contract import Snapshot
+
+    with pytest.raises(SandboxError, match="cannot be restored"):
+        await backend.create(small, snapshot=Snapshot("x" * 64, "namespaces", b"junk\n"))
+    assert guests() == set()

@@ -1,0 +1,161 @@
+"""Names to things: what a wrong name says, and that a name stands for one thing."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+
+import agentgym
+from agentgym import (
+    Environment,
+    Reward,
+    SandboxSpec,
+    Task,
+    TaskSet,
+    load_reward,
+    load_task_set,
+    make,
+    register,
+    registry,
+)
+from agentgym.errors import DuplicateNameError, UnknownNameError
+from agentgym.registry import KINDS, everything, load, names
+
+
+@pytest.fixture(autouse=True)
+def registry_as_it_was(monkeypatch):
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(registry, "_registered", deepcopy({kind: {} for kind in KINDS}))
+
+
+class Quiet(Environment):
+    """A world without tools."""
+
+    def __init__(self, volume: int = 0) -> None:
+        self.volume = volume
+
+
+class Boxed(Quiet):
+    """A world in a sandbox."""
+
+    sandbox = SandboxSpec()
+
+
+class Praise(Reward):
+    """Always content."""
+
+
+def test_a_registered_environment_is_made_fresh_each_time_with_its_options():
+    register("acme/quiet-v1", Quiet)
+    one, two = make("acme/quiet-v1"), make("acme/quiet-v1", volume=3)
+    assert one is not two
+    assert (one.volume, two.volume) == (0, 3)
+    assert one.backend is None
+
+
+def test_a_world_that_needs_a_sandbox_gets_its_backend():
+    class Fake:
+        name = "fake"
+
+    backend = Fake()
+    register("acme/boxed-v1", Boxed)
+    assert make("acme/boxed-v1", backend=backend).backend is backend
+
+
+@pytest.mark.parametrize(
+    ("asked", "suggested"),
+    [
+        ("agentgym/sql-v2", "agentgym/sql-v1"),  # another version
+        ("agentgym/sq-v1", "agentgym/sql-v1"),  # a typing error
+        ("sql-v1", "agentgym/sql-v1"),  # no namespace
+        ("acme/sql-v1", "agentgym/sql-v1"),  # another namespace
+    ],
+)
+def test_an_unknown_environment_suggests_the_one_that_was_meant(asked, suggested):
+    with pytest.raises(UnknownNameError) as caught:
+        make(asked)
+    assert f"Did you mean {suggested!r}?" in str(caught.value)
+    assert "agentgym/code-v1" in str(caught.value)  # and all there are
+    assert "agentgym.environments" in str(caught.value)  # and how to add one
+    assert isinstance(caught.value, KeyError)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_name_of_any_kind_names_its_kind(kind):
+    with pytest.raises(UnknownNameError, match=f"Nothing in {kind} is named 'zzzzzz'"):
+        load(kind, "zzzzzz")
+
+
+def test_nothing_alike_is_no_suggestion():
+    with pytest.raises(UnknownNameError) as caught:
+        load_reward("zzzzzz")
+    assert "Did you mean" not in str(caught.value)
+
+
+def test_an_unknown_kind_names_the_kinds_there_are():
+    with pytest.raises(ValueError, match=r"'enviroments' is no kind of thing that is registered. Kinds are env"):
+        load("enviroments", "agentgym/sql-v1")
+    with pytest.raises(ValueError, match="no kind"):
+        names("enviroments")
+    with pytest.raises(ValueError, match="no kind"):
+        register("x", object(), kind="thing")
+
+
+@pytest.mark.parametrize("name", ["quiet", "acme/quiet", "acme/quiet-1", "Acme/quiet-v1", "acme/quiet-v1 ", "a/b/c-v1"])
+def test_an_environment_without_namespace_or_version_is_refused(name):
+    with pytest.raises(ValueError, match="write namespace/name-vN, for example 'acme/sql-v1'"):
+        register(name, Quiet)
+
+
+def test_a_name_stands_for_one_thing():
+    register("acme/quiet-v1", Quiet)
+    register("acme/quiet-v1", Quiet)  # the same again is no conflict: a module may be imported twice
+    with pytest.raises(DuplicateNameError, match="'acme/quiet-v1' is already registered in environments"):
+        register("acme/quiet-v1", Boxed)
+    assert load("environments", "acme/quiet-v1") is Quiet
+
+
+def test_what_a_package_offers_is_not_overwritten_in_silence():
+    with pytest.raises(DuplicateNameError, match="'rloo' is already registered in estimators"):
+        register("rloo", lambda group: [], kind="estimators")
+    register("rloo", load("estimators", "rloo"), kind="estimators")
+
+
+def test_a_reward_may_be_an_instance_or_something_that_makes_one():
+    praise = Praise()
+    register("one", praise, kind="rewards")
+    register("class", Praise, kind="rewards")
+    assert load_reward("one") is praise
+    assert isinstance(load_reward("class"), Praise)
+    assert load_reward("class") is not load_reward("class")
+
+
+def test_a_task_set_is_found_by_name_by_factory_and_by_path(tmp_path):
+    task = Task("a", "acme/quiet-v1", "Why?")
+    made = TaskSet("acme/questions-v1", {"train": [task]})
+    register("acme/questions-v1", made, kind="task_sets")
+    register("acme/made-v1", lambda: made, kind="task_sets")
+    assert load_task_set("acme/questions-v1") is made
+    assert load_task_set("acme/made-v1") is made
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps({"id": "a", "environment": "acme/quiet-v1", "prompt": "Why?"}))
+    assert load_task_set(str(path))["train"] == [task]
+    with pytest.raises(UnknownNameError, match="Nothing in task_sets"):
+        load_task_set(str(tmp_path / "mine"))
+
+
+def test_everything_lists_all_kinds_and_what_was_registered():
+    register("praise", Praise, kind="rewards")
+    found = set(everything())
+    assert ("rewards", "praise") in found
+    assert {("estimators", "return_to_go"), ("environments", "agentgym/sql-v1"), ("backends", "namespaces")} <= found
+    assert names("rewards") == sorted(names("rewards"))
+
+
+def test_the_package_offers_the_same_functions():
+    assert agentgym.make is make
+    assert agentgym.register is register
+    with pytest.raises(AttributeError, match="has no attribute 'mak'"):
+        agentgym.mak  # noqa: B018  the point

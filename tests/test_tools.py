@@ -1,0 +1,309 @@
+"""A tool: what the model sees of it, which arguments it takes, and how it refuses the others."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from agentgym import ImagePart, TextPart, tool
+from agentgym.errors import ToolDefinitionError
+from agentgym.tools import Tool, WrongArguments, render_output, tools_of
+
+
+class Point(BaseModel):
+    """A place."""
+
+    x: int
+    y: int = 0
+
+
+def search(
+    query: str,
+    limit: Annotated[int, Field(ge=1, le=50)] = 10,
+    order: Literal["newest", "best"] = "best",
+    near: Point | None = None,
+) -> str:
+    """Search the shelf.
+
+    Every word counts.
+
+    Args:
+        query: words to look for,
+            separated by spaces.
+        limit: how many to return.
+
+    Returns:
+        One title a line.
+    """
+    return query
+
+
+SEARCH = Tool(search)
+
+
+def test_the_schema_has_the_shape_of_a_function_call():
+    schema = SEARCH.schema()
+    assert schema["type"] == "function"
+    assert schema["function"]["name"] == "search"
+    assert schema["function"]["description"] == "Search the shelf. Every word counts."
+    parameters = schema["function"]["parameters"]
+    assert parameters["required"] == ["query"]
+    assert parameters["additionalProperties"] is False
+    query = {"type": "string", "description": "words to look for, separated by spaces."}
+    assert parameters["properties"]["query"] == query
+    limit = parameters["properties"]["limit"]
+    assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 50, 10)
+    assert parameters["properties"]["order"]["enum"] == ["newest", "best"]
+    json.dumps(schema)
+
+
+def test_the_signature_is_one_line_for_error_messages():
+    assert SEARCH.signature() == "search(query: string, limit: integer = 10, order: string = 'best', near: any = None)"
+
+
+def test_arguments_are_converted_to_their_types():
+    valid = SEARCH.validate({"query": "war", "limit": "3", "near": {"x": "1"}})
+    assert valid == {"query": "war", "limit": 3, "near": Point(x=1)}
+    assert SEARCH.validate({"query": "war"}) == {"query": "war"}  # defaults are the function's own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({}, "argument 'query' is missing"),
+        ({"query": "war", "limt": 3}, "there is no argument 'limt'"),
+        ({"query": ["war"]}, "argument 'query': Input should be a valid string (you gave ['war'])"),
+        ({"query": "war", "limit": 0}, "argument 'limit': Input should be greater than or equal to 1 (you gave 0)"),
+        ({"query": "war", "limit": "few"}, "argument 'limit'"),
+        ({"query": "war", "order": "worst"}, "'newest' or 'best'"),
+        ({"query": "war", "near": {"x": 1, "y": "up"}}, "argument 'near.y'"),
+        ({"query": None}, "argument 'query'"),
+        ({"query": "\ud800"}, "'query'"),
+        ([], "Input should be a valid dictionary"),
+        ("everything", "Input should be a valid dictionary"),
+        (None, "Input should be a valid dictionary"),
+    ],
+)
+def test_a_refusal_names_the_field_what_was_given_and_what_is_expected(arguments, says):
+    with pytest.raises(WrongArguments) as caught:
+        SEARCH.validate(arguments)
+    assert says in str(caught.value)
+    assert "search" in str(caught.value)
+
+
+def measure(value: float, more: dict[str, float] | None = None, anything: object = None) -> str:
+    """Measure."""
+    return str(value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan", "Infinity", 10**400])
+def test_a_number_that_is_none_is_refused(value):
+    with pytest.raises(WrongArguments, match="argument 'value'"):
+        Tool(measure).validate({"value": value})
+    with pytest.raises(WrongArguments, match=r"argument 'more\.a'"):
+        Tool(measure).validate({"value": 1, "more": {"a": value}})
+
+
+def test_endless_nesting_is_refused_and_not_a_crash():
+    value: object = 1
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(WrongArguments, match=r"nested too deeply|valid number"):
+        Tool(measure).validate({"value": 1, "anything": value})
+    with pytest.raises(WrongArguments):
+        Tool(measure).validate({"value": value})
+
+
+def test_half_a_character_is_refused_wherever_it_hides():
+    for hidden in ("\udc00", ["a", "\ud800"], {"\udfff": 1}, {"a": {"b": ("c", "\ud83d")}}):
+        with pytest.raises(WrongArguments, match="'anything' holds half a character"):
+            Tool(measure).validate({"value": 1, "anything": hidden})
+    assert Tool(measure).validate({"value": 1, "anything": "naïve ☂ 🌂"})
+
+
+def test_a_refusal_stays_short_whatever_was_given():
+    """The agent writes the argument's name and value; neither may flood its own context."""
+    for arguments in ({"query": 1, "k" * 10**6: 1}, {"query": ["x" * 10**6]}, {f"a{n}": n for n in range(10_000)}):
+        with pytest.raises(WrongArguments) as caught:
+            SEARCH.validate(arguments)
+        assert len(str(caught.value)) < 1_500
+
+
+plain = st.none() | st.booleans() | st.floats() | st.text()
+
+
+@given(st.recursive(plain, lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+def test_no_json_like_value_does_anything_but_pass_or_be_refused(value):
+    for arguments in (value, {"query": value}, {"query": "a", "near": value}):
+        try:
+            SEARCH.validate(arguments)
+        except WrongArguments as error:
+            str(error).encode()
+
+
+def test_a_tool_without_a_docstring_is_refused():
+    def nameless(x: int) -> int:
+        return x
+
+    with pytest.raises(ToolDefinitionError, match=r"'.*nameless' has no docstring"):
+        Tool(nameless)
+
+
+def test_a_tool_without_type_hints_is_refused():
+    def guess(x, y: int = 0):
+        """Guess."""
+
+    with pytest.raises(ToolDefinitionError, match=r"no type hint for 'x'.*`x: str`"):
+        Tool(guess)
+
+
+def test_a_tool_with_arguments_no_model_can_name_is_refused():
+    def star(*words: str) -> str:
+        """Join."""
+        return "".join(words)
+
+    def keywords(**words: str) -> str:
+        """Join."""
+        return "".join(words)
+
+    def positional(word: str, /) -> str:
+        """Join."""
+        return word
+
+    for function in (star, keywords, positional):
+        with pytest.raises(ToolDefinitionError, match="plain parameters"):
+            Tool(function)
+
+
+def test_a_docstring_that_describes_what_is_not_there_is_refused():
+    def look(place: str) -> str:
+        """Look.
+
+        Args:
+            plaice: a fish.
+        """
+        return place
+
+    with pytest.raises(ToolDefinitionError, match=r"describes \['plaice'\]"):
+        Tool(look)
+
+
+def test_a_hint_that_cannot_be_resolved_or_described_is_refused():
+    def unknown(place: Nowhere) -> str:  # noqa: F821  the point
+        """Look."""
+        return ""
+
+    def undescribable(place: type(lambda: 0)) -> str:
+        """Look."""
+        return ""
+
+    undescribable.__annotations__["place"] = type(object())
+    with pytest.raises(ToolDefinitionError, match="cannot be resolved: name 'Nowhere'"):
+        Tool(unknown)
+
+    class Strange:
+        pass
+
+    undescribable.__annotations__["place"] = Strange
+    with pytest.raises(ToolDefinitionError, match="has no JSON Schema"):
+        Tool(undescribable)
+
+
+@pytest.mark.parametrize("options", [{"timeout_s": 0}, {"max_output_chars": -1}, {"finale": True}])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(ToolDefinitionError):
+        tool(**options)
+
+
+class Base:
+    @tool
+    def read(self, place: str) -> str:
+        """Read."""
+        return place
+
+    @tool(final=True, name="finish")
+    def end(self) -> str:
+        """End."""
+        return ""
+
+
+class Derived(Base):
+    @tool(timeout_s=1.0)
+    def read(self, place: str) -> str:
+        """Read again."""
+        return place
+
+    def not_a_tool(self) -> str:
+        return ""
+
+
+class Without(Base):
+    def read(self, place: str) -> str:
+        return place
+
+
+def test_tools_are_inherited_overridden_and_dropped_as_methods_are():
+    assert list(tools_of(Base)) == ["read", "finish"]
+    assert tools_of(Derived)["read"].description == "Read again."
+    assert tools_of(Derived)["finish"].options.final
+    assert list(tools_of(Without)) == ["finish"]
+
+
+def test_two_tools_of_one_name_are_refused():
+    class Twice(Base):
+        @tool(name="finish")
+        def stop(self) -> str:
+            """Stop."""
+            return ""
+
+    with pytest.raises(ToolDefinitionError, match="two tools named 'finish'"):
+        tools_of(Twice)
+
+
+def test_a_static_or_class_method_is_refused():
+    class Static:
+        @tool
+        @staticmethod
+        def look() -> str:
+            """Look."""
+            return ""
+
+    with pytest.raises(ToolDefinitionError, match="look is a staticmethod"):
+        tools_of(Static)
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("text", "text"), (None, ""), (3, "3"), (True, "true"), ([1, "a"], '[1,"a"]'), ({"ä": None}, '{"ä":null}'),
+        ([TextPart("a"), ImagePart("b")], (TextPart("a"), ImagePart("b"))), (TextPart("a"), (TextPart("a"),)),
+        ([], "[]"),
+    ],
+)  # fmt: skip
+def test_what_a_tool_returns_becomes_content(value, content):
+    assert render_output(value, 1_000) == (content, False)
+
+
+def test_an_output_is_cut_where_its_limit_says_and_says_so():
+    content, truncated = render_output("x" * 100_000_000, 10)  # 100 MB
+    assert truncated
+    assert content == "x" * 10 + "\n[output cut: 10 of 100000000 characters are shown]"
+    assert render_output("x" * 10, 10) == ("x" * 10, False)
+
+
+def test_half_a_character_in_an_output_is_replaced():
+    """No tokenizer, ledger or socket would take it; a whole pair is put together."""
+    assert render_output("a\ud800b", 100) == ("a\ufffdb", False)
+    assert render_output({"k": "\udc00"}, 100) == ('{"k":"\ufffd"}', False)
+    assert render_output("\ud83c\udf02" + "\ud83c", 100) == ("🌂\ufffd", False)
+
+
+def test_an_output_that_is_no_data_is_an_error_of_ours():
+    with pytest.raises(TypeError):
+        render_output(object(), 100)

@@ -1,0 +1,154 @@
+"""The advantages that reach TRL's loss are exactly the estimator's, on exactly the turns' tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trl import GRPOConfig
+
+from agentgym.credit import Group, estimator
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import AgentGymError
+from agentgym.messages import Message, StopReason
+from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.task import Task
+from agentgym.training.turn_grpo import TurnGRPOTrainer
+
+# trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+
+LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo")
+GROUP = 3
+TASKS = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2)]
+
+
+class Given:
+    """Stands where Rollouts does: hands out two groups made beforehand, of unequal turns, one episode failed."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self._rng = np.random.default_rng(1)
+        self._vocabulary = vocabulary
+        self.played: list[Trajectory] = []
+
+    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **_: Any) -> list[Trajectory]:
+        self.played = [self._episode(task, sample) for task in tasks for sample in range(group_size)]
+        self.played[1].stop_reason = StopReason.INFRA_ERROR
+        return self.played
+
+    def _episode(self, task: Task, sample: int) -> Trajectory:
+        def draw(count: int) -> list[int]:
+            return [int(i) for i in self._rng.integers(3, self._vocabulary, count)]
+
+        turns = [
+            Turn(
+                k, Message("assistant", "x"), token_ids=draw(3 + k), logprobs=[-1.0] * (3 + k),
+                observation_ids=draw(4) if k < sample else [], rewards={"r": float(self._rng.random())},
+            )
+            for k in range(sample + 1)
+        ]  # fmt: skip
+        return Trajectory(
+            f"{task.id}#{sample}", task, sample, prompt_ids=draw(5), turns=turns,
+            outcome={"success": float(sample == 2)}, stop_reason=StopReason.ANSWERED,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(["what is in the box"] * 20, vocab_size=300)
+
+
+def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
+    settings: dict[str, Any] = dict(
+        output_dir=str(folder), per_device_train_batch_size=GROUP * len(TASKS), num_generations=GROUP,
+        max_completion_length=64, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
+        disable_tqdm=True, dataloader_pin_memory=False, max_steps=1,
+    )  # fmt: skip
+    return TurnGRPOTrainer(
+        make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1),
+        args=GRPOConfig(**{**settings, **options}), tasks=TASKS, policy=Policy(), rollouts=Given(len(tokenizer)),
+        estimator=estimator("return_to_go"), sampling=Sampling(), processing_class=tokenizer,
+    )  # fmt: skip
+
+
+def rows() -> list[dict[str, Any]]:
+    return [{"prompt": task.prompt, "task": i} for i, task in enumerate(TASKS) for _ in range(GROUP)]
+
+
+def test_every_turn_gets_its_advantage_and_nothing_else_does(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    played = trainer._rollouts.played
+    expected = np.zeros(batch["advantages"].shape)
+    for start in (0, GROUP):
+        credit = estimator("return_to_go")(Group.from_trajectories(played[start : start + GROUP]))
+        for row, advantages in enumerate(credit, start):
+            if played[row].valid:
+                for (first, last), advantage in zip(played[row].turn_spans(), advantages, strict=True):
+                    expected[row, first:last] = advantage
+    assert np.abs(expected).max() > 0
+    np.testing.assert_allclose(batch["advantages"].numpy(), expected, rtol=1e-6)
+
+
+def test_the_loss_sees_only_the_agents_tokens_and_no_failed_episode(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    mask = (batch["completion_mask"] * batch["tool_mask"]).numpy()
+    for row, trajectory in enumerate(trainer._rollouts.played):
+        arrays = trajectory.arrays()
+        if trajectory.valid:
+            own = arrays.loss_mask[arrays.prompt_length :].astype(int)
+            assert mask[row, : len(own)].tolist() == own.tolist()
+            assert mask[row, len(own) :].sum() == 0
+        else:
+            assert mask[row].sum() == 0
+    assert torch.isfinite(batch["advantages"]).all()
+
+
+def test_the_behaviour_policy_is_what_was_sampled_from(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    mask = (batch["completion_mask"] * batch["tool_mask"]).bool()
+    assert (batch["old_per_token_logps"][mask] == -1.0).all()
+
+
+@pytest.mark.parametrize("loss_type", LOSSES)
+def test_every_loss_type_takes_a_step(tokenizer, tmp_path, loss_type):
+    trainer = trainer_of(tokenizer, tmp_path, loss_type=loss_type)
+    before = {name: value.clone() for name, value in trainer.model.named_parameters()}
+    trainer.train()
+    assert all(torch.isfinite(value).all() for value in trainer.model.parameters())
+    assert any(not torch.equal(before[name], value) for name, value in trainer.model.named_parameters())
+
+
+def test_the_loss_is_a_hand_calculation_of_the_turn_level_objective(tokenizer, tmp_path):
+    """dr_grpo, on-policy: loss = -sum(A_t * ratio_t) / (B * max_completion_length), ratio against what was sampled."""
+    trainer = trainer_of(tokenizer, tmp_path, loss_type="dr_grpo", epsilon=10.0, epsilon_high=1e9)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    trainer.current_gradient_accumulation_steps = 1
+    loss = trainer.compute_loss(trainer.model, batch)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    width = batch["completion_ids"].shape[1]
+    with torch.no_grad():
+        logits = trainer.model(ids, attention_mask=seen).logits[:, -width - 1 : -1]
+        logps = torch.log_softmax(logits, -1).gather(-1, batch["completion_ids"][..., None])[..., 0]
+    ratio = torch.exp(logps - batch["old_per_token_logps"])
+    mask = batch["completion_mask"] * batch["tool_mask"]
+    expected = -(ratio * batch["advantages"] * mask).sum() / (len(ids) * 64)
+    assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_a_batch_that_splits_a_group_is_refused(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    with pytest.raises(AgentGymError, match="whole groups of 3"):
+        trainer._generate_and_score_completions(rows()[:-1])
