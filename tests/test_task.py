@@ -10,7 +10,7 @@ import sys
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import Message, Task, TaskSet
@@ -161,6 +161,7 @@ def test_the_opening_is_the_messages_or_else_the_prompt():
 plain = st.none() | st.booleans() | st.integers() | st.text()
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     truth=st.recursive(plain, lambda x: st.lists(x) | st.dictionaries(st.text(), x)),
     difficulty=st.floats(-1e9, 1e9),

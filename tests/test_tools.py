@@ -7,7 +7,7 @@ import math
 from typing import Annotated, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -138,6 +138,7 @@ def test_a_refusal_stays_short_whatever_was_given():
 plain = st.none() | st.booleans() | st.floats() | st.text()
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.recursive(plain, lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
 def test_no_json_like_value_does_anything_but_pass_or_be_refused(value):
     for arguments in (value, {"query": value}, {"query": "a", "near": value}):

@@ -24,7 +24,8 @@ def _bias(options: Mapping[str, Any]) -> Bias:
 @declare(
     requires=("outcomes", "turn_rewards"),
     bias=_bias,
-    source="Zeng et al. 2025, arXiv:2505.11821, for many turns as in arXiv:2604.02869; zero padding: our own",
+    source="Zeng et al. 2025, arXiv:2505.11821; many turns after arXiv:2604.02869 (not confirmed against it); zero "
+    "padding: our own",
 )
 def mt_grpo(
     group: Group,

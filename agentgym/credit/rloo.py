@@ -10,7 +10,7 @@ from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred
 
 
-@declare(requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740, section 2.2")
+@declare(requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740")
 def rloo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - mean_{j != i} R_j, the same for every turn k.
 

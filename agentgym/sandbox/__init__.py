@@ -1,4 +1,10 @@
-"""Isolated machines for the dangerous part of an environment: one contract, several backends."""
+"""Isolated machines for the dangerous part of an environment: one contract, several backends.
+
+contract.py, limits.py   what every backend promises          namespaces.py   the default backend
+guest_sandbox.py         the contract, spoken to a guest      machine.py, link.py, replies.py   and how it is spoken to
+channel.py, snapshots.py channels; files out and back         spawner.py, packages.py   starting the spawner
+guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
+"""
 
 from agentgym.sandbox.contract import Backend, Capabilities, Channel, ExecResult, Sandbox, Snapshot, Usage
 from agentgym.sandbox.limits import SandboxSpec

@@ -4,7 +4,8 @@
          └────────────────── one socket per sandbox, requests and replies ──────────────┘
 
 Not covered: holes in the kernel itself, side channels, fairness beyond control groups. Files written in the
-sandbox live in memory and count against `memory_mib`.
+sandbox live in memory and count against `memory_mib`, which is therefore taken as at least `disk_mib` + 32: else
+full files would starve the guest, and agent code could kill its own sandbox, which voids an episode.
 """
 
 from __future__ import annotations
@@ -33,12 +34,7 @@ _UNPACK_S = 60.0
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_CONTROLLERS = {"memory": "memory", "pids": "processes", "cpu": "cpu"}  # control group -> limit
-_STAND_IN = {
-    "memory": "each process alone is bounded, not their sum",
-    "pids": "RLIMIT_NPROC bounds them instead",
-    "cpu": "only time limits bound processor use",
-}
+_STAND_IN = {"memory": "each process alone is bounded, not their sum", "cpu": "only time limits bound processor use"}
 
 class NamespacesBackend:
     """Makes sandboxes out of namespaces. Works as root, or rootless with weaker limits if the spec accepts them."""
@@ -74,17 +70,13 @@ class NamespacesBackend:
             return Capabilities(False, reason=str(error))
         missing = machine.missing
         await machine.close()
-        lost = {_CONTROLLERS[name] for name in missing} - {"processes"}
         return Capabilities(
             True,
             "ns" if missing else "ns+cgroup",
-            enforced=tuple(name for name in _ENFORCED if name not in lost),
-            missing=tuple(
-                (_CONTROLLERS[name], f"{why}; {_STAND_IN[name]}. {_REMEDY}")
-                for name, why in missing.items() if _CONTROLLERS[name] in lost
-            ),
+            enforced=tuple(name for name in _ENFORCED if name not in missing),
+            missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
             snapshots=True,
-        )  # fmt: skip
+        )
 
     async def close(self) -> None:
         """Close every sandbox and end the spawners. The backend may be used again afterwards."""
@@ -125,8 +117,13 @@ class NamespacesBackend:
 
     async def _order(self, spec: SandboxSpec) -> Machine:
         spawner = self._spawner(spec.preload)
-        control, guest_end = socket.socketpair()
-        lifeline, spawner_end = socket.socketpair()
+        try:
+            control, guest_end = socket.socketpair()
+            lifeline, spawner_end = socket.socketpair()
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"No sockets for a sandbox ({error.strerror}): each takes two descriptors. Raise the limit (ulimit -n)."
+            ) from error
         machine = Machine(Link(control), lifeline)
         try:
             with guest_end, spawner_end:
@@ -209,16 +206,14 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
     """The error for a sandbox that did not come up."""
     kind, text = (verdict or {}).get("kind", ""), (verdict or {}).get("text", "")
     if kind == "limit":
-        listed = "; ".join(
-            f"{_CONTROLLERS[name]}: {why}, {_STAND_IN[name]}" for name, why in json.loads(text).items()
-        )  # fmt: skip
+        listed = "; ".join(f"{name}: {why}, {_STAND_IN[name]}" for name, why in json.loads(text).items())
         return LimitUnenforceable(
             f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
             "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
         )
     return SandboxUnavailable(
         f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
-        "Linux 5.12 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
+        "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
         "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0); in a container, start "
         "it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined, or use another backend."
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.archive import content_hash
+from agentgym.sandbox.guest.archive import records
 from agentgym.sandbox.link import in_memory
 from agentgym.sandbox.machine import Machine
 
@@ -59,6 +62,17 @@ async def _collect(read: int, most: int) -> bytes:
         data += piece
         if len(data) > most:
             raise SandboxError(f"The sandbox's files are more than {most} bytes: too many to keep.")
+
+
+def content_hash(source: BinaryIO) -> str:
+    """SHA-256 over names, kinds, modes and contents, but not times. Raises: ValueError for what is no archive."""
+    total = hashlib.sha256()
+    for record, content in records(source):
+        fields = [record[name] for name in ("t", "p", "m")] + [record.get("l"), record.get("n")]
+        total.update(json.dumps(fields).encode() + b"\n")
+        for piece in content:
+            total.update(piece)
+    return total.hexdigest()
 
 
 @contextmanager

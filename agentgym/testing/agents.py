@@ -18,9 +18,10 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
 from agentgym.task import Task
 from agentgym.testing.arguments import hostile, plausible
+from agentgym.testing.closing import Lodger
 from agentgym.testing.findings import short
 from agentgym.testing.hidden_truth import shown_truth
-from agentgym.testing.world import SPOKEN, Lodger, Subject
+from agentgym.testing.world import SPOKEN, Subject
 from agentgym.tools import Tool
 
 Script = Callable[[Sequence[Message]], Message]

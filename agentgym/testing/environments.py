@@ -11,7 +11,7 @@ from agentgym.registry import load_reward, load_task_set, make, names
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
 from agentgym.task import Task, TaskSet
-from agentgym.testing import agents, world
+from agentgym.testing import agents, answers, closing, world
 from agentgym.testing.findings import Findings
 from agentgym.testing.tools import look_at_tool
 
@@ -59,10 +59,10 @@ async def check_environment(
         findings.conclude()
     if await world.check_opening(subject):
         await world.check_determinism_and_isolation(subject)
-        await world.check_answers(subject)
-        await world.check_task_untouched(subject)
+        await answers.check_answers(subject)
+        await answers.check_task_untouched(subject)
         await world.check_checkpoint(subject)
-        await world.check_close(subject)
+        await closing.check_close(subject)
         await _check_episodes(subject, reward, oracle or found_oracle, chance, public, bool(found_oracle or task_set))
     findings.conclude()
 

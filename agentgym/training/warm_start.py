@@ -41,9 +41,11 @@ def demonstrations(
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:
-    """All that was said, calls as the agent writes them, for training a tokenizer."""
+    """All that was said, calls as the agent writes them, and the tools' signatures, for training a tokenizer."""
     found = []
     for trajectory in trajectories:
+        tools = registry.load("environments", trajectory.task.environment).tools.values()
+        found += [tool.signature() for tool in tools]
         for message in trajectory.messages():
             found.append(message.text)
             if message.calls:

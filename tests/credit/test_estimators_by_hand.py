@@ -133,3 +133,25 @@ def test_one_success_in_four_is_not_divided_by_the_spread_of_the_failures():
     """1, 0, 0, 0: 1 - 0 = 1; 0 - 1/3. Divided by the others' spread, 0, it would be a million."""
     group = Group.from_arrays(outcomes=[1, 0, 0, 0])
     expect(estimator("rloo")(group), [[1], [-1 / 3], [-1 / 3], [-1 / 3]])
+
+
+def test_a_reward_of_zero_is_not_a_missing_reward():
+    """Index 0 holds 1, 0 and none. Reach-only compares 1 with 0 and leaves the third out; a true 0 is compared.
+
+    With none: 1 - 0 = 1, 0 - 1 = -1, nothing. With 0: 1 - 0 = 1, 0 - 0.5 = -0.5, 0 - 0.5 = -0.5. Outcomes are equal.
+    """
+    with pytest.warns(CreditWarning):
+        chosen = estimator("mt_grpo_reach", baseline="loo", scale="none")
+    missing = Group.from_arrays(outcomes=[0, 0, 0], turn_rewards=[[1], [0], [NONE]])
+    zero = Group.from_arrays(outcomes=[0, 0, 0], turn_rewards=[[1], [0], [0]])
+    expect(chosen(missing), [[1], [-1], [0]])
+    expect(chosen(zero), [[1], [-0.5], [-0.5]])
+
+
+def test_turn_rewards_reach_the_gradient_where_outcomes_say_nothing():
+    """Both fail, one after a useful turn: 0.5 above 0. The turn after it earned nothing, and is told so."""
+    group = Group.from_arrays(outcomes=[0, 0], turn_rewards=[[0.5, 0], [0, 0]])
+    expect(estimator("return_to_go")(group), [[0.5, 0], [-0.5, 0]])
+    expect(estimator("mt_grpo")(group), [[0.5, 0], [-0.5, 0]])
+    expect(estimator("rloo")(group), [[0.5, 0.5], [-0.5, -0.5]])
+    expect(estimator("rloo", turn_weight=0.0)(group), [[0, 0], [0, 0]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.credit.statistics import baseline_of, centred, divided, spread, standardised
@@ -32,6 +32,7 @@ def test_an_empty_column_is_no_warning():
     assert spread(np.ones((2, 1)), ddof=1, among=among).tolist() == [0.0]
 
 
+@settings(deadline=None)
 @given(value=st.floats(-1e6, 1e6), size=st.integers(2, 9))
 def test_equal_scores_are_exactly_their_own_mean(value, size):
     """0.1 + 0.1 + 0.1 over 3 is not 0.1 in floating point; an advantage of 1e-17 is not 0."""

@@ -46,4 +46,5 @@ def main() -> None:
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], {**os.environ, "HOME": "/nonexistent"})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -23,9 +23,9 @@ def processes_below(pid: int) -> set[int]:
     return found
 
 
-def groups() -> set[str]:
-    """Every control group that an agentgym process has made."""
-    return {str(path) for path in Path("/sys/fs/cgroup").rglob("agentgym-*/*") if path.is_dir()}
+def groups(spawner: int) -> set[str]:
+    """Every control group that a spawner has made."""
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob(f"agentgym-{spawner}")}
 
 
 def mounts() -> list[str]:

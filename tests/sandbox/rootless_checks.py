@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 
 from agentgym.errors import ConformanceError, LimitUnenforceable
 from agentgym.sandbox.limits import SandboxSpec
@@ -30,14 +29,9 @@ async def main() -> None:
         said["findings"] = error.findings
     sandbox = await backend.create(SandboxSpec(insecure_ok=True))
     said["outside"] = (await sandbox.run_python("print(open('/proc/self/uid_map').read())")).text.split()
-    times = []
-    for _ in range(20):
-        started = time.perf_counter()
-        await sandbox.run_python("pass")
-        times.append(time.perf_counter() - started)
-    said["run_ms"] = sorted(times)[10] * 1000
     await backend.close()
     print(json.dumps(said))
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -86,7 +86,9 @@ def _rest(contents: Contents) -> Html:
             points = _points(rows, name)
             if len(points) > 1 and len({y for _, y in points}) > 1:
                 line = Series(name, points)
-                small.append(line_chart(name, [line], x_label=f"{phase} step", note=f"now {show(points[-1][1])}"))
+                small.append(
+                    line_chart(name, [line], x_label=f"{phase} step", note=f"now {show(points[-1][1])}", hover=False)
+                )
     if not small:
         return Html("")
     return el(

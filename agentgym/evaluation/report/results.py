@@ -73,7 +73,7 @@ def strata(contents: Contents) -> Html:
                 el("tbody", rows),
                 cls="strata",
             ),
-            cls="scroll",
+            cls="scroll", tabindex=0,
         ),
         el(
             "p", f"n counts tasks. Intervals are Wilson's where each task was tried once, and a bootstrap over "
@@ -134,7 +134,7 @@ def mistakes(contents: Contents) -> Html:
            el("table",
               el("caption", "Per 100 episodes",
                  [": ", el("i", cls="key was"), " before, ", el("i", cls="key now"), " after"] if before else None),
-              el("tbody", body), cls="mistakes"), cls="scroll"),
+              el("tbody", body), cls="mistakes"), cls="scroll", tabindex=0),
     )  # fmt: skip
 
 

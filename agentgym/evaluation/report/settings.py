@@ -19,7 +19,7 @@ def settings(contents: Contents) -> Html:
     return el(
         "section",
         el("h2", "The run"),
-        el("div", _evaluations(contents), cls="scroll"),
+        el("div", _evaluations(contents), cls="scroll", tabindex=0),
         el("div", _timings(contents), _versions(contents), cls="columns"),
         el("details", el("summary", "The resolved recipe"), el("pre", contents.recipe_text, cls="text recipe"))
         if contents.recipe_text else None,

@@ -41,12 +41,14 @@ def line_chart(
     percent: bool = False,
     note: str = "",
     legend: bool | None = None,
+    hover: bool = True,
 ) -> Html:
     """A figure with one or more lines over a common x axis.
 
     Args:
         percent: values are shares in [0, 1], shown as percent on a full scale.
         note: a line under the title that says what is drawn. `legend`: by default for two series or more.
+        hover: show values where one points; left out of charts that are many and small, as it takes most of the space.
     Returns: a <figure>; an empty text if no series has a finite point.
     """
     series = [kept for kept in (_finite(s) for s in series) if kept.points]
@@ -80,7 +82,8 @@ def line_chart(
     shapes.append(el("text", x_label, cls="axis", x=_n(middle), y=HEIGHT - 5, text_anchor="middle"))
     for s in reversed(series):  # the first is the most important: on top
         shapes += _draw(s, place)
-    shapes += _hover(series, place, x_label, percent)
+    if hover:
+        shapes += _hover(series, place, x_label, percent)
     names = el("ul", [el("li", el("i", cls=f"key c{s.colour}"), s.name) for s in series], cls="legend")
     return el(
         "figure",

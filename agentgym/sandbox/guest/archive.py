@@ -7,18 +7,20 @@ equal streams but for the times. Sockets, pipes and hard links as such are not k
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, TypeVar
 
 ROOTS = ("work", "tmp")
 MAX_LINE = 65_536
+_HEX = "hex:"  # before the bytes of a name that is no text
+_NEEDED = {True: 0o500, False: 0o400}  # permissions of the owner to read a directory, a file
+
+T = TypeVar("T")
 
 
 def pack(out: BinaryIO) -> None:
@@ -35,10 +37,12 @@ def _pack(path: bytes, out: BinaryIO) -> None:
         _put(out, {**record, "t": "l", "l": _encode(os.readlink(where))})
     elif stat.S_ISDIR(status.st_mode):
         _put(out, {**record, "t": "d"})
-        for name in sorted(os.listdir(where)):
+        for name in sorted(_readable(where, status, os.listdir)):
             _pack(path + b"/" + name, out)
+        os.chmod(where, stat.S_IMODE(status.st_mode))
     elif stat.S_ISREG(status.st_mode):
-        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = _readable(where, status, lambda name: os.open(name, os.O_RDONLY | os.O_NOFOLLOW))
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
         with open(descriptor, "rb") as file:
             _put(out, {**record, "t": "f", "n": status.st_size})
             left = status.st_size
@@ -46,6 +50,14 @@ def _pack(path: bytes, out: BinaryIO) -> None:
                 piece = file.read(min(left, 1 << 20)) or bytes(min(left, 1 << 20))  # zeros if it shrank meanwhile
                 out.write(piece)
                 left -= len(piece)
+
+
+def _readable(where: bytes, status: os.stat_result, use: Callable[[bytes], T]) -> T:
+    """Use a file of ours; one that forbids even us to read it is opened up first, and the caller shuts it again."""
+    needed = _NEEDED[stat.S_ISDIR(status.st_mode)]
+    if status.st_mode & needed != needed:
+        os.chmod(where, stat.S_IMODE(status.st_mode) | 0o700)
+    return use(where)
 
 
 def unpack(source: BinaryIO) -> None:
@@ -84,17 +96,6 @@ def records(source: BinaryIO) -> Iterator[tuple[dict[str, Any], Iterator[bytes]]
             pass  # whatever the reader left
 
 
-def content_hash(source: BinaryIO) -> str:
-    """SHA-256 over names, kinds, modes and contents, but not times. Raises: ValueError as `records`."""
-    total = hashlib.sha256()
-    for record, content in records(source):
-        fields = [record[name] for name in ("t", "p", "m")] + [record.get("l"), record.get("n")]
-        total.update(json.dumps(fields).encode() + b"\n")
-        for piece in content:
-            total.update(piece)
-    return total.hexdigest()
-
-
 def _content(source: BinaryIO, size: int) -> Iterator[bytes]:
     while size:
         piece = source.read(min(size, 1 << 20))
@@ -114,10 +115,10 @@ def _put(out: BinaryIO, record: dict[str, Any]) -> None:
 def _encode(path: bytes) -> str:
     try:
         text = path.decode("utf-8")
-        return text if not text.startswith("base64:") else "base64:" + base64.b64encode(path).decode()
     except UnicodeDecodeError:
-        return "base64:" + base64.b64encode(path).decode()
+        text = _HEX
+    return _HEX + path.hex() if text.startswith(_HEX) else text
 
 
 def _decode(text: str) -> bytes:
-    return base64.b64decode(text[7:]) if text.startswith("base64:") else text.encode("utf-8")
+    return bytes.fromhex(text.removeprefix(_HEX)) if text.startswith(_HEX) else text.encode("utf-8")

@@ -72,7 +72,7 @@ def _limit(spec: dict[str, Any]) -> None:
         resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest lives under it too
         resource.RLIMIT_NPROC: spec["processes"] + 1,
         resource.RLIMIT_FSIZE: spec["disk"],
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: 1,  # not 0, with which the kernel still starts the host's crash handler
         resource.RLIMIT_MEMLOCK: 65_536,
     }
     if spec["address_space"]:

@@ -6,6 +6,8 @@ import contextlib
 import os
 from dataclasses import dataclass, field
 
+from .root import HOST
+
 CONTROLLERS = ("memory", "pids", "cpu")
 _PERIOD_US = 100_000
 
@@ -54,13 +56,14 @@ class Cgroups:
             try:
                 self._adopt(version, mount_point, inside, offered)
             except OSError as error:
-                self.missing.update(dict.fromkeys(offered, f"{error.strerror} at {error.filename}"))
+                self.missing.update(dict.fromkeys(offered, f"{error.strerror} in {mount_point.removeprefix(HOST)}"))
                 continue
             wanted = [name for name in wanted if name not in offered]
             for name in offered:
                 self.missing.pop(name, None)
         for name in wanted:
             self.missing.setdefault(name, "no cgroup tree offers this controller")
+        self.missing.pop("pids", None)  # RLIMIT_NPROC counts per user namespace, so per sandbox, and does as well
         return self
 
     def _adopt(self, version: int, mount_point: str, inside: str, controllers: list[str]) -> None:

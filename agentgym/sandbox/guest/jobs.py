@@ -137,8 +137,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
     finally:
         if cwd is not None:
             os.chdir("/work")
-    with contextlib.suppress(OSError):
-        python.prefer_to_kill(pid)
+    python.step_behind_the_guest(pid)
     return pid
 
 
@@ -206,6 +205,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> list[int]:
+    """A process and everything it started that still has a living line of parents to it."""
     tree = parents()
     found, front = [pid], {pid}
     while front:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import signal
 import struct
 
@@ -57,11 +56,12 @@ class _FilterProgram(ctypes.Structure):
 
 def unsupported() -> str | None:
     """Why this machine cannot hold a sandbox at all, or None."""
-    if platform.system() != "Linux" or platform.machine() != "x86_64":
-        return f"this is {platform.system()} on {platform.machine()}; namespaces are made on Linux on x86_64 only"
-    release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-    if release < (5, 12):
-        return f"the kernel is {platform.release()}; 5.12 or newer is needed (mount_setattr)"
+    system = os.uname()
+    if system.sysname != "Linux" or system.machine != "x86_64":
+        return f"this is {system.sysname} on {system.machine}; namespaces are made on Linux on x86_64 only"
+    release = tuple(int(part) for part in system.release.split("-")[0].split(".")[:2])
+    if release < (5, 14):
+        return f"the kernel is {system.release}; 5.14 or newer is needed (process limits per user namespace)"
     return None
 
 

@@ -26,6 +26,8 @@ _ONE_MESSAGE = 1 << 16  # longer code reaches a session as a file
 
 
 class Runner:
+    """What runs in the sandbox on request: commands, Python calls, sessions and channels, and how each ended."""
+
     def __init__(self, watch: Watch, reply: Callable[..., None], memory_kills: Callable[[], int]) -> None:
         self.watch, self.reply, self.memory_kills = watch, reply, memory_kills
         self.calls: dict[int, Call] = {}
@@ -131,7 +133,8 @@ class Runner:
             self._end_session(call.session)
         else:
             self.watch.remove(call.process.handle)
-            self._kill_tree(call.process)
+            if timed_out:
+                self._kill_tree(call.process)
         status, used = call.process.wait()
         if call.thaws:
             _signal_all(signal.SIGCONT)
@@ -148,7 +151,7 @@ class Runner:
         self.reply(
             call.id, bytes(call.stdout.data + call.stderr.data), exit=code, out=len(call.stdout.data),
             truncated=call.stdout.truncated or call.stderr.truncated, timed_out=timed_out,
-            oom=self.memory_kills() > call.memory_kills, wall=round(time.monotonic() - call.started, 6),
+            oom=code != 0 and self.memory_kills() > call.memory_kills, wall=round(time.monotonic() - call.started, 6),
             cpu=round(max(cpu_s, 0.0), 6), peak=peak_kib, disk=jobs.disk_used(),
         )  # fmt: skip
 

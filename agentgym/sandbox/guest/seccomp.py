@@ -28,6 +28,8 @@ DENIED = {
     "mbind": 237, "set_mempolicy": 238, "set_mempolicy_home_node": 450, "move_pages": 279, "migrate_pages": 256,
     "lookup_dcookie": 212, "nfsservctl": 180, "uselib": 134, "_sysctl": 156,
     "sethostname": 170, "setdomainname": 171,
+    # System V objects outlive their processes: memory that no kill gives back
+    "shmget": 29, "semget": 64, "msgget": 68,
 }  # fmt: skip
 _NEWEST = 469  # file_setattr, Linux 6.17
 
@@ -39,8 +41,11 @@ _X86_64 = 0xC000003E
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 # clone3's flags lie in memory, out of a filter's sight: libc falls back to clone, whose flags do not
-_SPECIAL: dict[int, int | str] = {41: "socket", 56: "clone", 16: "ioctl", 435: _REFUSE | errno.ENOSYS}
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
+_SPECIAL: dict[int, int | str] = {
+    41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
+}  # fmt: skip
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32  # in seccomp_data
+_CORE_LIMIT, _PRETEND = 4, _REFUSE  # an error number of 0: the call does nothing, and says it worked
 
 
 @cache
@@ -87,6 +92,23 @@ def _argument_checks() -> dict[str, list[_Line]]:
     """Calls that are allowed with some arguments only. None of them has pointers where it matters."""
     families = [(_EQUAL, len(SOCKET_FAMILIES) - place, 0, family) for place, family in enumerate(SOCKET_FAMILIES)]
     return {
+        # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
+        "setrlimit": [
+            (_LOAD, 0, 0, _FIRST_ARGUMENT),
+            (_EQUAL, 0, 1, _CORE_LIMIT),
+            (_RETURN, 0, 0, _PRETEND),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
+        "prlimit": [
+            (_LOAD, 0, 0, _SECOND_ARGUMENT),
+            (_EQUAL, 0, 5, _CORE_LIMIT),
+            (_LOAD, 0, 0, _THIRD_ARGUMENT),  # the pointer to a new limit, in two halves; null: it only asks
+            (_EQUAL, 0, 2, 0),
+            (_LOAD, 0, 0, _THIRD_ARGUMENT + 4),
+            (_EQUAL, 1, 0, 0),
+            (_RETURN, 0, 0, _PRETEND),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
         "clone": [
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
             (_ANY_BIT, 0, 1, _CLONE_NEW_ANYTHING),

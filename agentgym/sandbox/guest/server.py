@@ -40,6 +40,8 @@ def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] 
 
 
 class Guest:
+    """Process 1 of a sandbox: reads requests from the host's socket, has them done, and sends the replies."""
+
     def __init__(self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None) -> None:
         self.control, self.memory = control, memory
         self.watch = Watch()

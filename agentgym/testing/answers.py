@@ -1,0 +1,100 @@
+"""Whatever the agent calls is answered, and what it calls changes its own world alone."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from agentgym.environment import Environment
+from agentgym.messages import Call, Content, ImagePart, Result, ResultStatus, TextPart
+from agentgym.task import Task, task_to_json
+from agentgym.testing.arguments import hostile, wrong
+from agentgym.testing.findings import Findings, short
+from agentgym.testing.world import Subject, World, plain
+
+
+async def check_answers(subject: Subject) -> None:
+    """Whatever the agent calls is answered with a result: unknown tools, wrong arguments, hostile ones."""
+    findings = subject.findings
+    world = World(subject, subject.task, subject.seed)
+    try:
+        await world.open()
+        cases = [("a tool that does not exist", Call("no_such_tool", {"x": 1}), ResultStatus.UNKNOWN_TOOL)]
+        cases.append(("a call that is none", Call("", {}, error="That is no call."), ResultStatus.MALFORMED))
+        for case, call, status in cases:
+            await _check_result(world, findings, case, call, status)
+        for tool in world.environment.tools.values():
+            for case, arguments in wrong(tool):
+                call = Call(tool.name, arguments)
+                await _check_result(world, findings, f"{tool.name} with {case}", call, ResultStatus.WRONG_ARGUMENTS)
+            for arguments in hostile(tool):
+                await _check_result(world, findings, f"{tool.name}({short(arguments, 60)})", Call(tool.name, arguments))
+    finally:
+        await world.environment.close()
+
+
+async def _check_result(
+    world: World, findings: Findings, case: str, call: Call, status: ResultStatus | None = None
+) -> None:
+    call = Call(call.name, call.arguments, "probe_7", call.error)
+    try:
+        result = await world.environment.call(call)
+    except Exception as error:  # noqa: BLE001  nothing that the agent writes may raise
+        findings.add(
+            f"{case} raised {type(error).__name__}: {short(error)}. What the agent does wrong is a result: raise "
+            "ToolError with a sentence for it."
+        )
+        return
+    if not isinstance(result, Result):
+        findings.add(f"{case} gave {short(result)}, which is no Result.")
+        return
+    if status is not None and result.status is not status:
+        findings.add(f"{case} came back as {result.status}, expected {status}: {short(plain(result.content))}")
+    if result.final and not result.ok:
+        findings.add(f"{case} ended the episode although it failed ({result.status}).")
+    if result.call_id != "probe_7":
+        findings.add(f"The result of {case} has call_id {result.call_id!r}, the call had 'probe_7'.")
+    if complaint := _unfit(result.content, world.environment, call.name):
+        findings.add(f"The result of {case} {complaint}")
+
+
+def _unfit(content: Content, environment: Environment, name: str) -> str:
+    """What is wrong with the content of a result, or an empty string."""
+    if not isinstance(content, str):
+        if isinstance(content, tuple) and all(isinstance(part, (TextPart, ImagePart)) for part in content):
+            return ""
+        return f"is {type(content).__name__}: content is text, or a tuple of text and image parts."
+    try:
+        json.dumps(content).encode()
+        content.encode()
+    except UnicodeEncodeError:
+        return f"holds half a character, which no tokenizer takes: {content[:60]!r}."
+    tool = environment.tools.get(name)
+    if tool is not None and len(content) > tool.options.max_output_chars + 200:
+        return f"is {len(content)} characters long, max_output_chars is {tool.options.max_output_chars}."
+    return ""
+
+
+async def check_task_untouched(subject: Subject) -> None:
+    """Neither reset nor a tool changes the task, which all episodes of a group share."""
+    before = [_frozen(task) for task in subject.tasks]
+    world = World(subject, subject.task, subject.seed)
+    with subject.findings.no_exception("An episode of hostile calls"):
+        try:
+            await world.open()
+            for tool in world.environment.tools.values():
+                for arguments in hostile(tool):
+                    with suppress(Exception):  # told by check_answers
+                        await world.environment.call(Call(tool.name, arguments))
+        finally:
+            await world.environment.close()
+    for task, was in zip(subject.tasks, before, strict=True):
+        if _frozen(task) != was:
+            subject.findings.add(
+                f"The task {task.id!r} was changed by playing it: {was} became {_frozen(task)}. Copy what you "
+                "change; every episode of the group and the reward read the same task."
+            )
+
+
+def _frozen(task: Task) -> str:
+    return short(json.dumps(task_to_json(task), sort_keys=True, default=str), 100_000)

@@ -1,0 +1,69 @@
+"""`close` frees everything: sandboxes, files, threads, tasks, processes; twice, early, and after cancelling."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from agentgym.testing.leftovers import Leftovers
+from agentgym.testing.world import Subject, World, calls_for
+
+CLOSE_S = 30.0
+
+
+class Lodger:
+    """Stands among the sandboxes of an environment, and knows whether it was closed."""
+
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def check_close(subject: Subject) -> None:
+    """`close` ends every sandbox, frees every resource, may be awaited twice and after a cancelled call."""
+    findings = subject.findings
+    with findings.no_exception("close before reset"):
+        await subject.make().close()
+    with findings.no_exception("close after a cancelled call"):
+        await _check_cancel(subject)
+    calls = calls_for(subject.make(), 0, rounds=1)
+    for _ in range(2):  # what is made once for all is made now
+        with findings.no_exception("An episode played by hand"):
+            await World(subject, subject.task, subject.seed).play(calls)
+    leftovers, kept, episodes = Leftovers(), [], 3
+    with leftovers.watching():
+        for _ in range(episodes):
+            world = World(subject, subject.task, subject.seed)
+            kept.append(world)  # alive until counted: a file that only the garbage collector closes is not closed
+            lodger = Lodger()
+            with findings.no_exception("An episode played by hand"):
+                await world.open()
+                world.environment.__dict__.setdefault("_machines", []).append(lodger)
+                for call in calls:
+                    await world.call(call)
+            with findings.no_exception("close, awaited twice"):
+                await asyncio.wait_for(world.environment.close(), CLOSE_S)
+                await asyncio.wait_for(world.environment.close(), CLOSE_S)
+                if not lodger.closed:
+                    findings.add(
+                        "close does not end the sandboxes that open_sandbox made. An own `close` ends with "
+                        "`await super().close()`."
+                    )
+        await asyncio.sleep(0)
+        for phrase in leftovers.grown(episodes):
+            findings.add(f"close forgets something: after {episodes} closed episodes there are {phrase} more.")
+
+
+async def _check_cancel(subject: Subject) -> None:
+    world = World(subject, subject.task, subject.seed)
+    try:
+        await world.open()
+        for call in calls_for(world.environment, 2, rounds=1)[:2]:
+            running = asyncio.ensure_future(world.environment.call(call))
+            await asyncio.sleep(0)
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+    finally:
+        await asyncio.wait_for(world.environment.close(), CLOSE_S)

@@ -1,0 +1,121 @@
+"""The parts of the guest that can be tested without a sandbox: the filter's program, the archive, control groups."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import struct
+
+import pytest
+
+from agentgym.sandbox.guest import archive, seccomp
+from agentgym.sandbox.snapshots import content_hash
+
+ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+X86_64 = 0xC000003E
+
+
+def verdict(
+    number: int, first: int = 0, second: int = 0, third: int = 0, architecture: int = X86_64
+) -> tuple[int, int]:
+    """What the filter says about a call, and in how many steps: classic BPF, interpreted by hand."""
+    program = [struct.unpack_from("HBBI", seccomp.program(), at) for at in range(0, len(seccomp.program()), 8)]
+    data = {0: number, 4: architecture, 16: first, 24: second, 32: third & 0xFFFFFFFF, 36: third >> 32}
+    at = accumulator = steps = 0
+    while True:
+        code, if_true, if_false, value = program[at]
+        steps, at = steps + 1, at + 1
+        if code == 0x20:
+            accumulator = data[value]
+        elif code == 0x06:
+            return value, steps
+        elif code == 0x05:
+            at += value
+        else:
+            holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[code]
+            at += if_true if holds else if_false
+
+
+def test_every_call_gets_the_verdict_of_the_list():
+    for number in range(600):
+        expected = ALLOW
+        if number in seccomp.DENIED.values():
+            expected = REFUSE | errno.EPERM
+        elif number > 469 or number == 435:
+            expected = REFUSE | errno.ENOSYS
+        got, steps = verdict(number, first=1)
+        assert got == expected, f"call {number}"
+        assert steps <= 16
+
+
+def test_a_foreign_architecture_is_killed_and_x32_is_unknown():
+    assert verdict(1, architecture=0x40000003)[0] == KILL
+    assert verdict(0x40000001)[0] == REFUSE | errno.ENOSYS
+
+
+@pytest.mark.parametrize("flag", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
+def test_clone_makes_no_namespace(flag):
+    assert verdict(56, first=flag | 17)[0] == REFUSE | errno.EPERM
+    assert verdict(56, first=17)[0] == ALLOW
+
+
+def test_terminals_take_no_injected_input():
+    assert {verdict(16, second=request)[0] for request in (0x5412, 0x541C)} == {REFUSE | errno.EPERM}
+    assert verdict(16, second=0x5401)[0] == ALLOW
+
+
+def test_nobody_changes_the_limit_on_core_files():
+    """Any value but 1 lets agent code start the host's crash handler, by crashing. It is told that it worked."""
+    assert verdict(160, first=4)[0] == REFUSE
+    assert verdict(160, first=7)[0] == ALLOW
+    assert verdict(302, second=4, third=0x7FFF_0000_0000)[0] == REFUSE
+    assert verdict(302, second=4, third=0x7000)[0] == REFUSE
+    assert verdict(302, second=4, third=0)[0] == ALLOW
+    assert verdict(302, second=7, third=0x7000)[0] == ALLOW
+
+
+def test_only_four_socket_families_exist():
+    allowed = [family for family in range(60) if verdict(41, first=family)[0] == ALLOW]
+    assert allowed == [1, 2, 10, 16]
+
+
+def record(**fields) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+def test_an_archive_has_the_same_hash_whatever_its_times():
+    one = record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ab"
+    two = record(t="f", p="work/a", m=0o644, u=2, n=2) + b"ab"
+    other = record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ac"
+    hashes = [content_hash(io.BytesIO(data)) for data in (one, two, other)]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"junk\n",
+        record(t="x", p="a", m=0, u=0),
+        record(t="f", p="a", m=0, u=0, n=-1),
+        record(t="f", p="a", m=0, u=0, n=5) + b"abc",
+        record(t="f", p="a", m=0, u=0, n="5") + b"abcde",
+        b"{" * 70_000,
+    ],
+)
+def test_what_is_no_archive_is_refused(data):
+    with pytest.raises(ValueError, match=r"."):
+        content_hash(io.BytesIO(data))
+
+
+def test_names_that_are_no_text_survive_the_archive():
+    for name in (b"plain", b"\xff\xfe", b"hex:trick", "ümlaut".encode(), b"with\nnewline"):
+        assert archive._decode(archive._encode(name)) == name
+
+
+def test_the_spawner_pid_is_in_its_groups_name():
+    """So that the groups of one that was killed can be told apart, and swept up."""
+    from agentgym.sandbox.guest.cgroups import Cgroups
+
+    assert Cgroups().name == f"agentgym-{os.getpid()}"

@@ -1,0 +1,154 @@
+"""A guest that has been taken over can say what it likes: the host gets SandboxDied, never harm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.guest.frames import MAX_HEADER_BYTES, FrameError, FrameReader, encode
+from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.link import Link
+from agentgym.sandbox.machine import Machine
+
+GOOD = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
+        "peak": 0, "disk": 0}  # fmt: skip
+
+
+class Impostor:
+    """A sandbox whose guest is this test: it answers each call with the given bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        control, self.guest = socket.socketpair()
+        lifeline, self.spawner = socket.socketpair()
+        self.machine = Machine(Link(control), lifeline)
+        self.sandbox = GuestSandbox(SandboxSpec(), "test", self.machine, self._renew)
+        self.guest.sendall(answer)
+
+    async def _renew(self) -> Machine:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        self.guest.close()
+        self.spawner.close()
+        await self.sandbox.close()
+
+
+async def outcome(answer: bytes, call=lambda sandbox: sandbox.run_python("pass")):
+    impostor = Impostor(answer)
+    try:
+        return await asyncio.wait_for(call(impostor.sandbox), 5)
+    finally:
+        await impostor.close()
+
+
+async def test_an_honest_answer_is_a_result():
+    result = await outcome(encode({**GOOD, "out": 2}, b"ab!"))
+    assert (result.exit_code, result.stdout, result.stderr) == (0, b"ab", b"!")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"junk that is no frame at all.....",
+        struct.pack(">II", 2**32 - 1, 0),
+        struct.pack(">II", 2, 2**31) + b"{}",
+        encode({**GOOD, "id": 7}),
+        encode({**GOOD, "id": "1"}),
+        encode({**GOOD, "id": [1]}),
+        struct.pack(">II", 2, 0) + b"[]",
+        struct.pack(">II", 30_000, 0) + b"[" * 30_000,
+        struct.pack(">II", 9_000, 0) + b"9" * 9_000,
+        struct.pack(">II", 3, 0) + b"\xff\xfe{",
+        encode(GOOD, b"x" * 200_000),
+        *(encode({**GOOD, **wrong}) for wrong in (
+            {"exit": "0"}, {"exit": 10**9}, {"exit": None}, {"exit": True}, {"out": 5}, {"out": -1}, {"out": 1e300},
+            {"wall": float("nan")}, {"wall": -1}, {"wall": "soon"}, {"cpu": float("inf")}, {"peak": 2**70},
+            {"disk": {}},
+        )),
+        *(encode({key: value for key, value in GOOD.items() if key != left_out}) for left_out in GOOD),
+    ],
+)  # fmt: skip
+async def test_an_answer_that_is_none_kills_the_sandbox(answer):
+    with pytest.raises(SandboxDied):
+        await outcome(answer)
+
+
+async def test_more_file_content_than_asked_for_kills_the_sandbox():
+    with pytest.raises(SandboxDied):
+        await outcome(encode({"id": 1, "size": 10}, b"x" * 10), lambda sandbox: sandbox.read("f", max_bytes=5))
+
+
+@pytest.mark.parametrize("number", [0, -1, 10**6, "13", None])
+async def test_an_error_number_that_does_not_exist_kills_the_sandbox(number):
+    with pytest.raises(SandboxDied):
+        await outcome(encode({"id": 1, "error": "os", "errno": number, "text": "x"}), lambda sandbox: sandbox.read("f"))
+
+
+async def test_an_error_is_pythons_own_and_its_text_is_bounded():
+    answer = encode({"id": 1, "error": "os", "errno": 2, "text": "x" * 10_000})
+    with pytest.raises(FileNotFoundError) as caught:
+        await outcome(answer, lambda sandbox: sandbox.read("f"))
+    assert len(str(caught.value)) < 1000
+
+
+async def test_a_second_answer_to_one_call_kills_the_sandbox():
+    impostor = Impostor(encode(GOOD) + encode(GOOD))
+    await impostor.sandbox.run_python("pass")
+    with pytest.raises(SandboxDied):
+        await impostor.sandbox.run_python("pass")
+    await impostor.close()
+
+
+async def test_a_guest_that_hangs_up_is_a_dead_sandbox():
+    impostor = Impostor(b"")
+    calling = asyncio.create_task(impostor.sandbox.run_python("pass"))
+    await asyncio.sleep(0.01)
+    impostor.guest.close()
+    with pytest.raises(SandboxDied):
+        await calling
+    await impostor.close()
+
+
+async def test_a_late_answer_to_a_cancelled_call_is_dropped():
+    impostor = Impostor(b"")
+    calling = asyncio.create_task(impostor.sandbox.run_python("pass"))
+    await asyncio.sleep(0.01)
+    calling.cancel()
+    await asyncio.gather(calling, return_exceptions=True)
+    impostor.guest.sendall(encode(GOOD, b"late") + encode({**GOOD, "id": 2}))
+    assert (await impostor.sandbox.run_python("pass")).stderr == b""
+    await impostor.close()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.binary(max_size=60), max_size=4), st.data())
+def test_frames_arrive_whole_however_the_stream_is_cut(blobs, data):
+    stream = b"".join(encode({"id": number}, blob) for number, blob in enumerate(blobs))
+    reader, got = FrameReader(MAX_HEADER_BYTES, 60), []
+    while stream:
+        cut = data.draw(st.integers(1, len(stream)))
+        reader.feed(stream[:cut])
+        stream = stream[cut:]
+        while (frame := reader.next()) is not None:
+            got.append(frame)
+    assert got == [({"id": number}, blob) for number, blob in enumerate(blobs)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=200))
+def test_no_bytes_do_worse_to_the_reader_than_a_frame_error(junk):
+    reader = FrameReader(64, 64)
+    reader.feed(junk)
+    try:
+        while (frame := reader.next()) is not None:
+            json.dumps(frame[0])
+    except FrameError:
+        pass
