@@ -30,7 +30,7 @@ from rich.table import Table
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
 ARMS: dict[str, list[str]] = {
-    "outcome": ["reward.name=answer_match", "train.estimator=grpo"],
+    "outcome": ["train.estimator=grpo", "train.estimator_options.turn_weight=0.0"],
     "flattened": ["train.estimator=grpo"],
     "return_to_go": ["train.estimator=return_to_go"],
     "mt_grpo": ["train.estimator=mt_grpo"],

@@ -173,7 +173,6 @@ class Spawner:
         answer = os.read(box.report, 4096)
         self.watch.remove(box.report)
         os.close(box.report)
-        os.waitpid(box.helper, 0)
         box.report = -1
         try:
             if len(answer) != _PID.size:
@@ -184,11 +183,13 @@ class Spawner:
             outside = FIRST_HOST_ID + box.pid if self.as_root else 0
             _write(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             _write(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
-            if not box.unwanted:
-                os.write(box.go, b"g")
         except OSError as error:
             self._tell(box, "unavailable", _describe(error))
             box.unwanted = True
+        os.waitpid(box.helper, 0)  # before the go: process 1 shall tie its life to ours, not to the helper's
+        if not box.unwanted:
+            with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
+                os.write(box.go, b"g")
         os.close(box.go)
         box.go = -1
         if box.unwanted:
