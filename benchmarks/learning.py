@@ -190,7 +190,11 @@ def main() -> None:
     for row in rows:
         shown.add_row(*row)
     console.print(shown)
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS), *("| " + " | ".join(r) + " |" for r in rows)]
+    lines = [
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+        *("| " + " | ".join(r) + " |" for r in rows),
+    ]
     (out / "table.md").write_text("\n".join(lines) + "\n")
     plot(runs, out / "learning.svg")
     console.print(f"Wrote {out / 'results.json'}, {out / 'table.md'} and {out / 'learning.svg'}.")

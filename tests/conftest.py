@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -49,25 +51,36 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(message)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_running():
-    """Close the shared backends when the last test is done, and see that no sandbox outlives them."""
+    """After each file: every sandbox was closed by the test that made it, and no spawner outlives its backend."""
     yield
+    gc.collect()  # a backend that a test let go of ends its processes when it is collected
+    unclosed = [guest for spawner in spawners() for guest in children_of(spawner)]
     from agentgym.registry import close_backends
 
     asyncio.run(close_backends())
-    left = [line for line in children_of(os.getpid()) if "agentgym" in line]
-    assert left == [], f"still running after every backend was closed: {left}"
+    assert unclosed == [], f"sandboxes that no test closed: processes {unclosed}"
+    assert spawners() == [], f"spawners that no test closed: processes {spawners()}"
 
 
-def children_of(pid: int) -> list[str]:
-    """Command lines of the processes a process started and has not seen end (Linux only; elsewhere none)."""
-    lines = []
+def spawners() -> list[int]:
+    """Processes of this one's own that make sandboxes."""
+    return [pid for pid in children_of(os.getpid()) if "guest import spawner" in command_line(pid)]
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes a process started that have not ended (Linux only; elsewhere none)."""
+    found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(status.read_text().rpartition(")")[2].split()[1])
-            if parent == pid:
-                lines.append(status.with_name("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue  # it ended while we looked
-    return lines
+        with suppress(OSError):  # it ended while we looked
+            state, parent = status.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == pid and state != "Z":
+                found.append(int(status.parent.name))
+    return found
+
+
+def command_line(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    return ""

@@ -145,6 +145,7 @@ class Episode:
             self._doing = "rendering the prompt"
             trajectory.prompt_ids = policy.renderer.prompt(opening, self._tools)
             self._prefix = list(trajectory.prompt_ids)
+            self._end_of_turn = policy.renderer.encode(Message("assistant", ""))[-1:]
         while True:
             try:
                 reason = await self._turn(len(trajectory.turns))
@@ -324,9 +325,8 @@ class Episode:
             return None
         self._doing = f"rendering what came back in turn {turn.index}"
         ids = renderer.observation(seen)
-        if turn.finish_reason == "length":  # the agent did not end its turn, so the record must
-            end_of_turn = renderer.encode(Message("assistant", ""))[-1]
-            ids = ids if turn.token_ids[-1:] == [end_of_turn] else [end_of_turn, *ids]
+        if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end it
+            ids = [*self._end_of_turn, *ids]
         self._prefix += ids
         self._spent.tokens += len(ids)
         limit, reason = self._room()

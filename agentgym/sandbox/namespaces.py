@@ -36,6 +36,7 @@ _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
 _STAND_IN = {"memory": "each process alone is bounded, not their sum", "cpu": "only time limits bound processor use"}
 
+
 class NamespacesBackend:
     """Makes sandboxes out of namespaces. Works as root, or rootless with weaker limits if the spec accepts them."""
 

@@ -18,9 +18,7 @@ Check = Callable[[Backend], Awaitable[None]]
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
 
 
-async def check_backend(
-    backend: str | Backend, *, attacks: bool = True, only: Collection[str] | None = None
-) -> None:
+async def check_backend(backend: str | Backend, *, attacks: bool = True, only: Collection[str] | None = None) -> None:
     """Run every contract check, and every attack on what the backend says it enforces, each on a fresh sandbox.
 
     Args:
@@ -280,4 +278,3 @@ async def _raises(kind: type[BaseException], awaitable: Awaitable[object], what:
 def _same(got: object, expected: object, what: str) -> None:
     if got != expected:
         raise Breach(f"{what}: got {got!r:.300}, expected {expected!r:.300}")
-

@@ -89,11 +89,14 @@ class RewardSection(Section):
 class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
+    `guesses` is the share of demonstrations by somebody careless who answers without looking (see
+    agentgym.training.warm_start.demonstrations).
     `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled at the
     episode's temperature, looked at every `validate_every` steps), so that reinforcement has room to learn.
     """
 
     demonstrations: Count = 1000
+    guesses: Annotated[float, Field(ge=0, lt=1)] = 0.0
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32
     learning_rate: Rate = 2e-3

@@ -130,9 +130,7 @@ class _Session:
     def _demonstrations(self) -> list[Trajectory]:
         count = self.recipe.warm_start.demonstrations if self.recipe.warm_start else 200
         with self._bar("demonstrations", count) as advance:
-            return demonstrations(
-                self.rollouts, self.task_set, count, seed=self.recipe.seed, seen=lambda _: advance()
-            )
+            return demonstrations(self.rollouts, self.task_set, count, seed=self.recipe.seed, seen=lambda _: advance())
 
     def _warm_start(self, model: Any, tokenizer: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
         section = self.recipe.warm_start
@@ -204,7 +202,12 @@ class _Session:
                 sampling=self.recipe.episode.sampling(section.temperature), seen=lambda _: advance(),
             )  # fmt: skip
         evaluation = from_trajectories(
-            played, label=when, task_set=self.task_set, split="held_out", policy=policy.name, seed=self.recipe.seed,
+            played,
+            label=when,
+            task_set=self.task_set,
+            split="held_out",
+            policy=policy.name,
+            seed=self.recipe.seed,
             sampling=self.recipe.episode.sampling(section.temperature),
         )
         self.run.write_json(label, evaluation.to_json())

@@ -12,15 +12,27 @@ from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import TaskSet, seed_of
+from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.rollouts import Rollouts
 
 
 def demonstrations(
-    rollouts: Rollouts, task_set: TaskSet, count: int, *, seed: int = 0, seen: Callable[[Trajectory], None] | None = None
+    rollouts: Rollouts,
+    task_set: TaskSet,
+    count: int,
+    *,
+    guesses: float = 0.0,
+    seed: int = 0,
+    seen: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Let the task set's oracle play `count` training tasks, drawn without order; only solved ones are kept.
+    """Let the task set's oracle play training tasks, drawn without order; only solved ones are kept.
 
+    Args:
+        count: episodes in all.
+        guesses: the share of them that is played by somebody careless, who makes the final call of another
+            demonstration at once, without looking. A policy that imitates both knows how to use the tools and
+            does so only some of the time: what is left to reinforcement is to find out that it pays.
+        seen: called with each episode as it finishes.
     Raises: TaskError if the set has no oracle, or it solves nothing.
     """
     if task_set.oracle is None:
@@ -30,14 +42,20 @@ def demonstrations(
         )
     oracle = task_set.oracle
     tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
+    careful = len(tasks) - round(guesses * len(tasks))
     played = rollouts.play(
-        lambda task: ScriptedPolicy(oracle(task)), tasks, run="demonstration", record=False, seen=seen
+        lambda task: ScriptedPolicy(oracle(task)), tasks[:careful], run="demonstration", record=False, seen=seen
     )
     solved = [t for t in played if t.valid and (t.success or 0) >= 1]
     if not solved:
         failed = next((t.error for t in played if t.error), "no infrastructure error")
         raise TaskError(f"The oracle of {task_set.name} solved none of {len(tasks)} tasks ({failed}).")
-    return solved
+
+    def guess(task: Task) -> ScriptedPolicy:
+        other = solved[seed_of(seed, "guess", task.id) % len(solved)]
+        return ScriptedPolicy([other.turns[-1].message])
+
+    return solved + [t for t in rollouts.play(guess, tasks[careful:], run="guess", record=False, seen=seen) if t.valid]
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:

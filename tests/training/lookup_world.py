@@ -78,7 +78,9 @@ def tasks(split: str, count: int) -> list[Task]:
 
 
 def task_set() -> TaskSet:
-    return TaskSet(NAME, {s: tasks(s, n) for s, n in (("train", 64), ("validation", 16), ("held_out", 16))}, oracle=oracle)
+    return TaskSet(
+        NAME, {s: tasks(s, n) for s, n in (("train", 64), ("validation", 16), ("held_out", 16))}, oracle=oracle
+    )
 
 
 register(NAME, Lookup)

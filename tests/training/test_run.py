@@ -32,7 +32,14 @@ RECIPE = {
     "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
     "episode": {"max_turns": 4, "max_tokens": 96, "turn_tokens": 32},
     "warm_start": {"demonstrations": 64, "steps": 30, "batch_size": 16, "validate_every": 15, "validate_tasks": 8},
-    "train": {"steps": 4, "tasks_per_step": 2, "group_size": 4, "save_every": 2, "validate_every": 2, "validate_tasks": 8},
+    "train": {
+        "steps": 4,
+        "tasks_per_step": 2,
+        "group_size": 4,
+        "save_every": 2,
+        "validate_every": 2,
+        "validate_tasks": 8,
+    },
     "evaluate": {"temperature": 1.0},
     "machine": {"device": "cpu", "threads": 1},
 }

@@ -109,7 +109,7 @@ def describe(title: str, series: Sequence[Series], x_label: str, percent: bool =
 def ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[float]:
     """Round values (1, 2 or 5 times a power of ten apart) that enclose low to high; `whole` keeps to integers."""
     if high - low < 1e-12:
-        span = abs(low) or 1.0
+        span = abs(low) if abs(low) > 1e-9 else 1.0
         low, high = low - span / 2, high + span / 2
     raw = (high - low) / max(1, count - 1)
     size = 10.0 ** math.floor(math.log10(raw))

@@ -66,9 +66,7 @@ def unsupported() -> str | None:
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int = 0, options: str | None = None) -> None:
-    result = _libc.mount(
-        _text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(options)
-    )
+    result = _libc.mount(_text(source), _text(target), _text(kind), ctypes.c_ulong(flags), _text(options))
     _check(result, f"mount {kind or 'bind'} on {target}")
 
 
@@ -83,9 +81,7 @@ def set_mount(target: str, attributes: int) -> None:
     """Add attributes to a mount and everything mounted below it."""
     attr = _MountAttr(attr_set=attributes)
     _check(
-        _libc.syscall(
-            _MOUNT_SETATTR, _AT_FDCWD, _text(target), _AT_RECURSIVE, ctypes.byref(attr), ctypes.c_size_t(32)
-        ),
+        _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, _text(target), _AT_RECURSIVE, ctypes.byref(attr), ctypes.c_size_t(32)),
         f"mount_setattr {target}",
     )
 

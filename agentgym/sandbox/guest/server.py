@@ -186,9 +186,7 @@ class Guest:
             with contextlib.suppress(OSError):
                 seconds += time.clock_gettime(jobs.clock_of(pid))
         peak = ended.ru_maxrss if self.memory is None else int(os.pread(self.memory[1], 64, 0)) // 1024
-        self._reply(
-            request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used()
-        )
+        self._reply(request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used())
 
     def _memory_kills(self) -> int:
         """How often the kernel has killed for this sandbox's memory limit; 0 where no control group counts it."""
