@@ -81,6 +81,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         splits: tasks by split name; a split that is absent is empty.
         oracle: makes a scripted solution of a task, where the set has one: `oracle(task)` yields the
             agent messages that solve it (see `agentgym.policy.ScriptedPolicy`).
+        novice: likewise, a player that uses the tools well and to the wrong end: what is left to learn from
+            reward when a policy has imitated both.
     Raises: SplitLeakError naming both tasks; TaskError for a duplicate id or an unknown split.
     """
 
@@ -90,11 +92,12 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         splits: Mapping[str, Sequence[Task]],
         *,
         oracle: Callable[[Task], Any] | None = None,
+        novice: Callable[[Task], Any] | None = None,
     ) -> None:
         if unknown := set(splits) - set(SPLITS):
             raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
         self.name = name
-        self.oracle = oracle
+        self.oracle, self.novice = oracle, novice
         self._splits: dict[str, Sequence[Task]] = {split: splits.get(split, ()) for split in SPLITS}
         self._check_disjoint()
 

@@ -89,14 +89,14 @@ class RewardSection(Section):
 class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
-    `guesses` is the share of demonstrations by somebody careless who answers without looking (see
-    agentgym.training.warm_start.demonstrations).
+    `novice` is the share of demonstrations by the task set's novice, who handles the tools well and to the
+    wrong end (see agentgym.training.warm_start.demonstrations).
     `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled at the
     episode's temperature, looked at every `validate_every` steps), so that reinforcement has room to learn.
     """
 
     demonstrations: Count = 1000
-    guesses: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    novice: Annotated[float, Field(ge=0, lt=1)] = 0.0
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
@@ -134,11 +134,16 @@ class TrainSection(Section):
 
 
 class EvaluateSection(Section):
-    """Measurement on the held-out split, before and after. `temperature` 0 is greedy."""
+    """Measurement on the held-out split, before and after. `temperature` 0 is greedy.
+
+    `control` overrides task parameters for a third measurement of the trained policy: the same questions and
+    truth, but tools that answer from another world, for example `{seed = 1}`. What is solved there was guessed.
+    """
 
     tasks: Count | None = None
     samples: Count = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
+    control: dict[str, int | float | str | bool] = {}
 
 
 class MachineSection(Section):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from agentgym.reward import Combined, Reward
 from agentgym.task import Task, TaskSet
 from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
 from agentgym.training.quiet import quiet
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.turn_grpo import TurnGRPOTrainer, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
@@ -103,6 +104,8 @@ class _Session:
             if recipe.train.steps:
                 self._reinforce(model, tokenizer, policy)
             self._measure("after", policy)
+            if recipe.evaluate.control:
+                self._measure("control", policy, recipe.evaluate.control)
         self._conclude()
 
     def close(self) -> None:
@@ -128,9 +131,13 @@ class _Session:
         return model, tokenizer
 
     def _demonstrations(self) -> list[Trajectory]:
-        count = self.recipe.warm_start.demonstrations if self.recipe.warm_start else 200
+        section = self.recipe.warm_start or WarmStartSection(demonstrations=200)
+        count = min(section.demonstrations, len(self.task_set["train"]))
         with self._bar("demonstrations", count) as advance:
-            return demonstrations(self.rollouts, self.task_set, count, seed=self.recipe.seed, seen=lambda _: advance())
+            return demonstrations(
+                self.rollouts, self.task_set, count, novice=section.novice, seed=self.recipe.seed,
+                seen=lambda _: advance(),
+            )  # fmt: skip
 
     def _warm_start(self, model: Any, tokenizer: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
         section = self.recipe.warm_start
@@ -189,13 +196,18 @@ class _Session:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         _save_whole(model, tokenizer, final)
 
-    def _measure(self, when: str, policy: Policy) -> None:
-        """Held-out success, written to evaluation/<when>.json; skipped where it is already there."""
+    def _measure(self, when: str, policy: Policy, parameters: Mapping[str, Any] | None = None) -> None:
+        """Held-out success, written to evaluation/<when>.json; skipped where it is already there.
+
+        `parameters` replaces some of the tasks' own: another world under the same questions and truth.
+        """
         section = self.recipe.evaluate
         label = f"evaluation/{when}.json"
         if (self.run.path / label).is_file():
             return
         tasks = choose(self.task_set, "held_out", section.tasks)
+        if parameters:
+            tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
         with self._bar(f"held-out {when}", len(tasks) * section.samples) as advance:
             played = self.rollouts.play(
                 policy, tasks, run=f"held-out-{when}", group_size=section.samples,
@@ -287,6 +299,10 @@ class _Session:
         if all(file.is_file() for file in files):
             before, after = (Evaluation.load(file) for file in files)
             self.console.print(after.compared_to(before))
+            control = self.run.path / "evaluation" / "control.json"
+            if control.is_file():
+                guessed = Evaluation.load(control).success().value
+                self.console.print(f"  with tools that answer from another world: {guessed:.0%} (what can be guessed)")
         self.console.print(f"[bold]{self.recipe.name}[/] took {minutes:.1f} minutes. Report: [bold]{report}[/]")
 
 

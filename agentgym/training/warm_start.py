@@ -21,41 +21,39 @@ def demonstrations(
     task_set: TaskSet,
     count: int,
     *,
-    guesses: float = 0.0,
+    novice: float = 0.0,
     seed: int = 0,
     seen: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Let the task set's oracle play training tasks, drawn without order; only solved ones are kept.
+    """Let the task set's scripted players play `count` training tasks, drawn without order.
 
     Args:
-        count: episodes in all.
-        guesses: the share of them that is played by somebody careless, who makes the final call of another
-            demonstration at once, without looking. A policy that imitates both knows how to use the tools and
-            does so only some of the time: what is left to reinforcement is to find out that it pays.
+        novice: the share of them that the set's novice plays, who handles the tools well and to the wrong end.
+            A policy that imitates both knows how to use the tools, and only reward can tell it what for.
         seen: called with each episode as it finishes.
-    Raises: TaskError if the set has no oracle, or it solves nothing.
+    Returns: what the oracle solved, and all that the novice played.
+    Raises: TaskError if the set has no such player, or its oracle solves nothing.
     """
-    if task_set.oracle is None:
-        raise TaskError(
-            f"{task_set.name} has no oracle to imitate. Remove [warm_start] from the recipe and start from a "
-            "checkpoint that can already call tools, or give the task set an oracle."
-        )
-    oracle = task_set.oracle
     tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
-    careful = len(tasks) - round(guesses * len(tasks))
-    played = rollouts.play(
-        lambda task: ScriptedPolicy(oracle(task)), tasks[:careful], run="demonstration", record=False, seen=seen
-    )
+    split = len(tasks) - round(novice * len(tasks))
+
+    def play(who: str, chosen: Sequence[Task]) -> list[Trajectory]:
+        script = getattr(task_set, who)
+        if script is None:
+            raise TaskError(
+                f"{task_set.name} has no {who} to imitate. Start from a checkpoint that can already call tools, "
+                f"without [warm_start], or give the TaskSet a `{who}`."
+            )
+        return rollouts.play(
+            lambda task: ScriptedPolicy(script(task)), chosen, run=f"demonstration-{who}", record=False, seen=seen
+        )
+
+    played = play("oracle", tasks[:split])
     solved = [t for t in played if t.valid and (t.success or 0) >= 1]
     if not solved:
         failed = next((t.error for t in played if t.error), "no infrastructure error")
-        raise TaskError(f"The oracle of {task_set.name} solved none of {len(tasks)} tasks ({failed}).")
-
-    def guess(task: Task) -> ScriptedPolicy:
-        other = solved[seed_of(seed, "guess", task.id) % len(solved)]
-        return ScriptedPolicy([other.turns[-1].message])
-
-    return solved + [t for t in rollouts.play(guess, tasks[careful:], run="guess", record=False, seen=seen) if t.valid]
+        raise TaskError(f"The oracle of {task_set.name} solved none of {split} tasks ({failed}).")
+    return solved + [t for t in (play("novice", tasks[split:]) if novice else ()) if t.valid]
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:
