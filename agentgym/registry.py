@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from agentgym.environment import Environment
-from agentgym.errors import DuplicateNameError, UnknownNameError
+from agentgym.errors import DuplicateNameError, MissingExtraError, UnknownNameError
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
 from agentgym.task import TaskSet
@@ -69,7 +69,15 @@ def load(kind: Kind, name: str) -> Any:
     point = _points(kind).get(name)
     if point is None:
         raise UnknownNameError(_not_found(kind, name))
-    return point.load()
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "agentgym":
+            raise
+        raise MissingExtraError(
+            f"{name!r} of {kind} needs the package {error.name!r}, which is not installed. "
+            "Install it, or every optional part: pip install 'agentgym-core[all]'."
+        ) from error
 
 
 def make(name: str, *, backend: Backend | str | None = None, **options: Any) -> Environment:

@@ -41,6 +41,15 @@ def namespaces_reason() -> str:
     return asyncio.run(probe())
 
 
+def pytest_collection_finish() -> None:
+    """Leave what importing the tests built, torch above all, out of every later gc.collect.
+
+    The conformance checks and the fixture below collect often, and would spend most of their time on it.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test marked `needs_namespaces` where the kernel allows no sandbox; in CI that is a failure."""
     if item.get_closest_marker("needs_namespaces") is None or not namespaces_reason():
@@ -56,6 +65,7 @@ def nothing_is_left_running():
     """After each file: every sandbox was closed by the test that made it, and no spawner outlives its backend."""
     yield
     gc.collect()  # a backend that a test let go of ends its processes when it is collected
+    gc.freeze()  # as above, for what this file imported
     unclosed = [guest for spawner in spawners() for guest in children_of(spawner)]
     from agentgym.registry import close_backends
 

@@ -91,8 +91,8 @@ class WarmStartSection(Section):
 
     `novice` is the share of demonstrations by the task set's novice, who handles the tools well and to the
     wrong end (see agentgym.training.warm_start.demonstrations).
-    `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled at the
-    episode's temperature, looked at every `validate_every` steps), so that reinforcement has room to learn.
+    `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled as
+    [evaluate] says, looked at every `validate_every` steps), so that reinforcement has room to learn.
     """
 
     demonstrations: Count = 1000
@@ -143,7 +143,7 @@ class EvaluateSection(Section):
     tasks: Count | None = None
     samples: Count = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
-    control: dict[str, int | float | str | bool] = {}
+    control: dict[str, Any] = {}
 
 
 class MachineSection(Section):

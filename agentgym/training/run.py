@@ -230,7 +230,11 @@ class _Session:
         training = policy.model.training
         tasks = choose(self.task_set, "validation", count)
         played = self.rollouts.play(
-            policy, tasks, run=f"{phase}-{step:06d}", sampling=self.recipe.episode.sampling(), record=False
+            policy,
+            tasks,
+            run=f"{phase}-{step:06d}",
+            record=False,
+            sampling=self.recipe.episode.sampling(self.recipe.evaluate.temperature),
         )
         policy.model.train(training)
         found = summary(played)

@@ -38,7 +38,7 @@ HOUSE = (
 ).split()
 TRADE = "Brothers Company Export Goods Group House Imports Supply Trading Works".split()
 
-COUNTS = {"customer": 600, "product": 360, "supplier": 100, "employee": 100, "order": 1300}
+COUNTS = {"customer": 1200, "product": 700, "supplier": 300, "employee": 400, "order": 1300}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A two-turn world for training tests, written as a user would: look a number up, then answer with it."""
+"""Two worlds for training tests, written as a user would: look a number up and answer with it; press a button."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from agentgym.registry import register
 from agentgym.task import seed_of
 
 NAME = "test/lookup-v1"
+PRESS = "test/press-v1"
 
 
 class Lookup(Environment):
@@ -62,6 +63,20 @@ def oracle(task: Task):
     return script
 
 
+def novice(task: Task):
+    """Looks into the box beside the one that was asked for."""
+    asked = task.prompt.split()[-1]
+    beside = "abcd"["abcd".index(asked) - 1]
+
+    def script(messages):
+        seen = [m.text for m in messages if m.role == "tool"]
+        if seen:
+            return Message("assistant", "", (Call("answer", {"text": seen[-1]}),))
+        return Message("assistant", "", (Call("look", {"box": beside}),))
+
+    return script
+
+
 def tasks(split: str, count: int) -> list[Task]:
     made = []
     for index in range(count):
@@ -78,11 +93,47 @@ def tasks(split: str, count: int) -> list[Task]:
 
 
 def task_set() -> TaskSet:
-    return TaskSet(
-        NAME, {s: tasks(s, n) for s, n in (("train", 64), ("validation", 16), ("held_out", 16))}, oracle=oracle
-    )
+    sizes = (("train", 64), ("validation", 16), ("held_out", 16))
+    return TaskSet(NAME, {split: tasks(split, size) for split, size in sizes}, oracle=oracle, novice=novice)
 
 
 register(NAME, Lookup)
 register(NAME, task_set, kind="task_sets")
 register("test_lookup", lambda: Combined(Right(), Looked()), kind="rewards")
+
+
+class Press(Environment):
+    """Two buttons. A policy that imitates both players presses each half of the time."""
+
+    reward = "test_press"
+
+    @tool(final=True, inline=True)
+    def press(self, side: str) -> str:
+        """Press a button."""
+        return "Pressed."
+
+
+class Pressed(Reward):
+    """1 for the right button."""
+
+    def outcome(self, episode):
+        calls = episode.turns[-1].calls
+        return {"success": float(bool(calls) and calls[-1].arguments.get("side") == "right")}
+
+
+def _presser(side: str):
+    return lambda task: lambda messages: Message("assistant", "", (Call("press", {"side": side}),))
+
+
+def press_set() -> TaskSet:
+    sizes = (("train", 64), ("validation", 16), ("held_out", 16))
+    made = {
+        split: [Task(f"{split}-{i}", PRESS, f"{split} {i}", truth="right", split=split) for i in range(size)]
+        for split, size in sizes
+    }
+    return TaskSet(PRESS, made, oracle=_presser("right"), novice=_presser("left"))
+
+
+register(PRESS, Press)
+register(PRESS, press_set, kind="task_sets")
+register("test_press", Pressed, kind="rewards")

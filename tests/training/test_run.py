@@ -16,7 +16,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from agentgym.errors import HeldOutError, RecipeError
+from agentgym.errors import HeldOutError, RecipeError, TaskError
+from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
 from agentgym.task import training_only
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
@@ -185,3 +186,31 @@ def test_a_path_that_is_no_model_is_refused(tmp_path):
 def test_trl_options_pass_through_and_wrong_ones_are_named(tmp_path):
     with pytest.raises(RecipeError, match=r"\[train\.trl\].*epsilom"):
         execute(recipe(train__trl={"epsilom": 0.1}, warm_start__steps=1), tmp_path / "run")
+
+
+def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
+    """Both players press a button; only reward tells which is right. From about a half to nearly always."""
+    data = recipe().model_dump(exclude_none=True)
+    data["tasks"] = {"set": lookup_world.PRESS}
+    data["warm_start"] |= {"novice": 0.5, "steps": 320, "validate_every": 320}
+    data["train"] |= {"steps": 30, "tasks_per_step": 4, "group_size": 8, "learning_rate": 1e-3, "save_every": 30}
+    data["evaluate"] |= {"samples": 4}
+    run = execute(Recipe.parse(data), tmp_path / "run")
+    before, after = (Evaluation.load(run.path / f"evaluation/{when}.json").success() for when in ("before", "after"))
+    assert 0.2 < before.value < 0.8
+    assert after.value > 0.95
+    assert after.low > before.high
+
+
+def test_the_control_measurement_answers_from_another_world(tmp_path):
+    data = recipe(warm_start__steps=1, train__steps=0).model_dump(exclude_none=True)
+    data["evaluate"] |= {"control": {"boxes": {}}, "tasks": 2}
+    run = execute(Recipe.parse(data), tmp_path / "run")
+    assert Evaluation.load(run.path / "evaluation" / "control.json").success().value == 0
+
+
+def test_a_task_set_without_a_novice_is_named(tmp_path):
+    data = recipe(warm_start__novice=0.5).model_dump(exclude_none=True)
+    data["tasks"] = {"set": "code/functions-v1"}
+    with pytest.raises(TaskError, match=r"code/functions-v1 has no novice"):
+        execute(Recipe.parse(data | {"warm_start": {"demonstrations": 4, "novice": 0.5}}), tmp_path / "run")
