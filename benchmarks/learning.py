@@ -1,6 +1,6 @@
 """What turn-level credit is worth: four arms, equal budget, same warm start, several seeds, on the SQL set.
 
-    python benchmarks/learning.py [--seeds 3] [--steps 40] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
+    python benchmarks/learning.py [--seeds 3] [--steps 50] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
 
 Arms, so that the content of the reward and its placement are told apart:
     outcome      `grpo` on the outcome alone
@@ -163,13 +163,13 @@ def plot(runs: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="runs/learning")
     parser.add_argument("--scale", choices=("cpu", "gpu"), default="cpu")
     chosen = parser.parse_args()
     common = GPU if chosen.scale == "gpu" else ["machine.threads=1"]
-    common = [*common, "train.save_every=10", "train.keep_checkpoints=1"]
+    common = [*common, "train.save_every=10", "train.keep_checkpoints=1", "evaluate.control={}"]
     console, runs = Console(), []
     with ProcessPoolExecutor(chosen.jobs) as pool:
         seeds = range(chosen.seeds)

@@ -131,14 +131,18 @@ class Evaluation:
         line = f"{self.label}: {self.success().percent()} of {len(self.rows)} tasks solved ({self.policy})"
         return line + (f", {self.failed} episodes failed and are left out" if self.failed else "")
 
-    def compared_to(self, before: Evaluation) -> str:
-        """What was gained over `before`, for a terminal: all tasks, then each tag. Raises: EvaluationError."""
+    def compared_to(self, before: Evaluation, *, first: str | None = None) -> str:
+        """What was gained over `before`, for a terminal: all tasks, then each tag. Raises: EvaluationError.
+
+        `first` names a tag to begin with.
+        """
         from agentgym.evaluation.comparison import compare
 
-        tags = [tag for tag in self.tags if 1 < len(self.select(tag)) < len(self.rows)][:6]
+        common = [tag for tag in self.tags if 1 < len(self.select(tag)) < len(self.rows) and tag != first][:5]
+        tags = [first, None, *common] if first in self.tags else [None, *common]
         lines = [f"Success on {len(self.rows)} {self.split} tasks of {self.task_set}"]
-        width = max(len(tag) for tag in ["all tasks", *tags])
-        for tag in [None, *tags]:
+        width = max(len(tag or "all tasks") for tag in tags)
+        for tag in tags:
             gain = compare(before, self, tag=tag)
             change = gain.difference
             lines.append(

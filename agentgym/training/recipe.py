@@ -138,12 +138,14 @@ class EvaluateSection(Section):
 
     `control` overrides task parameters for a third measurement of the trained policy: the same questions and
     truth, but tools that answer from another world, for example `{seed = 1}`. What is solved there was guessed.
+    `stratum` is the tag of the tasks that the headline speaks of; the tables show all.
     """
 
     tasks: Count | None = None
     samples: Count = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
     control: dict[str, Any] = {}
+    stratum: str | None = None
 
 
 class MachineSection(Section):

@@ -302,10 +302,11 @@ class _Session:
         files = [self.run.path / "evaluation" / f"{when}.json" for when in ("before", "after")]
         if all(file.is_file() for file in files):
             before, after = (Evaluation.load(file) for file in files)
-            self.console.print(after.compared_to(before))
+            stratum = self.recipe.evaluate.stratum
+            self.console.print(after.compared_to(before, first=stratum))
             control = self.run.path / "evaluation" / "control.json"
             if control.is_file():
-                guessed = Evaluation.load(control).success().value
+                guessed = Evaluation.load(control).success(stratum).value
                 self.console.print(f"  with tools that answer from another world: {guessed:.0%} (what can be guessed)")
         self.console.print(f"[bold]{self.recipe.name}[/] took {minutes:.1f} minutes. Report: [bold]{report}[/]")
 

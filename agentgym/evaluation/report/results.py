@@ -25,16 +25,19 @@ def headline(contents: Contents) -> Html:
             el("p", "This run has no evaluation. The page shows what there is so far.", cls="under"),
             cls="hero",
         )
-    place = f"{len(after.rows):,} {after.split.replace('_', '-')} tasks of {after.task_set}"
+    tag = _chosen_stratum(contents, after)
+    place = f"{len(after.select(tag)):,} {after.split.replace('_', '-')} tasks of {after.task_set}"
+    place += f" tagged {tag}" if tag else ""
+    now = after.success(tag)
     if before is None:
-        claim = ["Solves ", el("strong", _percent(after.success().value)), f" of {place}."]
-        return el("section", el("p", claim, cls="claim"), el("p", _interval(after.success()), cls="under"), cls="hero")
-    gain = compare(before, after)
+        claim = ["Solves ", el("strong", _percent(now.value)), f" of {place}."]
+        return el("section", el("p", claim, cls="claim"), el("p", _interval(now), cls="under"), cls="hero")
+    gain = compare(before, after, tag=tag)
     change = gain.difference
     what = "Held-out success" if after.split == "held_out" else "Success"
     return el(
         "section",
-        el("p", _claim(what, before.success().value, after.success().value), cls="claim"),
+        el("p", _claim(what, before.success(tag).value, now.value), cls="claim"),
         el("p", el("b", _points(change)), f", paired 95 % interval {_range(change)}. {_verdict(gain)}", cls="under"),
         el(
             "p", f"The same {place}, {_samples(after)} each. {gain.better} tasks are solved more often than before, "
@@ -42,6 +45,12 @@ def headline(contents: Contents) -> Html:
         ),
         cls="hero",
     )  # fmt: skip
+
+
+def _chosen_stratum(contents: Contents, after: Evaluation) -> str | None:
+    """The tag that the recipe wants the headline to speak of, if any task carries it."""
+    tag = contents.setting("evaluate", "stratum")
+    return tag if tag in after.tags else None
 
 
 def _claim(what: str, was: float, now: float) -> list[Html | str]:
@@ -57,7 +66,9 @@ def strata(contents: Contents) -> Html:
     if after is None:
         return Html("")
     tags = [tag for tag in after.tags if len(after.select(tag)) < len(after.rows)]
-    rows = [_stratum(None, before, after)] + [_stratum(tag, before, after) for tag in tags[:MOST_TAGS]]
+    first = _chosen_stratum(contents, after)
+    tags.sort(key=lambda tag: tag != first)  # stable: the rest stays most frequent first
+    rows = [_stratum(tag, before, after) for tag in (None, *tags[:MOST_TAGS])]
     head = ["Tasks", "n", "Before", "", "After", "Gain, paired"] if before else ["Tasks", "n", "Success", ""]
     more = f" Rarer tags that are left out: {len(tags) - MOST_TAGS}." if len(tags) > MOST_TAGS else ""
     failed = after.failed + (before.failed if before else 0)
@@ -153,6 +164,9 @@ def facts(contents: Contents) -> Html:
         ("Episodes failed", *(str(e.failed) if e else None for e in (after, before))),
     ]
     cells = [el("div", el("dt", name), pair(str(now), was)) for name, now, was in items]
+    if control := next((e for e in contents.evaluations if e.label == "control"), None):
+        solved = control.success(_chosen_stratum(contents, control)).value
+        cells.append(el("div", el("dt", "With another world behind the tools"), el("dd", _percent(solved))))
     if estimator := contents.setting("train", "estimator"):
         cells.append(el("div", el("dt", "Credit by"), el("dd", str(estimator))))
     return el("dl", cells, cls="facts")
