@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,13 @@ class RunFolder:
             if isinstance(row, dict) and (phase is None or row.get("phase") == phase):
                 rows.append(row)
         return rows
+
+    def forget(self, phases: Collection[str], after_step: int) -> None:
+        """Drop the metrics of these phases beyond a step: a run that goes on from there logs them again."""
+        kept = [r for r in self.metrics() if r.get("phase") not in phases or r.get("step", 0) <= after_step]
+        partial = self.metrics_file.with_suffix(".partial")
+        partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        partial.replace(self.metrics_file)
 
     def write_json(self, name: str, data: Any) -> Path:
         """Write `name` (for example `evaluation/before.json`), whole or not at all.

@@ -92,13 +92,14 @@ class _Session:
             TimeElapsedColumn(), TextColumn("{task.fields[note]}"), console=console,
         )  # fmt: skip
         self.started = time.monotonic()
+        self._warm = run.checkpoints / "warm_start"  # there once the warm start is done
 
     def execute(self) -> None:
         recipe = self.recipe
         with quiet(), self.progress:
             model, tokenizer = self._policy_model()
             policy = self._local_policy(model, tokenizer)
-            if recipe.warm_start and recipe.policy.path:
+            if recipe.warm_start and recipe.policy.path and not self._warm.is_dir():
                 self._warm_start(model, tokenizer, self._demonstrations(), policy)
             self._measure("before", policy)
             if recipe.train.steps:
@@ -115,8 +116,8 @@ class _Session:
 
     def _policy_model(self) -> tuple[Any, Any]:
         """The model to start from: a checkpoint, the finished warm start, or a tiny one made and warm-started."""
-        recipe, made = self.recipe, self.run.checkpoints / "warm_start"
-        source = made if made.is_dir() else recipe.policy.path
+        recipe = self.recipe
+        source = self._warm if self._warm.is_dir() else recipe.policy.path
         if source is not None:
             return _load_model(source, self.device)
         examples = self._demonstrations()
@@ -142,9 +143,6 @@ class _Session:
     def _warm_start(self, model: Any, tokenizer: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
         section = self.recipe.warm_start
         assert section is not None
-        done = self.run.checkpoints / "warm_start"
-        if done.is_dir():
-            return
         renderer = policy.renderer
         assert renderer is not None
         examples = [tokenise(trajectory, renderer) for trajectory in examples]
@@ -162,7 +160,7 @@ class _Session:
                 use_cpu=self.device == "cpu",
             )  # fmt: skip
         shutil.rmtree(self.run.path / "scratch", ignore_errors=True)
-        _save_whole(model, tokenizer, done)
+        _save_whole(model, tokenizer, self._warm)
 
     def _reinforce(self, model: Any, tokenizer: Any, policy: TransformersPolicy) -> None:
         section, final = self.recipe.train, self.run.checkpoints / "final"
@@ -170,6 +168,7 @@ class _Session:
             model.load_state_dict(_load_model(final, self.device)[0].state_dict())
             return
         checkpoint = latest_checkpoint(self.run.checkpoints)
+        self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
         trainer = TurnGRPOTrainer(

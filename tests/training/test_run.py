@@ -143,6 +143,8 @@ def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(whole, tmp_path, h
     assert process.wait(60) != 0
     execute(recipe(), folder, resume=True)
     assert_equal_weights(whole, folder)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["phase"] == "train"] == [1, 2, 3, 4]
 
 
 def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
