@@ -1,6 +1,6 @@
 """What turn-level credit is worth: four arms, equal budget, same warm start, several seeds, on the SQL set.
 
-    python benchmarks/learning.py [--seeds 3] [--steps 50] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
+    python benchmarks/learning.py [--seeds 3] [--steps 30] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
 
 Arms, so that the content of the reward and its placement are told apart:
     outcome      `grpo` on the outcome alone
@@ -17,7 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import shutil
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -46,28 +47,36 @@ def warm_start(seed: int, out: str, common: list[str]) -> str:
     """The model every arm of a seed begins with."""
     folder = Path(out) / f"seed-{seed}" / "warm_start"
     if not (folder / "checkpoints" / "warm_start").is_dir():
-        _train(folder, [*common, f"seed={seed}", "train.steps=0", "evaluate.tasks=1"], resume=folder.exists())
+        _train(folder, [*common, f"seed={seed}", "train.steps=0"], resume=folder.exists())
     return str(folder / "checkpoints" / "warm_start")
 
 
 def arm(name: str, seed: int, out: str, start: str, steps: int, common: list[str]) -> dict[str, Any]:
     """Train one arm from the shared start and read what came of it."""
     folder = Path(out) / f"seed-{seed}" / name
+    measured = sorted(folder.parent.glob("*/evaluation/before.json"))
+    if measured and not folder.exists():  # all arms of a seed begin with the same weights: measured once
+        (folder / "evaluation").mkdir(parents=True)
+        shutil.copy(measured[0], folder / "evaluation")
     if not (folder / "evaluation" / "after.json").is_file():
         sets = [*common, *ARMS[name], f"seed={seed}", f"train.steps={steps}", "train.validate_every=5"]
         _train(folder, [*sets, f"policy.path={start!r}"], resume=folder.exists(), fresh_policy=False)
     from agentgym.episode.run_folder import RunFolder
+    from agentgym.evaluation.comparison import compare
     from agentgym.evaluation.record import Evaluation
 
     curve = RunFolder(folder).metrics("validation")
-    after = Evaluation.load(folder / "evaluation" / "after.json")
+    before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
+    gain = compare(before, after, tag="unseen_entities").difference
     return {
         "arm": name,
         "seed": seed,
         "steps": [row["step"] for row in curve],
         "success": [row["success"] for row in curve],
         "calls_ok": [row.get("calls_ok", 0.0) for row in curve],
+        "before": before.success("unseen_entities").value,
         "held_out": after.success("unseen_entities").value,
+        "gain": [gain.value, gain.low, gain.high],
         "held_out_templates": after.success("unseen_templates").value,
     }
 
@@ -163,7 +172,7 @@ def plot(runs: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="runs/learning")
     parser.add_argument("--scale", choices=("cpu", "gpu"), default="cpu")
@@ -172,16 +181,16 @@ def main() -> None:
     common = [*common, "train.save_every=10", "train.keep_checkpoints=1", "evaluate.control={}"]
     console, runs = Console(), []
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        seeds = range(chosen.seeds)
-        starts = list(pool.map(warm_start, seeds, [chosen.out] * chosen.seeds, [common] * chosen.seeds))
-        waiting = {
-            pool.submit(arm, name, seed, chosen.out, starts[seed], chosen.steps, common): (name, seed)
-            for seed in seeds
-            for name in ARMS
-        }
-        for done in as_completed(waiting):
+        starts = {pool.submit(warm_start, seed, chosen.out, common): seed for seed in range(chosen.seeds)}
+        arms: dict[Future[dict[str, Any]], tuple[str, int]] = {}
+        for ready in as_completed(starts):  # the arms of a seed begin while other seeds still warm up
+            seed = starts[ready]
+            for name in ARMS:
+                job = pool.submit(arm, name, seed, chosen.out, ready.result(), chosen.steps, common)
+                arms[job] = (name, seed)
+        for done in as_completed(arms):
             runs.append(done.result())
-            console.print(f"{len(runs)}/{len(waiting)}", *waiting[done], f"held out {runs[-1]['held_out']:.3f}")
+            console.print(f"{len(runs)}/{len(arms)}", *arms[done], f"held out {runs[-1]['held_out']:.3f}")
     runs.sort(key=lambda run: (list(ARMS).index(run["arm"]), run["seed"]))
     out = Path(chosen.out)
     (out / "results.json").write_text(json.dumps(runs, indent=1))

@@ -74,7 +74,7 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
         console.print(evaluation.summary(), markup=False)
     before, after = contents.pair()
     if before and after:
-        console.print(after.compared_to(before), markup=False)
+        console.print(after.compared_to(before, first=contents.setting("evaluate", "stratum")), markup=False)
     if not contents.metrics and not contents.evaluations and (contents.path / "ledger.sqlite").is_file():
         ledger = _ledger(folder)
         try:

@@ -249,7 +249,9 @@ class _Session:
     def _local_policy(self, model: Any, tokenizer: Any) -> TransformersPolicy:
         machine = self.recipe.machine
         renderer = TemplateRenderer(tokenizer, self._call_format())
-        return TransformersPolicy(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
+        policy = TransformersPolicy(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
+        policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
+        return policy
 
     def _trl_policy(self, tokenizer: Any) -> Callable[[TurnGRPOTrainer], Policy]:
         from agentgym.training.trl_policy import TrlPolicy

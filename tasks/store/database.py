@@ -48,7 +48,7 @@ FIRST_DAY, DAYS = date(2021, 1, 4), 1_400
 
 @cache
 def database(seed: int = 0) -> bytes:
-    """The store as an SQLite file, about 300 KB.
+    """The store as an SQLite file, about 400 KB.
 
     Names and order codes are the same for every seed; every attribute, key and link differs. So the
     answers in one database are wrong in another.

@@ -143,7 +143,7 @@ def test_another_seed_asks_other_questions(store):
 
 def test_the_database_is_small_and_complete():
     content = database()
-    assert 150_000 < len(content) < 350_000
+    assert 250_000 < len(content) < 500_000
     with open_store() as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
@@ -173,6 +173,15 @@ async def test_the_oracle_solves_every_task_of_a_sample_through_the_public_tools
     trajectories = await play(tasks, store.oracle)
     assert rate(trajectories) == 1.0
     assert [len(t.turns) for t in trajectories] == [int(task.difficulty) + 1 for task in tasks]
+
+
+@pytest.mark.needs_namespaces
+async def test_the_novice_handles_the_tools_without_error_and_answers_wrongly(store):
+    tasks = [*store["train"][:30], *store["held_out"][-30:]]
+    played = await play(tasks, store.novice)
+    assert all(result.ok for t in played for turn in t.turns for result in turn.results)
+    assert {t.stop_reason for t in played} == {StopReason.ANSWERED}
+    assert [t.success for t in played] == [0.0] * 60
 
 
 @pytest.mark.needs_namespaces
