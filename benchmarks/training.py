@@ -85,6 +85,7 @@ def steps_of(trainer: GRPOTrainer) -> Any:
     """A closure that runs one whole step (episodes to weights) of a trainer and returns its seconds."""
     trainer.create_optimizer_and_scheduler(10**6)
     trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1  # Trainer sets it in the loop that this stands for
     loader = iter(trainer.get_train_dataloader())
 
     def step() -> float:
@@ -104,7 +105,9 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
-    tasks = [Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(64)]
+    tasks = [
+        Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(1024)
+    ]  # more than any number of rounds draws
     with tempfile.TemporaryDirectory() as scratch:
         shared: dict[str, Any] = dict(
             output_dir=str(Path(scratch)), per_device_train_batch_size=GROUP * GROUPS, num_generations=GROUP,
