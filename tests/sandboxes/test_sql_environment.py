@@ -137,7 +137,7 @@ async def test_nothing_but_reading_is_allowed(world, sql):
     result = await ask(world, sql)
     assert result.status is ResultStatus.TOOL_ERROR
     assert await world._machine.list() == ["database.sqlite"]
-    assert await text_of(world, "query", sql="SELECT count(*) FROM customers") == "600"
+    assert await text_of(world, "query", sql="SELECT count(*) FROM customers") == "1200"
 
 
 @pytest.mark.parametrize(
