@@ -85,12 +85,19 @@ class EpisodeManager:
             budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
         )  # fmt: skip
 
-    async def collect(self, tasks: Iterable[Task], group_size: int = 1) -> list[Trajectory]:
-        """Play every task `group_size` times. Returns: trajectories by task, in the order given, then sample."""
+    async def collect(
+        self, tasks: Iterable[Task], group_size: int = 1, *, seen: Callable[[Trajectory], None] | None = None
+    ) -> list[Trajectory]:
+        """Play every task `group_size` times. Returns: trajectories by task, in the order given, then sample.
+
+        `seen` is called with each trajectory as it ends, for a progress bar.
+        """
         found: list[tuple[int, Trajectory]] = []
         async with aclosing(self._play(tasks, group_size)) as playing:
             async for item in playing:
                 found.append(item)
+                if seen is not None:
+                    seen(item[1])
         return [trajectory for _, trajectory in sorted(found, key=lambda item: item[0])]
 
     async def run(self, tasks: Iterable[Task], group_size: int = 1) -> AsyncIterator[Trajectory]:

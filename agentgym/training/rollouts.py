@@ -64,7 +64,7 @@ class Rollouts:
             policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
             ledger=self.ledger if record else None, seed=self.seed, run=run, backend=self.backend,
         )  # fmt: skip
-        return self._runner.run(_collect(manager, tasks, group_size, seen))
+        return self._runner.run(manager.collect(tasks, group_size, seen=seen))
 
     def close(self) -> None:
         """End the sandboxes and the loop."""
@@ -80,15 +80,3 @@ class Rollouts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-async def _collect(
-    manager: EpisodeManager, tasks: Sequence[Task], group_size: int, seen: Callable[[Trajectory], None] | None
-) -> list[Trajectory]:
-    place = {task.id: index for index, task in enumerate(tasks)}
-    found = []
-    async for trajectory in manager.run(tasks, group_size):
-        found.append(trajectory)
-        if seen is not None:
-            seen(trajectory)
-    return sorted(found, key=lambda t: (place[t.task.id], t.sample))
