@@ -6,7 +6,7 @@ channel.py, snapshots.py channels; files out and back         spawner.py, packag
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
 """
 
-from agentgym.sandbox.contract import Backend, Capabilities, Channel, ExecResult, Sandbox, Snapshot, Usage
+from agentgym.sandbox.contract import Backend, Capabilities, Channel, ExecResult, Running, Sandbox, Snapshot, Usage
 from agentgym.sandbox.limits import SandboxSpec
 
-__all__ = ["Backend", "Capabilities", "Channel", "ExecResult", "Sandbox", "SandboxSpec", "Snapshot", "Usage"]
+__all__ = ["Backend", "Capabilities", "Channel", "ExecResult", "Running", "Sandbox", "SandboxSpec", "Snapshot", "Usage"]

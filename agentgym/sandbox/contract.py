@@ -78,6 +78,25 @@ class Snapshot:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A sandbox alive on this machine, whoever made it.
+
+    Attributes:
+        id: what the backend knows it by. `owner`: pid of the process that made it, 0 if it is unknown or gone.
+        orphaned: its owner is dead; `Backend.clean` ends it.
+    """
+
+    id: str
+    backend: str
+    image: str = "host"
+    owner: int = 0
+    orphaned: bool = False
+    age_s: float = 0.0
+    memory_mib: float = 0.0
+    processes: int = 0
+
+
 class Channel(Protocol):
     """A long-lived process inside the sandbox that speaks one JSON value a line."""
 
@@ -143,5 +162,11 @@ class Backend(Protocol):
         """Raises: SandboxUnavailable, LimitUnenforceable."""
 
     async def probe(self) -> Capabilities: ...
+
+    async def running(self) -> list[Running]:
+        """Every sandbox of this kind on this machine, also those of other processes."""
+
+    async def clean(self) -> list[str]:
+        """Remove what dead owners left behind. Returns: one line for each thing removed."""
 
     async def close(self) -> None: ...

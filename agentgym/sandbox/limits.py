@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from agentgym.errors import SandboxError
 
@@ -18,7 +19,8 @@ class SandboxSpec:
         processes: processes and threads alive at once.
         disk_mib: bytes that may be written in all. `inodes`: files and directories that may be made.
         open_files: descriptors per process.
-        network: False is no network at all, not even the host's loopback.
+        network: False is no network at all, not even the host's loopback. Else the names that may be reached, over
+            HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`.
         preload: Python modules the warm interpreter imports once, before any agent code runs.
         environment: environment variables of every command; nothing is inherited from the host.
         insecure_ok: accept a backend that cannot enforce every limit (it then says which in its capabilities).
@@ -31,7 +33,7 @@ class SandboxSpec:
     disk_mib: int = 64
     inodes: int = 20_000
     open_files: int = 256
-    network: bool = False
+    network: Literal[False] | tuple[str, ...] = False
     preload: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = field(default=())
     insecure_ok: bool = False
@@ -40,5 +42,10 @@ class SandboxSpec:
         for name in ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files"):
             if getattr(self, name) <= 0:
                 raise SandboxError(f"SandboxSpec.{name} is {getattr(self, name)!r}: a limit is above 0.")
+        if self.network is not False and not isinstance(self.network, tuple):
+            raise SandboxError(
+                f"SandboxSpec.network is {self.network!r}: False, or a tuple of the names that may be reached, "
+                "such as ('example.org', '*.example.org:8443')."
+            )
         if self.memory_mib < 16:
             raise SandboxError(f"SandboxSpec.memory_mib is {self.memory_mib}: Python itself needs 16 or more.")

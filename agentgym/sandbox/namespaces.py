@@ -163,8 +163,8 @@ class NamespacesBackend:
 def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
     if spec.network:
         raise LimitUnenforceable(
-            "SandboxSpec.network is True: the namespaces backend cannot bound what a sandbox reaches on a network, "
-            "so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
+            f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
+            "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
         )
     if spec.image != "host":
         raise SandboxUnavailable(
