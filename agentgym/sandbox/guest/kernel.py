@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import struct
+from collections.abc import Sequence
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -133,14 +134,15 @@ def forgo_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def drop_capabilities() -> None:
-    """Empty every capability set, for good."""
+def drop_capabilities(keep: Sequence[int] = ()) -> None:
+    """Empty every capability set, for good. What this process is to `keep` (numbers below 32), no child can have."""
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     for capability in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break  # past the newest capability this kernel knows
-    header, nothing = struct.pack("II", 0x20080522, 0), bytes(24)
-    _check(_libc.syscall(_CAPSET, header, nothing), "capset")
+    kept = sum(1 << capability for capability in keep)
+    header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
+    _check(_libc.syscall(_CAPSET, header, sets), "capset")
 
 
 def install_filter(program: bytes) -> None:

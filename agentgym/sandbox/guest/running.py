@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from . import jobs, python
+from . import identity, jobs, python
 from .jobs import Call, Capture, Process, Session
 from .watch import Watch
 
@@ -83,7 +83,8 @@ class Runner:
                 with jobs.never_returning():
                     os.dup2(out[1], 2)
                     try:
-                        work()
+                        with identity.as_agent():
+                            work()
                     except (OSError, ValueError, KeyError, TypeError) as error:
                         os.write(2, f"{type(error).__name__}: {error}".encode())
                         os._exit(1)

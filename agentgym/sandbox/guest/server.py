@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, python
+from . import archive, files, frames, identity, jobs, python
 from .running import Runner
 from .watch import READ, WRITE, Watch
 
@@ -147,15 +147,18 @@ class Guest:
         self._reply(request["id"])
 
     def _read(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        data, size = files.read(request["path"], request["offset"], request["most"])
+        with identity.as_agent():
+            data, size = files.read(request["path"], request["offset"], request["most"])
         self._reply(request["id"], data, size=size)
 
     def _write(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        files.write(request["path"], blob, request["mode"], descriptors[0] if descriptors else None)
+        with identity.as_agent():
+            files.write(request["path"], blob, request["mode"], descriptors[0] if descriptors else None)
         self._reply(request["id"])
 
     def _list(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        found = b"\0".join(files.names(request["path"]))
+        with identity.as_agent():
+            found = b"\0".join(files.names(request["path"]))
         if len(found) > request["most"]:
             raise OSError(errno.EFBIG, f"the names in the directory take {len(found)} bytes")
         self._reply(request["id"], found)

@@ -1,0 +1,207 @@
+"""The Docker daemon: calls to it in threads, and what its answers and errors mean."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentgym.errors import SandboxError, SandboxUnavailable
+
+STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
+THREADS = 2 * (os.cpu_count() or 1)  # calls to the daemon at once: more only lengthen its queue
+_PATIENCE_S = 60.0
+_ENDING_S = 10.0
+_HINT = (
+    "Install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io), let this user reach it "
+    "(sudo usermod -aG docker $USER, then log in again), or set DOCKER_HOST."
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image the daemon has. `digest` is of its content: sha256:... It declares `environment` and `volumes`."""
+
+    name: str
+    digest: str
+    environment: dict[str, str]
+    volumes: tuple[str, ...]
+
+
+class Daemon:
+    """One connection to the daemon, made at first use. Safe from any thread; what is submitted runs in its own."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="agentgym-docker")
+        self._lock = threading.Lock()
+        self._api: Any = None
+        self._facts: dict[str, Any] = {}
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Run something that waits for the daemon, in a thread. Its failures come as SandboxUnavailable."""
+        try:
+            return self._threads.submit(_translated, function, *arguments)
+        except RuntimeError as error:
+            raise SandboxUnavailable("The docker backend was closed meanwhile.") from error
+
+    def close(self) -> None:
+        """Wait for what was submitted, and hang up."""
+        self._threads.shutdown(wait=True)
+        if self._api is not None:
+            self._api.close()
+
+    # What follows waits for the daemon: call it in a thread
+
+    @property
+    def api(self) -> Any:
+        """The SDK's client. Raises: SandboxUnavailable if there is no SDK, or no daemon answers."""
+        with self._lock:
+            if self._api is None:
+                self._api, self._facts = _connect()
+            return self._api
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the daemon says it can do."""
+        assert self.api
+        return self._facts
+
+    def image(self, name: str) -> Image:
+        """Raises: SandboxUnavailable if the daemon has no such image; none is ever fetched."""
+        import docker.errors
+
+        wanted = STANDARD_IMAGE if name == "host" else name
+        try:
+            found = self.api.inspect_image(wanted)
+        except docker.errors.NotFound as error:
+            remedy = (
+                "Build it: `make images` in a checkout of agentgym, on a Debian or Ubuntu machine, or name another."
+            )
+            if name != "host":
+                remedy = "Build, load or pull it (docker images lists what there is); agentgym fetches none by itself."
+            raise SandboxUnavailable(f"The Docker daemon has no image {wanted!r}. {remedy}") from error
+        pairs = (variable.partition("=") for variable in found["Config"].get("Env") or ())
+        volumes = tuple(found["Config"].get("Volumes") or ())
+        return Image(wanted, found["Id"], {name: value for name, _, value in pairs}, volumes)
+
+    def start(self, name: str, settings: dict[str, Any]) -> None:
+        """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""
+        import docker.errors
+
+        try:
+            self.api.create_container_from_config(settings, name)
+            self.api.start(name)
+        except docker.errors.APIError as error:
+            reason = str(error.explanation or error).strip()
+            hint = ""
+            if "python3" in reason:
+                hint = " The image needs Python 3.9 or later, as python3."
+            elif "source path does not exist" in reason:
+                hint = (
+                    " The daemon does not see this process's files: it runs on another machine or in another container."
+                    " Give a directory that both see under one path: DockerBackend(folder=...)."
+                )
+            raise SandboxUnavailable(f"Docker cannot start a container: {reason:.1000}.{hint}") from error
+
+    def is_running(self, name: str) -> bool:
+        import docker.errors
+
+        try:
+            return bool(self.api.inspect_container(name)["State"]["Running"])
+        except docker.errors.NotFound:
+            return False
+
+    def remove(self, name: str, *, ending: bool = True) -> None:
+        """Have a container gone, whatever state it is in, and wait until it is.
+
+        Args:
+            ending: its guest has been hung up on, so that it goes by itself; it is removed by force if it does not.
+        Raises: SandboxError if the daemon cannot remove it.
+        """
+        import docker.errors
+        import requests.exceptions
+
+        failure: Exception | None = None
+        for by_force in (False, True) if ending else (True, True):
+            try:
+                if by_force:
+                    self._force(name)
+                self.api.wait(name, timeout=_ENDING_S, condition="removed")
+                return
+            except docker.errors.NotFound:
+                return
+            except (docker.errors.APIError, requests.exceptions.RequestException) as error:
+                failure = error
+        raise SandboxError(f"Docker cannot remove the container {name}: {failure!s:.500}") from failure
+
+    def _force(self, name: str) -> None:
+        import docker.errors
+
+        try:
+            self.api.remove_container(name, v=True, force=True)
+        except docker.errors.APIError as error:
+            if error.status_code != 409:  # being removed already
+                raise
+
+    def containers(self, label: str) -> list[dict[str, Any]]:
+        """Every container with a label, running or not, as the daemon lists it."""
+        found: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": label})
+        return found
+
+    def load_of(self, name: str) -> tuple[float, int]:
+        """Memory in MiB and number of processes of a container; zeros if it has ended."""
+        import docker.errors
+
+        try:
+            found = self.api.stats(name, stream=False, one_shot=True)
+        except docker.errors.APIError:
+            return 0.0, 0
+        memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
+        return memory.get("usage", 0) / 2**20, processes.get("current", 0)
+
+
+def _connect() -> tuple[Any, dict[str, Any]]:
+    try:
+        from docker import APIClient
+        from docker.errors import DockerException
+        from docker.utils import kwargs_from_env
+    except ImportError as error:  # also where a folder named docker/ lies in the current directory
+        raise SandboxUnavailable(
+            "The docker backend needs the Docker SDK for Python, which is not installed. "
+            "Install it: pip install 'agentgym-core[docker]'."
+        ) from error
+    from requests.exceptions import RequestException
+
+    try:
+        api = APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **kwargs_from_env())
+        facts = api.info()
+    except (DockerException, RequestException) as error:
+        where = os.environ.get("DOCKER_HOST", "the default socket")
+        raise SandboxUnavailable(f"No Docker daemon answers at {where}: {error!s:.300}. {_HINT}") from error
+    if not api.base_url.startswith("http+docker://"):
+        raise SandboxUnavailable(
+            f"The Docker daemon is reached at {api.base_url}. The docker backend talks to its sandboxes over a local "
+            "socket, so it needs the daemon of this machine: unset DOCKER_HOST, or point it at a unix:// socket."
+        )
+    return api, facts
+
+
+def _translated(function: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return function(*arguments)
+    except _failures() as error:
+        raise SandboxUnavailable(f"The Docker daemon failed: {error!s:.500}. {_HINT}") from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What the SDK raises when the daemon fails or is gone."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    return DockerException, RequestException
