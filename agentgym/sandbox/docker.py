@@ -235,8 +235,8 @@ async def _connection_of(meeting: Meeting, daemon: Daemon, name: str, image: Ima
 
 def _no_guest(image: Image) -> str:
     return (
-        f"The guest did not come up in a container of the image {image.name!r}: its python3 is older than 3.9 or broken "
-        f"(try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."
+        f"The guest did not come up in a container of the image {image.name!r}: its python3 is older than 3.9 or "
+        f"broken (try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +14,7 @@ from agentgym.errors import SandboxError, SandboxUnavailable
 
 STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
 THREADS = 2 * (os.cpu_count() or 1)  # calls to the daemon at once: more only lengthen its queue
+_DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _PATIENCE_S = 60.0
 _ENDING_S = 10.0
 _HINT = (
@@ -74,12 +76,10 @@ class Daemon:
 
     def image(self, name: str) -> Image:
         """Raises: SandboxUnavailable if the daemon has no such image; none is ever fetched."""
-        import docker.errors
-
         wanted = STANDARD_IMAGE if name == "host" else name
         try:
             found = self.api.inspect_image(wanted)
-        except docker.errors.NotFound as error:
+        except _sdk().errors.NotFound as error:
             remedy = (
                 "Build it: `make images` in a checkout of agentgym, on a Debian or Ubuntu machine, or name another."
             )
@@ -92,12 +92,10 @@ class Daemon:
 
     def start(self, name: str, settings: dict[str, Any]) -> None:
         """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""
-        import docker.errors
-
         try:
             self.api.create_container_from_config(settings, name)
             self.api.start(name)
-        except docker.errors.APIError as error:
+        except _sdk().errors.APIError as error:
             reason = str(error.explanation or error).strip()
             hint = ""
             if "python3" in reason:
@@ -110,11 +108,9 @@ class Daemon:
             raise SandboxUnavailable(f"Docker cannot start a container: {reason:.1000}.{hint}") from error
 
     def is_running(self, name: str) -> bool:
-        import docker.errors
-
         try:
             return bool(self.api.inspect_container(name)["State"]["Running"])
-        except docker.errors.NotFound:
+        except _sdk().errors.NotFound:
             return False
 
     def remove(self, name: str, *, ending: bool = True) -> None:
@@ -124,9 +120,6 @@ class Daemon:
             ending: its guest has been hung up on, so that it goes by itself; it is removed by force if it does not.
         Raises: SandboxError if the daemon cannot remove it.
         """
-        import docker.errors
-        import requests.exceptions
-
         failure: Exception | None = None
         for by_force in (False, True) if ending else (True, True):
             try:
@@ -134,18 +127,16 @@ class Daemon:
                     self._force(name)
                 self.api.wait(name, timeout=_ENDING_S, condition="removed")
                 return
-            except docker.errors.NotFound:
+            except _sdk().errors.NotFound:
                 return
-            except (docker.errors.APIError, requests.exceptions.RequestException) as error:
+            except _failures() as error:
                 failure = error
         raise SandboxError(f"Docker cannot remove the container {name}: {failure!s:.500}") from failure
 
     def _force(self, name: str) -> None:
-        import docker.errors
-
         try:
             self.api.remove_container(name, v=True, force=True)
-        except docker.errors.APIError as error:
+        except _sdk().errors.APIError as error:
             if error.status_code != 409:  # being removed already
                 raise
 
@@ -156,52 +147,60 @@ class Daemon:
 
     def load_of(self, name: str) -> tuple[float, int]:
         """Memory in MiB and number of processes of a container; zeros if it has ended."""
-        import docker.errors
-
         try:
             found = self.api.stats(name, stream=False, one_shot=True)
-        except docker.errors.APIError:
+        except _sdk().errors.APIError:
             return 0.0, 0
         memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
         return memory.get("usage", 0) / 2**20, processes.get("current", 0)
 
 
 def _connect() -> tuple[Any, dict[str, Any]]:
-    try:
-        from docker import APIClient
-        from docker.errors import DockerException
-        from docker.utils import kwargs_from_env
-    except ImportError as error:  # also where a folder named docker/ lies in the current directory
+    sdk = _sdk()
+    options = sdk.utils.kwargs_from_env()
+    address = options.get("base_url", _DEFAULT_ADDRESS)
+    if not address.startswith(("unix://", "http+unix://")):
         raise SandboxUnavailable(
-            "The docker backend needs the Docker SDK for Python, which is not installed. "
-            "Install it: pip install 'agentgym-core[docker]'."
-        ) from error
-    from requests.exceptions import RequestException
-
-    try:
-        api = APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **kwargs_from_env())
-        facts = api.info()
-    except (DockerException, RequestException) as error:
-        where = os.environ.get("DOCKER_HOST", "the default socket")
-        raise SandboxUnavailable(f"No Docker daemon answers at {where}: {error!s:.300}. {_HINT}") from error
-    if not api.base_url.startswith("http+docker://"):
-        raise SandboxUnavailable(
-            f"The Docker daemon is reached at {api.base_url}. The docker backend talks to its sandboxes over a local "
-            "socket, so it needs the daemon of this machine: unset DOCKER_HOST, or point it at a unix:// socket."
+            f"DOCKER_HOST is {address}. The docker backend talks to its sandboxes over a local socket, so it needs the "
+            "daemon of this machine: unset DOCKER_HOST, or point it at a unix:// socket."
         )
-    return api, facts
+    try:
+        _reach(address.partition("://")[2])
+        api = sdk.APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **options)
+        return api, api.info()
+    except _failures() as error:
+        raise SandboxUnavailable(f"No Docker daemon answers at {address}: {error!s:.300}. {_HINT}") from error
+
+
+def _reach(path: str) -> None:
+    """Raises: OSError with the plain reason, where the SDK would wrap it thrice and leave its socket open."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PATIENCE_S)
+        probe.connect("/" + path.lstrip("/"))
 
 
 def _translated(function: Callable[..., T], *arguments: Any) -> T:
     try:
         return function(*arguments)
+    except SandboxError:
+        raise
     except _failures() as error:
         raise SandboxUnavailable(f"The Docker daemon failed: {error!s:.500}. {_HINT}") from error
 
 
 def _failures() -> tuple[type[Exception], ...]:
     """What the SDK raises when the daemon fails or is gone."""
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
+    return _sdk().errors.DockerException, OSError
 
-    return DockerException, RequestException
+
+def _sdk() -> Any:
+    """The Docker SDK. Raises: SandboxUnavailable with the command to install it."""
+    try:
+        import docker.errors
+        import docker.utils
+    except ImportError as error:  # also where a folder named docker/ lies in the current directory
+        raise SandboxUnavailable(
+            "The docker backend needs the Docker SDK for Python, which is not installed. "
+            "Install it: pip install 'agentgym-core[docker]'."
+        ) from error
+    return docker

@@ -133,6 +133,11 @@ class GuestSandbox:
         """Limits of the spec that this machine does not enforce, with the reason; only with `insecure_ok`."""
         return self._machine.missing
 
+    @property
+    def image_digest(self) -> str:
+        """What it runs on: hash of the image's content, sha256:...; empty if that is the host's own programs."""
+        return self._machine.image_digest
+
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
             raise ValueError(f"timeout_s is {timeout_s!r}: a number of seconds above 0 is needed.")

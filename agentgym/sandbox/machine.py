@@ -17,12 +17,18 @@ _CLOSED = "The sandbox was closed."
 
 
 class Machine:
-    """One guest and everything it lives in. `missing`: limits that are not enforced, each with the reason."""
+    """One guest and everything it lives in.
+
+    Attributes:
+        missing: limits that are not enforced, each with the reason.
+        image_digest: hash of the image's content, sha256:...; empty if it is the host's own programs.
+    """
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
+        self.image_digest = ""
         self._closing: asyncio.Future[None] | None = None
 
     async def verdict(self) -> dict[str, Any] | None:

@@ -74,6 +74,7 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
         raise OSError(f"preloading {', '.join(order['preload'])} started threads; such a process cannot be forked")
     memory = _memory_files()
     _confine()
+    gc.disable()
     gc.collect()
     gc.freeze()
     server.serve(control, order, memory)
