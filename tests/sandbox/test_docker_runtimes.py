@@ -1,0 +1,35 @@
+"""The docker backend under every other runtime the daemon knows: the same contract, the same attacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from containers import daemon
+
+from agentgym.sandbox.docker import DockerBackend
+from agentgym.testing.backends import check_backend
+
+pytestmark = [pytest.mark.needs_docker, pytest.mark.slow]
+RUNTIMES = ("crun", "runsc")  # runc, the default, is what the tests of every backend run
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
+    client = daemon()
+    known = client.info()["Runtimes"]
+    client.close()
+    if request.param not in known:
+        pytest.skip(f"the daemon knows no runtime {request.param!r}, only {', '.join(sorted(known))}")
+    made = DockerBackend(runtime=request.param)
+    found = asyncio.run(made.probe())
+    if not found.available:
+        asyncio.run(made.close())
+        pytest.skip(f"{request.param}: {found.reason}")
+    yield made
+    asyncio.run(made.close())
+
+
+async def test_the_backend_passes_every_check(backend):
+    await check_backend(backend)
