@@ -13,6 +13,8 @@ from agentgym import registry
 from agentgym.episode.budgets import Budgets
 from agentgym.errors import RecipeError, UnknownNameError
 from agentgym.policy.contract import Sampling
+from agentgym.reward import Combined, Reward
+from agentgym.task import TaskSet
 
 Count = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -174,6 +176,22 @@ class Recipe(Section):
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
     machine: MachineSection = MachineSection()
+
+    def judge(self, task_set: TaskSet) -> Reward | str | None:
+        """The reward with the recipe's weights; None leaves each environment its own.
+
+        Raises: RecipeError for weights of a reward that nobody names; UnknownNameError.
+        """
+        section = self.reward
+        if not section.weights:
+            return section.name
+        name = section.name
+        if name is None:
+            first = next(iter(task_set["train"]))
+            name = registry.load("environments", first.environment).reward
+        if name is None:
+            raise RecipeError("reward.weights needs reward.name: the environment declares no reward of its own.")
+        return Combined(registry.load_reward(name), weights=section.weights)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
