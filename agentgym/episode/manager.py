@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +19,7 @@ from agentgym.episode.loop import Episode, Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, make
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
@@ -135,6 +136,22 @@ class EpisodeManager:
         played = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         await Episode(setting, Recorded(fork, Ended()), played).play()
         return differs(record, played, len(record.turns)) or ended_otherwise(record, played)
+
+    async def replay_turns(self, record: Trajectory, turns: Collection[int]) -> Trajectory:
+        """Say only these turns of a saved trajectory again, in a fresh world, and judge what comes of it.
+
+        What the left-out turns would have prepared is not there: a call that needed it gets the world's own error.
+        Raises: ValueError for no turn at all.
+        """
+        said = [record.turns[turn].message for turn in sorted(turns)]
+        if not said:
+            raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
+        setting = replace(
+            self._setting, budgets=replace(self._setting.budgets, max_turns=len(said)), ledger=None
+        )  # fmt: skip
+        played = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
+        played.provenance = {**self._provenance, "replay": {"of": record.id, "turns": sorted(turns)}}
+        return await Episode(setting, ScriptedPolicy(said, name="replay"), played).play()
 
     async def _play(self, jobs: Iterator[_Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
         if group_size < 1:

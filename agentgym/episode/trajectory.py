@@ -127,6 +127,10 @@ class Trajectory:
             dtype=np.float64,
         )
 
+    def return_from(self, turn: int = 0) -> float:
+        """Outcome and turn rewards from a turn on, not discounted; a turn without a reward counts 0."""
+        return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
+
     def messages(self) -> list[Message]:
         """The whole conversation."""
         found = list(self.opening)

@@ -78,7 +78,7 @@ async def audit(
         ended += 1
         origin = played.provenance["branch"]
         if played.valid:
-            returns.setdefault((origin["of"], origin["turn"]), []).append(return_from(played, origin["turn"]))
+            returns.setdefault((origin["of"], origin["turn"]), []).append(played.return_from(origin["turn"]))
         else:
             diverged += 1
         if progress is not None:
@@ -92,7 +92,7 @@ async def audit(
         found = [returns.get((trajectory.id, turn), []) for turn in range(1, len(trajectory.turns))]
         if not all(found):  # its world would not be replayed
             continue
-        start = [return_from(t, 0) for t in usable[g] if t.valid]
+        start = [t.return_from() for t in usable[g] if t.valid]
         values = np.array([np.mean(start), *(np.mean(one) for one in found), trajectory.outcome_reward])
         truth.append(counterfactual_credit(trajectory.turn_rewards(), values))
         kept.append((g, i))
@@ -110,11 +110,6 @@ async def audit(
         {name: group_facts(built, found) for name, found in advantages.items()},
         len(kept), sum(len(one) for one in truth), ended, diverged, float(np.mean(errors)),
     )  # fmt: skip
-
-
-def return_from(trajectory: Trajectory, turn: int) -> float:
-    """Outcome and turn rewards from a turn on; a turn without a reward counts 0."""
-    return trajectory.outcome_reward + float(np.nansum(trajectory.turn_rewards()[turn:]))
 
 
 def _standard_error(values: Sequence[float]) -> float:

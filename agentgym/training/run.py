@@ -43,6 +43,7 @@ from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkp
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.choosing import sources_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
 
@@ -170,14 +171,26 @@ class _Session:
         self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+        chosen = estimator(section.estimator, **section.estimator_options)
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),
             tasks=list(self.task_set["train"]),
             policy=policy if section.generation == "transformers" else self._trl_policy(tokenizer),
             rollouts=self.rollouts,
-            estimator=estimator(section.estimator, **section.estimator_options),
+            estimator=chosen,
             sampling=self.recipe.episode.sampling(),
+            sources=sources_for(
+                chosen,
+                section.signals,
+                model=model,
+                policy=policy,
+                rollouts=self.rollouts,
+                sampling=self.recipe.episode.sampling(),
+                task_set=self.task_set,
+                encode=tokenizer.encode,
+                seed=self.recipe.seed,
+            ),
             watch=self._record_credit,
             processing_class=tokenizer,
             callbacks=[

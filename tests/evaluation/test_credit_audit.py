@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from agentgym.credit import estimator
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.credit_audit import audit, return_from
+from agentgym.evaluation.credit_audit import audit
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.task import Task
@@ -86,14 +84,3 @@ async def test_a_world_that_cannot_be_replayed_cannot_be_audited_and_the_error_s
 async def test_groups_without_two_valid_trajectories_have_no_credit():
     with pytest.raises(EvaluationError, match="two valid trajectories"):
         await audit([], [estimator("rloo")], manager())
-
-
-def test_the_return_from_a_turn_on_leaves_out_what_was_paid_before():
-    class Paid:
-        outcome_reward = 1.0
-
-        def turn_rewards(self) -> Sequence[float]:
-            return np.array([0.5, np.nan, 0.25])
-
-    assert return_from(Paid(), 0) == 1.75  # type: ignore[arg-type]
-    assert return_from(Paid(), 1) == 1.25  # type: ignore[arg-type]
