@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.budgets import Budgets, Spent
 from agentgym.episode.closing import close_environment
+from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
 from agentgym.episode.schemas import tool_facts
 from agentgym.episode.trajectory import Trajectory, Turn
@@ -113,6 +114,7 @@ class Episode:
         trajectory.weights = self._reward.weights if self._reward is not None else {}
         kind = type(environment)
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
+        self._meter = TurnMeter()
         self._has_state_key = kind.state_key is not Environment.state_key
         self._has_checkpoint = self._retries_left > 0 and kind.checkpoint is not Environment.checkpoint
         self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
@@ -136,6 +138,8 @@ class Episode:
         self._doing, self._resetting = "resetting the environment", True
         opening = await environment.reset(self._public, seed=trajectory.seed)
         self._resetting = False
+        if used := await self._meter.read(environment):
+            trajectory.provenance["reset_usage"] = used
         trajectory.opening = tuple(opening)
         self._messages: list[Message] = list(opening)
         facts = tool_facts(environment.tools)
@@ -177,10 +181,7 @@ class Episode:
             policy_version=reply.policy_version, state_key=state_key, finish_reason=reply.finish_reason,
             generate_s=replied - began,
         )  # fmt: skip
-        if reply.prompt_tokens or reply.completion_tokens:
-            turn.usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
-        if self._costs and (cost := sum(self._costs.get(call.name, 0.0) for call in turn.calls)):
-            turn.usage["cost"] = cost
+        turn.usage = spoken(reply, self._costs)
         self._open_turn = turn
         cut = reply.finish_reason == "length"
         try:
@@ -188,6 +189,7 @@ class Episode:
         except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
             answered = await self._react_again(turn, checkpoint, cut, error)
         turn.tools_s = now() - replied
+        turn.usage.update(await self._meter.read(self._world, turn.results))
         self._open_turn = None
         self._count(turn, reply)
         trajectory.turns.append(turn)
@@ -369,6 +371,7 @@ class Episode:
             return
         unfinished = (over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
         turn.results = tuple(turn.results or unfinished)
+        turn.usage.update(await self._meter.read(self._world, turn.results))
         self.trajectory.turns.append(turn)
         if self._judges_turns:
             assert self._reward is not None
