@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from . import identity, python
+from .ends import Ends
 
 _PIPE_READ = 65_536
 
@@ -73,18 +74,20 @@ class Process:
     """A child of the guest, with everything below it."""
 
     pid: int
-    handle: int = field(init=False)  # pidfd: readable once the process has ended
+    ends: Ends
+    handle: int = field(init=False)  # readable once the process has ended
 
     def __post_init__(self) -> None:
-        self.handle = os.pidfd_open(self.pid)
+        self.handle = self.ends.handle(self.pid)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)  # nobody else can have its number before it is waited for
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
         """Wait for its end, and let it go. Returns: wait status; what it and the children it waited for used."""
         _, status, used = os.wait4(self.pid, 0)
+        self.ends.forget(self.pid)
         os.close(self.handle)
         return status, used
 

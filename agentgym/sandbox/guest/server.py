@@ -65,7 +65,7 @@ class Guest:
     def run(self) -> None:
         self._reply(0, missing=self.missing)
         while True:
-            self.watch.once(self.runner.next_deadline_s())
+            self.watch.once(self.runner.patience_s())
             self.runner.end_overdue()
 
     # Requests and replies
