@@ -51,7 +51,16 @@ _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files
 _FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
 _RESTORABLE = ("docker", "namespaces")  # what the guest packs is the same bytes everywhere
 _IMAGE_LABEL = "agentgym.image"
-_REMEDY = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
+_DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
+_RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
+# gVisor bounds these from outside: too much ends the whole sandbox, which voids an episode, instead of being a result
+_OWN_KERNEL = {
+    "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
+    "processes": f"processes: too many end the sandbox. {_RUNC}",
+    "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
+    "inodes": f"inodes: files cost memory alone. {_RUNC}",
+    "guest": f"guest: the agent can read what process 1 was started with, though not touch it. {_RUNC}",
+}
 T = TypeVar("T")
 
 
@@ -67,7 +76,7 @@ class DockerBackend:
             folder: an existing directory that this process and the daemon see under the same path, by default the
                 one for temporary files. Sockets and the guest's sources are put there.
         """
-        self._runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
+        self.runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
         self._lock = threading.Lock()
         self._connected: tuple[Daemon, Room] | None = None
         self._run = secrets.token_hex(8)
@@ -96,7 +105,7 @@ class DockerBackend:
             True,
             "container",
             enforced=tuple(name for name in _ENFORCED if name not in machine.missing),
-            missing=tuple((name, f"{why}. {_REMEDY}") for name, why in machine.missing.items()),
+            missing=tuple(machine.missing.items()),
             snapshots=True,
         )
 
@@ -142,10 +151,10 @@ class DockerBackend:
     async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Container:
         daemon, room = self._connection()
         image = await _in_thread(daemon, daemon.image, spec.image)
-        missing = _missing(daemon.facts, self._runtime)
+        missing = _missing(daemon.facts, self.runtime)
         if missing and not spec.insecure_ok:
             raise LimitUnenforceable(
-                f"The Docker daemon cannot enforce every limit of the spec ({'; '.join(missing.values())}). {_REMEDY} "
+                f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) "
                 "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
             )
         machine = await self._start(spec, daemon, room, image)
@@ -162,9 +171,10 @@ class DockerBackend:
         name = f"agentgym-{secrets.token_hex(8)}"
         labels = {**room.owner.labels, _IMAGE_LABEL: spec.image, "agentgym.run": self._run}
         meeting = Meeting(room)
+        own_kernel = _has_own_kernel(daemon.facts, self.runtime)
         asked = settings(
             spec, image, code=room.code, meeting=meeting.folder, labels=labels, cores=daemon.facts["NCPU"],
-            runtime=self._runtime,
+            runtime=self.runtime, own_kernel=own_kernel,
         )  # fmt: skip
         started = daemon.submit(daemon.start, name, asked)
         link = None
@@ -172,7 +182,11 @@ class DockerBackend:
             await asyncio.wrap_future(started)
             async with asyncio.timeout(_CREATE_S):
                 connection = await _connection_of(meeting, daemon, name, image)
-                order = {"environment": environment(spec, image), "preload": list(spec.preload), "missing": {}}
+                order = {
+                    "environment": environment(spec, image), "preload": list(spec.preload), "missing": {},
+                    # no control group is seen by a kernel within: at least each process alone is bounded
+                    "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
+                }  # fmt: skip
                 link = Link(connection)
                 greeting = link.expect_greeting()
                 await asyncio.get_running_loop().sock_sendall(connection, frames.encode(order))
@@ -216,11 +230,18 @@ def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
             f"The Docker daemon knows no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. "
             f"Add it: dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
         )
-    return {
-        name: f"{name}: the daemon's control groups have no controller for it"
+    missing = {
+        name: f"{name}: the daemon's control groups have no controller for it. {_DELEGATE}"
         for name, fact in _FACTS.items()
         if not facts.get(fact, True)
     }
+    return {**missing, **(_OWN_KERNEL if _has_own_kernel(facts, runtime) else {})}
+
+
+def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
+    """Whether containers run on gVisor: its program is runsc, whatever name the daemon knows it by."""
+    found = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
+    return Path(found.get("path", "")).name.startswith("runsc")
 
 
 async def _connection_of(meeting: Meeting, daemon: Daemon, name: str, image: Image) -> socket.socket:

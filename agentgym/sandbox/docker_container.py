@@ -16,6 +16,7 @@ from agentgym.sandbox.spawner import python_environment
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
+_KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
 _PAGE = 4096
 # A container cannot show one file system at three places, so each gets its part of the spec's disk and inodes.
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
@@ -34,15 +35,22 @@ def settings(
     labels: dict[str, str],
     cores: int,
     runtime: str | None,
+    own_kernel: bool,
 ) -> dict[str, Any]:
     """What the daemon is asked to create: nothing the guest does not need, and every limit of the spec.
 
     Args:
         code, meeting: directories of the host with the guest's sources and with the socket it is to reach.
         cores: how many the machine has; Docker refuses to be asked for more.
+        own_kernel: the runtime brings a kernel (gVisor), which itself takes memory and threads on the host, and counts
+            processes by user as if it were a machine of its own.
     """
     memory = max(spec.memory_mib * _MIB, spec.disk_mib * _MIB + _GUEST_MEMORY)
     limits = {"nofile": max(spec.open_files, 32), "fsize": spec.disk_mib * _MIB, "memlock": 65_536, "msgqueue": 0}
+    processes = spec.processes + 1
+    if own_kernel:
+        limits["nproc"] = processes
+        processes, memory = _KERNEL_THREADS + 4 * processes, memory + _KERNEL_MEMORY
     limits["core"] = 1  # not 0, with which the kernel still starts the host's crash handler
     return {
         "Image": image.digest,
@@ -77,7 +85,7 @@ def settings(
             "Memory": memory,
             "MemorySwap": memory,
             "NanoCpus": int(min(spec.cpu_cores, cores) * 1e9),
-            "PidsLimit": spec.processes + 1,
+            "PidsLimit": processes,
             "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in limits.items()],
             "LogConfig": {"Type": "none"},
         },

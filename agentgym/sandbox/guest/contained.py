@@ -58,8 +58,9 @@ def _order(control: socket.socket) -> dict[str, Any]:
 def _serve(control: socket.socket, order: dict[str, Any]) -> None:
     import gc
     import importlib
+    import resource
 
-    from . import python, server
+    from . import boot, python, server
 
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (0, 1, 2):
@@ -73,6 +74,9 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
     if len(os.listdir("/proc/self/task")) > 1:
         raise OSError(f"preloading {', '.join(order['preload'])} started threads; such a process cannot be forked")
     memory = _memory_files()
+    if order["address_space"]:
+        most = order["address_space"] + boot.own_address_space()
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     _confine()
     gc.disable()
     gc.collect()
