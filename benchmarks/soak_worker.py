@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.pool import Pool
 
 SPEC = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, insecure_ok=True)
+NOTICED_S = 1.0  # how long after a kill what dies of it may still be thought alive, by a pool for example
 SPAWNER_SHARE = 0.15  # of the kills: the process that makes sandboxes; the others are of a sandbox's process 1
 
 
@@ -41,7 +43,7 @@ class Worker:
     at_once: int
     kills: float
     random: random.Random
-    killed: int = 0  # how often, so that a death can be told from one nobody caused
+    killed_at: float = float("-inf")  # by time.monotonic(), so that a death can be told from one nobody caused
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -69,7 +71,7 @@ class Worker:
     async def one_after_another(self, left: Any) -> None:
         for number in left:
             kill = self.random.random() < self.kills
-            before, outcome = self.killed, "ok"
+            began, outcome = time.monotonic(), "ok"
             try:
                 sandbox = await self.backend.create(SPEC)
                 if kill:
@@ -82,7 +84,7 @@ class Worker:
                     await sandbox.close()
             except AgentGymError as error:
                 outcome = type(error).__name__
-                if self.killed == before:
+                if self.killed_at < began - NOTICED_S:
                     outcome = f"unexplained {outcome}: {str(error)[:300]}"
             except Exception as error:  # noqa: BLE001  what the soak is there to find
                 outcome = f"untyped {type(error).__name__}: {str(error)[:300]}"
@@ -94,15 +96,12 @@ class Worker:
         spawning = self.random.random() < SPAWNER_SHARE
         victims = await asyncio.to_thread(spawners if spawning else guests)
         if victims:
-            self.killed += 1
-            victim = self.random.choice(victims)
             try:
-                os.kill(victim, signal.SIGKILL)
+                os.kill(self.random.choice(victims), signal.SIGKILL)
             except ProcessLookupError:
                 return
+            self.killed_at = time.monotonic()
             say(event="killed", what="spawner" if spawning else "guest", spawners=spawners())
-            await asyncio.sleep(1.0)  # what dies of it may be noticed a little later
-            self.killed += 1
 
 
 async def use(sandbox: Sandbox, kind: str) -> None:

@@ -107,7 +107,13 @@ class NamespacesBackend:
             try:
                 machine = await self._order(spec)
             except ConnectionError:  # the spawner was killed; a new one can serve
-                machine = await self._order(spec)
+                try:
+                    machine = await self._order(spec)
+                except ConnectionError as error:
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from error
             if snapshot is not None:
                 try:
                     await _unpack(machine, snapshot)
