@@ -31,7 +31,8 @@ class Environment:
 
     A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody
     answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if the world has
-    a canonical state. It opens sandboxes with `open_sandbox`; `close` ends them.
+    a canonical state, `progress` if it can tell how near the end is. It opens sandboxes with `open_sandbox`;
+    `close` ends them.
 
     Attributes:
         sandbox: what the world's dangerous part runs in; None for a harmless in-memory world.
@@ -63,6 +64,13 @@ class Environment:
 
     async def state_key(self) -> str | None:
         """Hash of the canonical state, for grouping equal states and checking replays; None if there is none."""
+        return None
+
+    async def progress(self) -> float | None:
+        """How far the task has come, as a potential for credit: higher is nearer. None if the world cannot tell.
+
+        Only trainers see it. It is a function of the state alone, on one scale for all episodes of a task.
+        """
         return None
 
     async def checkpoint(self) -> Checkpoint | None:

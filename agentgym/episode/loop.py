@@ -18,6 +18,7 @@ from agentgym.episode.closing import close_environment
 from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
 from agentgym.episode.schemas import tool_facts
+from agentgym.episode.standing import Lookout
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import ContextFull, JudgeError, LedgerError, RewardError
 from agentgym.messages import Message, Result, StopReason
@@ -115,8 +116,7 @@ class Episode:
         kind = type(environment)
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
         self._meter = TurnMeter()
-        self._has_state_key = kind.state_key is not Environment.state_key
-        self._has_checkpoint = self._retries_left > 0 and kind.checkpoint is not Environment.checkpoint
+        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0)
         self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
@@ -162,13 +162,7 @@ class Episode:
         """Play one turn. Returns: why the episode ends with it, None if it goes on."""
         trajectory, spent, budgets, setting = self.trajectory, self._spent, self._budgets, self._setting
         now = asyncio.get_running_loop().time
-        state_key = checkpoint = None
-        if self._has_state_key:
-            self._doing = f"reading the state before turn {index}"
-            state_key = await self._world.state_key()
-        if self._has_checkpoint:
-            self._doing = f"taking a checkpoint before turn {index}"
-            checkpoint = await self._world.checkpoint()
+        before = await self._lookout.look(self._world, index, self._note)
         limit, limited_by = self._room()
         if limit <= 0:
             return limited_by
@@ -178,8 +172,8 @@ class Episode:
         message = reply.message
         turn = Turn(
             index, message, message.calls, (), reply.token_ids or [], reply.logprobs or [],
-            policy_version=reply.policy_version, state_key=state_key, finish_reason=reply.finish_reason,
-            generate_s=replied - began,
+            policy_version=reply.policy_version, state_key=before.state_key, potential=before.potential,
+            finish_reason=reply.finish_reason, generate_s=replied - began,
         )  # fmt: skip
         turn.usage = spoken(reply, self._costs)
         self._open_turn = turn
@@ -187,7 +181,7 @@ class Episode:
         try:
             answered = await self._react(turn, cut)
         except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
-            answered = await self._react_again(turn, checkpoint, cut, error)
+            answered = await self._react_again(turn, before.checkpoint, cut, error)
         turn.tools_s = now() - replied
         turn.usage.update(await self._meter.read(self._world, turn.results))
         self._open_turn = None
@@ -376,6 +370,9 @@ class Episode:
         if self._judges_turns:
             assert self._reward is not None
             turn.rewards = await self._judge("judging the last turn", self._reward.turn, turn, self.trajectory)
+
+    def _note(self, doing: str) -> None:
+        self._doing = doing
 
     def _fail(self, error: Exception) -> None:
         self.trajectory.stop_reason = StopReason.INFRA_ERROR

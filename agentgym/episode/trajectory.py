@@ -130,6 +130,10 @@ class Trajectory:
             dtype=np.float64,
         )
 
+    def return_from(self, turn: int = 0) -> float:
+        """Outcome and turn rewards from a turn on, not discounted; a turn without a reward counts 0."""
+        return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
+
     def usage(self) -> dict[str, float]:
         """What the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
         return together([self.provenance.get("reset_usage", {}), *(turn.usage for turn in self.turns)])
