@@ -45,7 +45,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    spawners: set[int] = field(default_factory=set)
+    pids: set[int] = field(default_factory=set)
     hosts: set[int] = field(default_factory=set)
     resident_mib: list[tuple[float, float]] = field(default_factory=list)
     slowest_end_s: float = 0.0
@@ -75,7 +75,7 @@ class Soak:
         tally.faults += [f"{count} x {outcome}" for outcome, count in tally.outcomes.items() if outcome not in TYPED]
         tally.faults += asyncio.run(self._left_running(tally.hosts))
         deadline = time.monotonic() + ENDING_S
-        while (left := grown(before, census(private, tally.spawners))) and time.monotonic() < deadline:
+        while (left := grown(before, census(private, tally.pids | tally.hosts))) and time.monotonic() < deadline:
             reap(tally)
             time.sleep(0.1)
         after = whole_machine()
@@ -97,7 +97,7 @@ class Soak:
         with host.stdout:
             for line in host.stdout:
                 told: dict[str, Any] = json.loads(line)
-                tally.spawners.update(told.get("spawners", ()))
+                tally.pids.update(told.get("spawners", ()))
                 if told["event"] == "ended":
                     ended += 1
                     tally.outcomes[told["outcome"]] += 1
@@ -113,7 +113,7 @@ class Soak:
                     tally.faults.append(f"processes left by a closed backend: {told['processes'][:3]}")
                 if ended >= life and ended < left and not killed:
                     killed = True
-                    tally.spawners.update(processes_below(host.pid))  # the spawners are among them
+                    tally.pids.update(processes_below(host.pid))  # the spawners are among them
                     os.kill(host.pid, signal.SIGKILL)
         status = host.wait()
         if killed and status == -signal.SIGKILL:
@@ -152,7 +152,7 @@ def reap(tally: Tally) -> dict[int, str]:
     """Let go of orphans that have ended; they come to us, since we adopt them. Returns: those that live."""
     with contextlib.suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
-            tally.spawners.add(pid)  # it may have been one
+            tally.pids.add(pid)  # it may have been one
     return processes_below(os.getpid())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
@@ -51,21 +52,25 @@ def groups(spawners: Collection[int]) -> list[str]:
     return [str(Path(at, name)) for at, below, _ in os.walk("/sys/fs/cgroup") for name in below if name in names]
 
 
-def files(private: Path) -> set[str]:
-    """Everything in our own folder for temporary files, and what is named after us in the machine's."""
+def files(private: Path, pids: Collection[int]) -> set[str]:
+    """Everything in our own folder for temporary files, and what is named after a process of ours in the machine's."""
     found = {str(path) for path in private.rglob("*")}
     for folder in FOLDERS:
         try:
-            found |= {f"{folder}/{name}" for name in os.listdir(folder) if "agentgym" in name}
+            found |= {f"{folder}/{name}" for name in os.listdir(folder) if ours(name, pids)}
         except OSError:
             continue
-    return found - {str(private)}
+    return found
 
 
-def sockets() -> set[str]:
-    """Unix sockets with a name of ours."""
-    lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
-    return {line.split()[-1] for line in lines if "agentgym" in line}
+def sockets(pids: Collection[int]) -> set[str]:
+    """Unix sockets that are named after a process of ours."""
+    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()]
+    return {name for name in names if ours(name, pids)}
+
+
+def ours(name: str, pids: Collection[int]) -> bool:
+    return "agentgym" in name and any(int(number) in pids for number in re.findall(r"\d+", name))
 
 
 def whole_machine() -> dict[str, float]:
@@ -84,16 +89,16 @@ def whole_machine() -> dict[str, float]:
     return found
 
 
-def census(private: Path, spawners: Collection[int]) -> dict[str, Counter[str]]:
-    """What is there of ours now, by kind; this process and its own things included."""
+def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
+    """What is there of ours now, by kind; this process and its own things included. `pids`: all that were ever ours."""
     below = processes_below(os.getpid())
     return {
         "processes": Counter(f"{pid} {line}" for pid, line in below.items()),
         "network namespaces": Counter(network_namespaces(below) - network_namespaces([os.getpid()])),
         "mounts": Counter(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
-        "control groups": Counter(groups(spawners)),
-        "files": Counter(files(private)),
-        "sockets": Counter(sockets()),
+        "control groups": Counter(groups(pids)),
+        "files": Counter(files(private, pids)),
+        "sockets": Counter(sockets(pids)),
         "descriptors": Counter({"open in this process": len(os.listdir("/proc/self/fd"))}),
     }
 
