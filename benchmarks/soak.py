@@ -49,6 +49,7 @@ class Tally:
     hosts: set[int] = field(default_factory=set)
     resident_mib: list[tuple[float, float]] = field(default_factory=list)
     slowest_end_s: float = 0.0
+    cleaned: list[str] = field(default_factory=list)
 
     @property
     def sandboxes(self) -> int:
@@ -73,7 +74,7 @@ class Soak:
         while tally.sandboxes < self.count and len(tally.faults) < 20:
             self._one_host(rng, tally)
         tally.faults += [f"{count} x {outcome}" for outcome, count in tally.outcomes.items() if outcome not in TYPED]
-        tally.faults += asyncio.run(self._left_running(tally.hosts))
+        asyncio.run(self._clean_up(tally))
         deadline = time.monotonic() + ENDING_S
         while (left := grown(before, census(private, tally.pids | tally.hosts))) and time.monotonic() < deadline:
             reap(tally)
@@ -136,14 +137,16 @@ class Soak:
             time.sleep(0.005)
         tally.slowest_end_s = max(tally.slowest_end_s, time.monotonic() - began)
 
-    async def _left_running(self, hosts: set[int]) -> list[str]:
-        """What the backend itself still knows of, after it has cleaned up behind dead owners."""
+    async def _clean_up(self, tally: Tally) -> None:
+        """Have the backend remove what dead hosts left, and see what it still knows of afterwards."""
         backend = load("backends", self.backend)()
         if not hasattr(backend, "running"):
-            return []
+            return
         try:
-            await backend.clean()
-            return [f"still running: {one}" for one in await backend.running() if one.owner in hosts]
+            tally.cleaned = await backend.clean()
+            for one in await backend.running():
+                if one.orphaned or one.owner in tally.hosts:
+                    tally.faults.append(f"still running after clean: {one}")
         finally:
             await backend.close()
 
@@ -192,6 +195,8 @@ def table(tally: Tally, change: dict[str, float], seconds: float) -> Table:
     shown.add_row(
         "host processes", f"{len(tally.hosts)}; all was gone {tally.slowest_end_s:.2f} s after the end of one"
     )
+    if tally.cleaned:
+        shown.add_row("cleaned up", f"{len(tally.cleaned)} behind dead hosts, such as: {tally.cleaned[0]}")
     if tally.resident_mib:
         first, last = tally.resident_mib[-1]
         shown.add_row("memory of the last", f"{first:.0f} MiB at its start, {last:.0f} at its end")

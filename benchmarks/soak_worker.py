@@ -94,7 +94,10 @@ class Worker:
         """After a moment, SIGKILL the spawner or some sandbox's process 1: it may be half made, busy or closing."""
         await asyncio.sleep(self.random.uniform(0, 0.02))
         spawning = self.random.random() < SPAWNER_SHARE
-        victims = await asyncio.to_thread(spawners if spawning else guests)
+        if spawners():
+            victims = spawners() if spawning else guests()
+        else:
+            spawning, victims = False, await self.containers()
         if victims:
             try:
                 os.kill(self.random.choice(victims), signal.SIGKILL)
@@ -102,6 +105,14 @@ class Worker:
                 return
             self.killed_at = time.monotonic()
             say(event="killed", what="spawner" if spawning else "guest", spawners=spawners())
+
+    async def containers(self) -> list[int]:
+        """Process 1 of each container of ours, as the host sees it."""
+        names = [one.id for one in await self.backend.running() if one.owner == os.getpid()]
+        command = ["docker", "inspect", "--format", "{{.State.Pid}}", *names]
+        asked = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        told, _ = await asked.communicate()
+        return [int(pid) for pid in told.split() if int(pid) > 0]
 
 
 async def use(sandbox: Sandbox, kind: str) -> None:
@@ -148,18 +159,7 @@ def spawners() -> list[int]:
 def guests() -> list[int]:
     """Process 1 of each sandbox of ours, and the helpers that are about to become one."""
     makers = set(spawners())
-    if not makers:
-        return containers()
     return [pid for pid in processes_below(os.getpid()) if parent(pid) in makers]
-
-
-def containers() -> list[int]:
-    """Process 1 of each container of ours."""
-    asked = ["docker", "ps", "-q", "--no-trunc", "--filter", f"label=agentgym.owner={os.getpid()}"]
-    names = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-    told = subprocess.run(["docker", "inspect", "-f", "{{.State.Pid}}", *names], capture_output=True, text=True,
-                          check=False).stdout if names else ""  # fmt: skip
-    return [int(pid) for pid in told.split() if pid != "0"]
 
 
 def parent(pid: int) -> int:
