@@ -50,6 +50,7 @@ class Tally:
     resident_mib: list[tuple[float, float]] = field(default_factory=list)
     slowest_end_s: float = 0.0
     cleaned: list[str] = field(default_factory=list)
+    broken: bool = False
 
     @property
     def sandboxes(self) -> int:
@@ -71,7 +72,7 @@ class Soak:
         """Returns: what was told, what is wrong, and by how much the figures of the whole machine changed."""
         rng, tally = random.Random(self.seed), Tally()
         machine, before = whole_machine(), census(private, ())
-        while tally.sandboxes < self.count and len(tally.faults) < 20:
+        while tally.sandboxes < self.count and not tally.broken:
             self._one_host(rng, tally)
         tally.faults += [f"{count} x {outcome}" for outcome, count in tally.outcomes.items() if outcome not in TYPED]
         asyncio.run(self._clean_up(tally))
@@ -122,6 +123,7 @@ class Soak:
             tally.outcomes["lost with its host"] += min(self.at_once, left - ended)
         elif status:
             tally.faults.append(f"a host process ended by itself with status {status}")
+            tally.broken = True
         self._await_end(tally)
 
     def _await_end(self, tally: Tally) -> None:
@@ -136,6 +138,14 @@ class Soak:
                 return
             time.sleep(0.005)
         tally.slowest_end_s = max(tally.slowest_end_s, time.monotonic() - began)
+
+    async def refused(self) -> str:
+        """Why this backend makes no sandboxes here; empty if it does."""
+        backend = load("backends", self.backend)()
+        try:
+            return (await backend.probe()).reason
+        finally:
+            await backend.close()
 
     async def _clean_up(self, tally: Tally) -> None:
         """Have the backend remove what dead hosts left, and see what it still knows of afterwards."""
@@ -174,6 +184,9 @@ def main() -> int:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     console, began = Console(), time.monotonic()
+    if reason := asyncio.run(asked.refused()):
+        console.print(f"No soak of {asked.backend}: {reason}", markup=False)
+        return 2
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         os.environ["TMPDIR"] = folder
         tally, faults, change = asked.run(Path(folder))
