@@ -97,7 +97,7 @@ class Worker:
         if spawners():
             victims = spawners() if spawning else guests()
         else:
-            spawning, victims = False, await self.containers()
+            spawning, victims = False, await containers()
         if victims:
             try:
                 os.kill(self.random.choice(victims), signal.SIGKILL)
@@ -105,14 +105,6 @@ class Worker:
                 return
             self.killed_at = time.monotonic()
             say(event="killed", what="spawner" if spawning else "guest", spawners=spawners())
-
-    async def containers(self) -> list[int]:
-        """Process 1 of each container of ours, as the host sees it."""
-        names = [one.id for one in await self.backend.running() if one.owner == os.getpid()]
-        command = ["docker", "inspect", "--format", "{{.State.Pid}}", *names]
-        asked = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        told, _ = await asked.communicate()
-        return [int(pid) for pid in told.split() if int(pid) > 0]
 
 
 async def use(sandbox: Sandbox, kind: str) -> None:
@@ -160,6 +152,21 @@ def guests() -> list[int]:
     """Process 1 of each sandbox of ours, and the helpers that are about to become one."""
     makers = set(spawners())
     return [pid for pid in processes_below(os.getpid()) if parent(pid) in makers]
+
+
+async def containers() -> list[int]:
+    """Process 1 of each container of ours, as the host sees it."""
+    label = "agentgym.owner"
+    listed = await docker("ps", "--filter", f"label={label}", "--format", "{{.ID}} {{.Label %s}}" % json.dumps(label))
+    names = [line.split()[0] for line in listed if line.split()[1:] and line.split()[1].startswith(f"{os.getpid()}:")]
+    return [int(pid) for pid in await docker("inspect", "--format", "{{.State.Pid}}", *names) if int(pid) > 0]
+
+
+async def docker(*words: str) -> list[str]:
+    """Lines that a command of Docker prints; none if it fails, as for a container that is gone by now."""
+    asked = await asyncio.create_subprocess_exec("docker", *words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    told, _ = await asked.communicate()
+    return told.decode().splitlines()
 
 
 def parent(pid: int) -> int:
