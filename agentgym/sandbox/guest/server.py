@@ -51,7 +51,8 @@ class Guest:
         self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int
     ) -> None:
         self.control, self.memory, self.changes = control, memory, changes
-        self.spent_s, self.unspoilt = 0.0, renewal.own_state()
+        self.spent_s = 0.0
+        self.unspoilt: dict[str, Any] = {}
         self.watch = Watch()
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
@@ -71,6 +72,7 @@ class Guest:
         }  # fmt: skip
 
     def run(self) -> None:
+        self.unspoilt = renewal.state()
         self._reply(0, missing=self.missing)
         while True:
             self.watch.once(self.runner.next_deadline_s())
@@ -195,14 +197,16 @@ class Guest:
     def _clear(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         """Before a reset: kill everything, and hold on to nothing in the writable areas.
 
-        Raises: OSError if the agent has left what no reset takes away; the sandbox must be exchanged then.
+        Fails if the agent has left what no fresh files take away; the sandbox must be exchanged then.
         """
         self.runner.clear()
         os.chdir("/")
         if self.changes >= 0:
             os.close(self.changes)
             self.changes = -1
-        renewal.check(self.unspoilt)
+        left = renewal.changes(self.unspoilt)
+        if left:
+            raise OSError(errno.EPERM, f"not as it was: {left}")
         self._reply(request["id"])
 
     def _renew(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
