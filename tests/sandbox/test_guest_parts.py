@@ -110,7 +110,7 @@ def test_an_archive_has_the_same_hash_whatever_its_times():
         record(t="f", p="work/a", m=0, u=0, n=2**60) + b"abcde",
         record(t="f", p="work/a", m=0, u=0),
         record(t="f", p="work/a", m=0o10000, u=0, n=0),
-        record(t="f", p="work/a", m=0, u=2**80, n=0),
+        record(t="f", p="work/a", m=0, u=2**100, n=0),
         record(t="f", p="work/a", m=True, u=0, n=0),
         record(t="d", p="work/a", m=0, u=0, n=5) + b"abcde",
         record(t="l", p="work/a", m=0, u=0),

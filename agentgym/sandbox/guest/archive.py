@@ -23,7 +23,7 @@ MAX_LINE = 65_536
 KINDS = ("d", "f", "l", "w")
 OPAQUE = "user.overlay.opaque"  # how an overlay file system marks a directory that hides the one below
 _HEX = "hex:"  # before the bytes of a name that is no text
-_MAX_TIME_NS = 2**63  # an agent may set any time: it is brought into range
+_MAX_TIME_NS = 2**63 * 10**9  # an agent may set any time that the kernel knows
 _PAGE = 4096
 _SAFE_FOLDER = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS
 
@@ -47,8 +47,7 @@ def pack(out: BinaryIO, *, changes: bool) -> None:
         while waiting:
             path = waiting.pop()
             status = os.lstat(path)
-            time_ns = max(min(status.st_mtime_ns, _MAX_TIME_NS), -_MAX_TIME_NS)
-            record: Record = {"p": encode(path), "m": stat.S_IMODE(status.st_mode), "u": time_ns}
+            record: Record = {"p": encode(path), "m": stat.S_IMODE(status.st_mode), "u": status.st_mtime_ns}
             if stat.S_ISDIR(status.st_mode):
                 names = _readable(path, status, opened_up, os.listdir)
                 opaque = {"o": 1} if changes and _is_opaque(path) else {}
@@ -141,11 +140,11 @@ def _make_directory(folder: int, name: bytes, opaque: bool, as_layer: bool) -> N
     try:
         os.mkdir(name, 0o700, dir_fd=folder)
     except FileExistsError:
-        if opaque and not as_layer:
-            clear(folder, name)
-        elif not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
             os.unlink(name, dir_fd=folder)
             os.mkdir(name, 0o700, dir_fd=folder)
+        elif opaque and not as_layer:
+            clear(folder, name)
         os.chmod(name, 0o700, dir_fd=folder)
     if opaque and as_layer:
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)

@@ -18,7 +18,7 @@ STORE = "/tmp"  # in the spawner's own tree
 _AREAS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
 _SHARED_MEMORY = "/dev/shm"
 _OWN_INODES = 4  # directories that are ours, not the agent's
-_OVERLAY_INODES = 8
+_OVERLAY_INODES = 4
 
 
 def open_layers(keys: list[str]) -> list[int]:
