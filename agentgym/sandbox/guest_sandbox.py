@@ -117,9 +117,8 @@ class GuestSandbox:
         Live processes and the variables of sessions are not in it; `sessions.replay` makes sessions anew. A sandbox
         that was itself made from a snapshot hands over only what has changed since.
         """
-        most = self._spec.disk_mib * _MIB + self._spec.inodes * 1024 + _MIB
         machine = self._current()
-        return await receive_files(machine, self._backend, most, _FILE_S, below=machine.stacked)
+        return await receive_files(machine, self._backend, self._spec, _FILE_S, below=machine.stacked)
 
     async def reset(self) -> None:
         """Back to the files it was created with; nothing of what ran in it stays. Calls under way get SandboxDied.

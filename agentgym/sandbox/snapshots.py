@@ -9,6 +9,7 @@ import os
 
 from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import in_memory
 from agentgym.sandbox.machine import Machine
 from agentgym.sandbox.trees import changes_of, digest_of, id_of, merged, tree_of
@@ -16,6 +17,8 @@ from agentgym.sandbox.trees import changes_of, digest_of, id_of, merged, tree_of
 MOST_LAYERS = 8  # a sandbox is mounted over all of them, and each look-up of a file may pass through all
 _INLINE_BYTES = 2**20  # what is larger is hashed in a thread
 _UNPACK_S = 60.0
+_HEADER_BYTES = 1024  # of a record, on average, names and all
+_OUR_FILES = 16
 
 
 def layer_of(data: bytes) -> Layer:
@@ -23,12 +26,12 @@ def layer_of(data: bytes) -> Layer:
     return Layer(digest_of(changes_of(data)), data)
 
 
-def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None) -> Snapshot:
+def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None, *, most_files: int | None = None) -> Snapshot:
     """The snapshot that an archive makes, on top of another one if it holds changes to that.
 
-    Raises: ValueError if it is no archive.
+    Raises: ValueError if it is no archive, or one of more files.
     """
-    changes = changes_of(data)
+    changes = changes_of(data, most=most_files)
     tree = tree_of(below.entries if below else {}, changes)
     name = id_of(tree)
     if below is not None and name == below.id:
@@ -48,15 +51,16 @@ def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 
 
 async def receive_files(
-    machine: Machine, backend: str, most: int, timeout_s: float, *, below: Snapshot | None = None
+    machine: Machine, backend: str, spec: SandboxSpec, timeout_s: float, *, below: Snapshot | None = None
 ) -> Snapshot:
     """Have the guest stream its files.
 
     Args:
-        most: bytes to accept.
+        spec: bounds what is accepted: a guest that was taken over may send anything.
         below: what the sandbox is stacked on, if it is: then only changes to it travel.
-    Raises: SandboxError if they are more than `most` bytes or cannot be read.
+    Raises: SandboxError if they are more than the spec allows, or cannot be read.
     """
+    most, most_files = spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + 2**20, spec.inodes + _OUR_FILES
     read, write = os.pipe()
     with contextlib.suppress(OSError):  # an ordinary user may have used up what all pipes of one may hold
         fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 2**20)
@@ -77,8 +81,8 @@ async def receive_files(
     try:
         many = len(data) > _INLINE_BYTES or (below is not None and len(below.layers) >= MOST_LAYERS)
         if many:
-            return await asyncio.to_thread(snapshot_of, data, backend, below)
-        return snapshot_of(data, backend, below)
+            return await asyncio.to_thread(snapshot_of, data, backend, below, most_files=most_files)
+        return snapshot_of(data, backend, below, most_files=most_files)
     except ValueError as error:
         raise SandboxError(f"What the sandbox sent as its files is no archive ({error!s:.200}).") from error
 

@@ -27,18 +27,24 @@ class Change:
         return self.header["t"] != "d" or bool(self.header.get("o"))
 
 
-def changes_of(archive: bytes) -> list[Change]:
-    """The records of an archive. Raises: ValueError for what is none; it may come from a hostile sandbox."""
+def changes_of(archive: bytes, *, most: int | None = None) -> list[Change]:
+    """The records of an archive, at most so many.
+
+    Raises: ValueError for what is none, or has more: it may come from a hostile sandbox.
+    """
     source, view = io.BytesIO(archive), memoryview(archive)
-    found = []
+    found: list[Change] = []
     for parts, header, _ in records(source):
+        if len(found) == most:
+            raise ValueError(f"more than {most} files")
         start = source.tell()
         content = slice(start, start + header.get("n", 0))
         if content.stop > len(archive):
             raise ValueError(f"the stream ends {content.stop - len(archive)} bytes too early")
         kind = header["t"]
         target = decode(header["l"]) if kind == "l" else b""
-        what = b"%s %o %d\n%s" % (kind.encode(), header.get("m", 0), len(target), target)
+        mode = 0 if kind == "l" else header.get("m", 0)  # no link has one
+        what = b"%s %o %d\n%s" % (kind.encode(), mode, len(target), target)
         digest = hashlib.sha256(what)
         digest.update(view[content])
         found.append(Change(b"/".join(parts), header, digest.digest(), content))

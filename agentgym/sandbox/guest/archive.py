@@ -21,6 +21,8 @@ from . import kernel
 ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # and the modes that they start with
 MAX_LINE = 65_536
 KINDS = ("d", "f", "l", "w")
+FIELDS = frozenset("tpmuonl")
+MAX_PATH = 4095  # no system call takes a longer one
 OPAQUE = "user.overlay.opaque"  # how an overlay file system marks a directory that hides the one below
 _HEX = "hex:"  # before the bytes of a name that is no text
 _MAX_TIME_NS = 2**63 * 10**9  # an agent may set any time that the kernel knows
@@ -214,16 +216,16 @@ def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Itera
     Raises: ValueError for anything that is no such stream; every field that is handed on is of its type and range.
     """
     before: tuple[bytes, ...] = ()
-    folders: set[tuple[bytes, ...]] = set()
+    newest: tuple[bytes, ...] = ()  # directory: what comes next is in it, or in one that it is in
     while line := source.readline(MAX_LINE):
         record = _checked(line)
         parts = _parts(record)
         if parts <= before:
             raise ValueError(f"{record['p']!r:.200} comes too late, or twice")
-        if len(parts) > 1 and parts[:-1] not in folders:
+        if newest[: len(parts) - 1] != parts[:-1]:
             raise ValueError(f"{record['p']!r:.200} comes without its directory")
         if record["t"] == "d":
-            folders.add(parts)
+            newest = parts
         before = parts
         content = _content(source, record.get("n", 0))
         yield parts, record, content
@@ -239,6 +241,8 @@ def _checked(line: bytes) -> Record:
     if not isinstance(record, dict) or record.get("t") not in KINDS or not isinstance(record.get("p"), str):
         raise ValueError(f"a header that is none: {line[:80]!r}")
     kind = record["t"]
+    if not FIELDS.issuperset(record) or record.get("o", 1) != 1:
+        raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")
     if kind != "w" and not (_whole(record.get("m"), 0o7777) and _whole(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)):
         raise ValueError(f"mode {record.get('m')!r:.40}, time {record.get('u')!r:.40}")
     if ("n" in record) != (kind == "f") or not _whole(record.get("n", 0), 2**53):
@@ -255,7 +259,8 @@ def _whole(value: object, most: int, least: int = 0) -> bool:
 def _parts(record: Record) -> tuple[bytes, ...]:
     path = decode(record["p"])
     parts = tuple(path.split(b"/"))
-    if parts[0] not in ROOTS or b"\0" in path or any(part in (b"", b".", b"..") for part in parts):
+    odd = any(part in (b"", b".", b"..") for part in parts)
+    if parts[0] not in ROOTS or odd or b"\0" in path or len(path) > MAX_PATH:
         raise ValueError(f"the path {record['p']!r:.200}")
     if len(parts) == 1 and (record["t"] != "d" or record.get("o")):
         raise ValueError(f"{record['p']!r} as anything but a directory")
