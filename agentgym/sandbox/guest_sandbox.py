@@ -79,7 +79,8 @@ class GuestSandbox:
             finally:
                 if not alive:
                     self._log.forget(session)
-            self._log.add(SessionCall(session, code, result.exit_code))
+            if alive:
+                self._log.add(SessionCall(session, code, result.exit_code))
             return result
 
     async def read(self, path: str, *, max_bytes: int = 16 * _MIB) -> bytes:

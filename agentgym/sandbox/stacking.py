@@ -11,12 +11,14 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Any
 
 from agentgym.sandbox.contract import Layer
 from agentgym.sandbox.link import in_memory
 from agentgym.sandbox.spawner import Spawner
 
 _BUILD_S = 60.0
+_BUSY_S = 0.005
 _BUILDER_BYTES = 256 * 2**20  # address space of a builder, besides what it starts with
 
 
@@ -34,7 +36,7 @@ class Stacking:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: dict[tuple[int, str], Future[str]] = {}
+        self._under_way: dict[tuple[int, str], Future[str | None]] = {}
 
     async def provide(self, spawner: Spawner, layers: Sequence[Layer], missing: Sequence[str]) -> str:
         """Have layers made of a stack that a spawner does not have. Returns: why that cannot be, or nothing."""
@@ -48,26 +50,30 @@ class Stacking:
         return ""
 
     async def _once(self, spawner: Spawner, key: str, parent: str, data: bytes) -> str:
-        mine: Future[str] = Future()
-        with self._lock:
-            others = self._under_way.setdefault((spawner.pid, key), mine)
-        if others is not mine:
-            return await asyncio.wrap_future(_watched(others))
-        reason = "whoever had it made gave up"
+        mine: Future[str | None] = Future()
+        while True:
+            with self._lock:
+                others = self._under_way.setdefault((spawner.pid, key), mine)
+            if others is mine:
+                break
+            reason = await asyncio.wrap_future(_watched(others))
+            if reason is not None:  # else whoever had it made was cancelled
+                return reason
+        reason = None
         try:
             reason = await _build(spawner, key, parent, data)
+            return reason
         finally:
             with self._lock:
                 del self._under_way[spawner.pid, key]
             mine.set_result(reason)
-        return reason
 
 
-def _watched(others: Future[str]) -> Future[str]:
+def _watched(others: Future[str | None]) -> Future[str | None]:
     """A future of one's own, so that being cancelled does not cancel the one that all wait for."""
-    own: Future[str] = Future()
+    own: Future[str | None] = Future()
 
-    def done(finished: Future[str]) -> None:
+    def done(finished: Future[str | None]) -> None:
         if own.set_running_or_notify_cancel():
             own.set_result(finished.result())
 
@@ -76,29 +82,34 @@ def _watched(others: Future[str]) -> Future[str]:
 
 
 async def _build(spawner: Spawner, key: str, parent: str, data: bytes) -> str:
+    """Have one layer made. Returns: why that cannot be, or nothing. Raises: ConnectionError if the spawner is gone."""
     order = {
         "layer": key, "parent": parent, "size": len(data) + len(data) // 4 + 65_536, "disk": len(data) + 4096,
         "open_files": 64, "processes": 1, "address_space": _BUILDER_BYTES,
     }  # fmt: skip
     archive = in_memory(data)
+    try:
+        async with asyncio.timeout(_BUILD_S):
+            while True:
+                kind, text = await _answer(spawner, order, archive)
+                if kind != "busy":
+                    return "" if kind == "layer" else text
+                await asyncio.sleep(_BUSY_S)  # the builder of one who gave up is about to end
+    except TimeoutError:
+        return f"no layer within {_BUILD_S:g} s"
+    finally:
+        os.close(archive)
+
+
+async def _answer(spawner: Spawner, order: dict[str, Any], archive: int) -> tuple[str, str]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
-        try:
-            with theirs:
-                await spawner.order(order, archive, theirs.fileno())
-        finally:
-            os.close(archive)
         ours.setblocking(False)
-        try:
-            async with asyncio.timeout(_BUILD_S):
-                said = await asyncio.get_running_loop().sock_recv(ours, 65_536)
-        except TimeoutError:
-            return f"no layer within {_BUILD_S:g} s"
-        except OSError:
-            said = b""
-    if not said:
-        raise ConnectionError("the spawner is gone")
-    with contextlib.suppress(ValueError):
-        answer = json.loads(said)
-        return "" if answer["kind"] == "layer" else str(answer["text"])
-    return "an answer that is none"
+        with theirs:
+            await spawner.order(order, archive, theirs.fileno())
+        with contextlib.suppress(OSError):
+            said = await asyncio.get_running_loop().sock_recv(ours, 65_536)
+            if said:
+                answer = json.loads(said)
+                return answer["kind"], answer["text"]
+    raise ConnectionError("the spawner is gone")

@@ -47,10 +47,11 @@ class Layers:
                 found.append(key)
         return found
 
+    def being_made(self, key: str) -> bool:
+        return key in self.kept and not self.kept[key].ready
+
     def begin(self, key: str, parent: str, size: int, in_use: Collection[str]) -> str:
-        """Make room and an empty folder for a layer whose archive has `size` bytes. Returns: why not, or nothing."""
-        if key in self.kept:
-            return "the layer is being made"
+        """Make room and an empty folder for a layer of about `size` bytes. Returns: why not, or nothing."""
         if parent and self.missing([parent]):
             return "the layer below is not at hand"
         while sum(layer.size for layer in self.kept.values()) + size > self.most or len(self.kept) >= _MOST_LAYERS:
@@ -106,4 +107,24 @@ class Layers:
             size = self.most + self.most // 4
             options = f"size={size},nr_inodes={size // _SMALL_FILE},mode=0700"
             kernel.mount("tmpfs", STORE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+            try:
+                _try_overlay()
+            except OSError:
+                kernel.detach(STORE)
+                raise
             self.mounted = True
+
+
+def _try_overlay() -> None:
+    """Raises: OSError where there is no overlay file system, or none in memory with the attributes it needs."""
+    folders = [f"{STORE}/{name}" for name in ("lower", "upper", "index", "merged")]
+    for folder in folders:
+        os.mkdir(folder)
+    lower, upper, index, merged = folders
+    os.setxattr(lower, archive.OPAQUE, b"y")  # Linux 6.6
+    kernel.mount("overlay", merged, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={index},userxattr")
+    kernel.detach(merged)
+    store = os.open(STORE, os.O_PATH | os.O_DIRECTORY)
+    for folder in folders:
+        archive.clear(store, os.fsencode(os.path.basename(folder)), itself=True)
+    os.close(store)

@@ -28,7 +28,13 @@ def state() -> dict[str, Any]:
 
 
 def changes(before: dict[str, Any]) -> str:
-    """What is not as it was, with all of the agent's processes gone; nothing if all is."""
+    """What is not as it was, with all of the agent's processes gone; nothing if all is.
+
+    Args:
+        before: what `state` said before any code of the agent's ran; empty where it could not say.
+    """
+    if not before:
+        return "this system does not tell"
     return ", ".join(name for name, value in state().items() if value != before[name])
 
 

@@ -29,7 +29,7 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
     os._exit(1)
 
 
-def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int) -> NoReturn:
+def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
     """Answer requests until the host hangs up.
 
     Args:
@@ -48,7 +48,7 @@ class Guest:
     """Process 1 of a sandbox: reads requests from the host's socket, has them done, and sends the replies."""
 
     def __init__(
-        self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int
+        self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1
     ) -> None:
         self.control, self.memory, self.changes = control, memory, changes
         self.spent_s = 0.0
@@ -72,8 +72,9 @@ class Guest:
         }  # fmt: skip
 
     def run(self) -> None:
-        self.unspoilt = renewal.state()
         self._reply(0, missing=self.missing)
+        with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
+            self.unspoilt = renewal.state()
         while True:
             self.watch.once(self.runner.next_deadline_s())
             self.runner.end_overdue()

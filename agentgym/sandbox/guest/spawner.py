@@ -165,6 +165,8 @@ class Spawner:
         key = order["layer"]
         if not self.layers.missing([key]):
             return "layer", ""
+        if self.layers.being_made(key):
+            return "busy", ""
         in_use = {key for box in self.boxes for key in box.spec.get("layers", ())}
         try:
             reason = self.layers.begin(key, order["parent"], order["size"], in_use)
