@@ -72,6 +72,9 @@ class Machine:
                     os.close(descriptor)
         except (SandboxDied, OSError, ValueError):
             return False
+        except asyncio.CancelledError:
+            self.link.close("A reset of this sandbox was broken off.")
+            raise
         return "error" not in header
 
     async def _fresh_areas(self) -> list[int]:

@@ -157,6 +157,23 @@ async def test_two_resets_at_once_and_a_close_in_the_middle(backend, small, sand
         await other.run_python("pass")
 
 
+async def test_a_reset_that_is_cancelled_leaves_no_half_made_sandbox(backend, small):
+    """Either it had not begun, or it was done, or the sandbox is dead: no call ever runs in between."""
+    for pause in (0.0, 0.0003, 0.001, 0.002, 0.004):
+        sandbox = await backend.create(small)
+        await sandbox.write("f", b"x")
+        resetting = asyncio.create_task(sandbox.reset())
+        await asyncio.sleep(pause)
+        resetting.cancel()
+        await asyncio.gather(resetting, return_exceptions=True)
+        try:
+            assert (await sandbox.exec(["pwd"])).text == "/work\n"
+            assert await sandbox.list() in ([], ["f"])
+        except SandboxDied:
+            pass
+        await sandbox.close()
+
+
 async def test_a_reset_whose_guest_or_spawner_is_dead_makes_a_new_machine(small):
     backend = NamespacesBackend()
     sandbox = await backend.create(small)
