@@ -39,60 +39,66 @@ class _Process:
 def running(backend: str) -> list[Running]:
     """Every sandbox of every spawner that can be seen, in the order of their pids."""
     seen = {one.pid: one for one in _processes()}
+    spawners = _spawners(seen)
     found = []
-    for spawner in _spawners(seen):
-        owner = _owner(spawner)
-        alive = _owner_lives(spawner, seen)
-        for one in seen.values():
-            if one.parent == spawner.pid and one.depth == spawner.depth + 1 and one.inner == 1:
-                below = _below(one.pid, seen)
-                found.append(Running(
-                    id=str(one.pid), backend=backend, owner=owner if alive else 0, orphaned=not alive,
-                    age_s=max(0.0, _uptime_s() - one.started / os.sysconf("SC_CLK_TCK")),
-                    memory_mib=_memory_bytes(one.pid, [one.pid, *below]) / _MIB, processes=len(below),
-                ))  # fmt: skip
+    for one in sorted(seen.values(), key=lambda one: one.pid):
+        spawner = spawners.get(one.parent)
+        if spawner is None or one.depth != spawner.depth + 1 or one.inner != 1:
+            continue
+        owner, below = _living_owner(spawner, seen), _below(one.pid, seen)
+        found.append(Running(
+            id=str(one.pid), backend=backend, owner=owner, orphaned=not owner,
+            age_s=max(0.0, _uptime_s() - one.started / os.sysconf("SC_CLK_TCK")),
+            memory_mib=_memory_bytes(one.pid, [one.pid, *below]) / _MIB, processes=len(below),
+        ))  # fmt: skip
     return found
 
 
 def clean() -> list[str]:
     """Remove what dead owners left behind. Returns: one line for each thing removed."""
     seen = {one.pid: one for one in _processes()}
+    spawners = _spawners(seen)
     done = []
-    for spawner in _spawners(seen):
-        if _owner_lives(spawner, seen):
-            continue
-        count = sum(one.parent == spawner.pid and one.inner == 1 for one in seen.values())
-        if _end(spawner.pid):
-            done.append(f"spawner {spawner.pid} of the dead process {_owner(spawner)}, with {count} sandbox(es)")
-    living = {one.pid for one in _spawners({one.pid: one for one in _processes()})}
+    for pid, spawner in spawners.items():
+        if spawner.parent in spawners or _living_owner(spawner, seen):
+            continue  # what a spawner started ends with it
+        if _end(pid):
+            done.append(f"spawner {pid}, whose owner {_named_owner(spawner) or 'unknown'} is dead, and its sandboxes")
     for group in _groups():
-        pid = group.name.removeprefix(_GROUP)
-        if pid.isdecimal() and int(pid) not in living and _remove(group):
+        number = group.name.removeprefix(_GROUP)
+        if number.isdecimal() and not os.path.exists(f"/proc/{number}") and _remove(group):
             done.append(f"control group {group}")
     return done
 
 
-def _spawners(seen: dict[int, _Process]) -> list[_Process]:
-    own = seen[os.getpid()].depth if os.getpid() in seen else 1
-    return [
-        one for pid, one in sorted(seen.items())
-        if one.depth == own and one.parent and any(_SPAWNER in argument for argument in one.arguments)
-        and any(argument.startswith(OWNER.encode()) for argument in one.arguments)
-    ]  # fmt: skip
+def _spawners(seen: dict[int, _Process]) -> dict[int, _Process]:
+    """Spawners, and what they became in an image, by pid."""
+    own = seen[os.getpid()].depth
+    return {
+        pid: one for pid, one in sorted(seen.items())
+        if one.depth == own and any(_SPAWNER in argument for argument in one.arguments)
+    }  # fmt: skip
 
 
-def _owner(spawner: _Process) -> int:
+def _living_owner(spawner: _Process, seen: dict[int, _Process]) -> int:
+    """Pid of the process that a spawner serves; 0 if that is dead, or a later one has its number."""
+    above: _Process | None = spawner
+    for _ in range(4):
+        if above is None:
+            break
+        if named := _named_owner(above):
+            owner = seen.get(named)
+            return named if owner is not None and owner.started <= spawner.started else 0
+        above = seen.get(above.parent)
+    return spawner.parent if spawner.parent != 1 else 0
+
+
+def _named_owner(spawner: _Process) -> int:
     for argument in spawner.arguments:
         pid = argument.removeprefix(OWNER.encode())
         if pid != argument and pid.isdigit():
             return int(pid)
     return 0
-
-
-def _owner_lives(spawner: _Process, seen: dict[int, _Process]) -> bool:
-    """A process that started after the spawner has only inherited its owner's number."""
-    owner = seen.get(_owner(spawner))
-    return owner is not None and owner.started <= spawner.started
 
 
 def _end(pid: int) -> bool:
