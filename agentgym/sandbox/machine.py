@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.link import Link
+from agentgym.sandbox.network.proxy import Network, Proxy
+from agentgym.threads import in_thread
 
 _CLOSE_S = 15.0
 _VERDICT_S = 5.0
@@ -17,12 +20,17 @@ _CLOSED = "The sandbox was closed."
 
 
 class Machine:
-    """One guest and everything it lives in. `missing`: limits that are not enforced, each with the reason."""
+    """One guest and everything it lives in.
+
+    Attributes:
+        missing: limits that are not enforced, each with the reason. `network`: its way out, None without one.
+    """
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
+        self.network: Network | None = None
         self._closing: asyncio.Future[None] | None = None
 
     async def verdict(self) -> dict[str, Any] | None:
@@ -64,9 +72,20 @@ class Machine:
                 pass  # the spawner is gone, and the kernel has taken the sandbox with it
         finally:
             self._lifeline.close()
-            self._closing.set_result(None)
+            try:
+                if self.network is not None:  # last: the guest, which might hold on to it, is dead by now
+                    await asyncio.shield(in_thread(self.network.close))
+            finally:
+                self._closing.set_result(None)
+
+    async def open_network(self, proxy: Proxy, names: tuple[str, ...]) -> None:
+        """Let a guest in which no agent code has run yet out to the given names. Raises: see `Proxy.attach`."""
+        self.network = await proxy.attach(self.link, names)
+        weakref.finalize(self, self.network.stop)
 
     def forget(self) -> None:
         """In a forked process: let go of what belongs to its parent."""
         self.link.forget()
         self._lifeline.close()
+        if self.network is not None:
+            self.network.forget()

@@ -24,6 +24,7 @@ from agentgym.sandbox.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.snapshots import restorable
 from agentgym.sandbox.spawner import Spawner
 
@@ -42,7 +43,9 @@ class NamespacesBackend:
 
     name = "namespaces"
 
-    def __init__(self) -> None:
+    def __init__(self, *, proxy: Proxy | None = None) -> None:
+        """`proxy`: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default."""
+        self._proxy = proxy or Proxy()
         self._spawners: dict[tuple[str, ...], Spawner] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
@@ -87,6 +90,7 @@ class NamespacesBackend:
             self._spawners.clear()
         for spawner in spawners:
             await asyncio.to_thread(spawner.close)
+        await asyncio.to_thread(self._proxy.close)
 
     def _spawner(self, preload: tuple[str, ...]) -> Spawner:
         with self._lock:
@@ -108,12 +112,14 @@ class NamespacesBackend:
                 machine = await self._order(spec)
             except ConnectionError:  # the spawner was killed; a new one can serve
                 machine = await self._order(spec)
-            if snapshot is not None:
-                try:
+            try:
+                if spec.network:
+                    await machine.open_network(self._proxy, spec.network)
+                if snapshot is not None:
                     await _unpack(machine, snapshot)
-                except BaseException:
-                    await machine.close()
-                    raise
+            except BaseException:
+                await machine.close()
+                raise
             return machine
 
     async def _order(self, spec: SandboxSpec) -> Machine:
@@ -161,11 +167,6 @@ class NamespacesBackend:
 
 
 def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
-    if spec.network:
-        raise LimitUnenforceable(
-            f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
-            "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
-        )
     if spec.image != "host":
         raise SandboxUnavailable(
             f"SandboxSpec.image is {spec.image!r}: the namespaces backend knows 'host' only, the host's own Python and "
@@ -185,7 +186,7 @@ def _order_of(spec: SandboxSpec, spawner: Spawner) -> dict[str, Any]:
         "disk": disk,
         "inodes": spec.inodes,
         "open_files": spec.open_files,
-        "environment": {**spawner.environment, **dict(spec.environment)},
+        "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
     }
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, python
+from . import archive, files, frames, jobs, network, python
 from .running import Runner
 from .watch import READ, WRITE, Watch
 
@@ -59,6 +59,7 @@ class Guest:
             "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
             "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
             "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
+            "listen": self._listen,
         }  # fmt: skip
 
     def run(self) -> None:
@@ -187,6 +188,10 @@ class Guest:
                 seconds += time.clock_gettime(jobs.clock_of(pid))
         peak = ended.ru_maxrss if self.memory is None else int(os.pread(self.memory[1], 64, 0)) // 1024
         self._reply(request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used())
+
+    def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        network.hand_over_listener(descriptors[0])
+        self._reply(request["id"])
 
     def _memory_kills(self) -> int:
         """How often the kernel has killed for this sandbox's memory limit; 0 where no control group counts it."""
