@@ -28,11 +28,17 @@ ADDRESSES = {
 }
 
 
+def service_threads() -> int:
+    """Threads of proxies and networks alive in this process."""
+    return sum(thread.name in ("agentgym-proxy", "agentgym-network") for thread in threading.enumerate())
+
+
 class Server:
-    """A server in a thread, with or without TLS, that answers every request with what it was asked."""
+    """A server in a thread, with or without TLS, that answers with a page it has, or with what it was asked."""
 
     def __init__(self, *, tls: bool = False) -> None:
         self.heads: list[str] = []
+        self.pages: dict[str, tuple[str, bytes]] = {}  # by path: type and content
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -40,7 +46,9 @@ class Server:
                 server.heads.append(f"{self.requestline}\n{self.headers}")
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 said = f"{self.command} {self.path} with {len(body)} bytes\n".encode()
+                kind, said = server.pages.get(self.path, ("text/plain", said))
                 self.send_response(200)
+                self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(said)))
                 self.end_headers()
                 if self.command != "HEAD":

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from network_world import CERTIFICATE, NAMES, Client, World, everything, get, status
+from network_world import CERTIFICATE, NAMES, Client, World, everything, get, service_threads, status
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.network.account import NetworkLimits
@@ -110,7 +109,7 @@ def test_a_limit_that_makes_no_sense_is_refused():
 
 
 def test_ending_a_network_ends_its_connections_and_frees_its_address(world):
-    before = threading.active_count()
+    before = service_threads()
     client = Client(world.proxy(), NAMES)
     with client.connect() as stream:
         stream.sendall(b"CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n")
@@ -120,7 +119,7 @@ def test_ending_a_network_ends_its_connections_and_frees_its_address(world):
     client.close()
     with pytest.raises(ConnectionRefusedError):
         client.connect()
-    assert threading.active_count() == before
+    assert service_threads() == before
 
 
 def test_a_proxy_may_be_used_again_after_its_end(world):

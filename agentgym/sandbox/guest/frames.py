@@ -6,7 +6,9 @@ The host takes every frame from a guest for hostile: it is bounded before it is 
 
 from __future__ import annotations
 
+import array
 import json
+import socket
 import struct
 from typing import Any
 
@@ -25,6 +27,20 @@ class FrameError(ValueError):
 def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
     head = json.dumps(header, separators=(",", ":")).encode()
     return PREFIX.pack(len(head), len(blob)) + head + blob
+
+
+def receive(stream: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """Read at most `size` bytes and `most` descriptors, none of which a program that is started later inherits.
+
+    Not `socket.recv_fds`, which takes flags but passes none on: descriptors of one request would be open in the
+    processes of another that runs at the same time. Raises: OSError, as `recv` does.
+    """
+    descriptors = array.array("i")
+    data, ancillary, _, _ = stream.recvmsg(size, socket.CMSG_LEN(most * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, passed in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(passed[: len(passed) - len(passed) % descriptors.itemsize])
+    return data, list(descriptors)
 
 
 class FrameReader:

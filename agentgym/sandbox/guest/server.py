@@ -71,7 +71,7 @@ class Guest:
     # Requests and replies
 
     def _receive(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 18, 8, socket.MSG_CMSG_CLOEXEC)
+        data, descriptors = frames.receive(self.control, 1 << 18, 8)
         if not data:
             os._exit(0)
         self.descriptors += descriptors

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from . import boot, kernel, python, root, server
 from .cgroups import Cgroups, Limits
-from .frames import HOST_SOCKET, MAX_DATAGRAM
+from .frames import HOST_SOCKET, MAX_DATAGRAM, receive
 from .watch import Watch
 
 FIRST_HOST_ID = 2_000_000_000  # plus the pid of the sandbox: a user id nobody else has, for as long as it lives
@@ -105,7 +105,7 @@ class Spawner:
             self.broken = f"preloading {', '.join(config['preload'])} started threads; such a process cannot be forked"
 
     def _receive(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self.host, MAX_DATAGRAM, 2, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
         if not message:
             self._end()
             return

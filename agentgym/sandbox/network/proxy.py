@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Connection
-from agentgym.sandbox.guest.frames import PROXY_ADDRESS
+from agentgym.sandbox.guest.frames import PROXY_ADDRESS, receive
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.network import addresses, exchange
 from agentgym.sandbox.network.account import Account, NetworkLimits
@@ -226,8 +226,8 @@ async def _received(stream: socket.socket) -> socket.socket:
     """The listening socket that a guest has sent. Raises: SandboxDied if it sent anything else."""
     descriptors: list[int] = []
     try:
-        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
-        _, descriptors, _, _ = socket.recv_fds(stream, 1, 1, flags)
+        stream.setblocking(False)  # it was sent before the guest answered, or it was not
+        _, descriptors = receive(stream, 1, 1)
         received = socket.socket(fileno=descriptors[0])
     except (OSError, IndexError) as error:
         for descriptor in descriptors:
