@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from network_world import CERTIFICATE, NAMES, Client, World, everything, get, service_threads, status
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.network.account import NetworkLimits
+from agentgym.sandbox.network.account import Account, NetworkLimits
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,27 @@ def test_more_connections_than_allowed_wait_their_turn(limited):
     assert [status(everything(one)) for one in holding] == [408] * 5
     for one in holding:
         one.close()
+
+
+def test_a_client_that_sends_single_bytes_is_slowed_down_and_still_served(limited):
+    """Each byte would cost the host far more than it costs the one who sends it."""
+    client = limited(reads_per_s=20, header_s=60)
+    reads = 0
+
+    class Counting(Account):
+        async def pace(self, count: int = 1) -> None:
+            nonlocal reads
+            reads += count
+            await super().pace(count)
+
+    client.network._account = Counting(client.proxy.limits)
+    request = get("http://allowed.test/", "X: " + "y" * 2000)
+    with client.connect() as stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in request:
+            stream.send(bytes([byte]))
+        assert status(everything(stream)) == 200
+    assert reads < len(request) / 4, "what comes meanwhile is read at once"
 
 
 def test_a_limit_that_makes_no_sense_is_refused():

@@ -93,7 +93,7 @@ class Exchange:
 
     async def _request(self) -> h11.Request | None:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._loop.sock_recv(self._client, _PIECE))
+            self._http.receive_data(await self._from_client())
         return event if isinstance(event, h11.Request) else None
 
     def _allow_s(self, seconds: float, doing: str) -> None:
@@ -176,7 +176,7 @@ class Exchange:
             while (hello := read_client_hello(data)) is None:
                 if len(data) > self._limits.header_bytes:
                     raise ValueError(f"a TLS hello of more than {self._limits.header_bytes} bytes")
-                piece = await self._loop.sock_recv(self._client, _PIECE)
+                piece = await self._from_client()
                 if not piece:
                     raise ValueError("a stream that ends before it has begun")
                 data += piece
@@ -188,7 +188,7 @@ class Exchange:
         return data
 
     async def _pump_up(self, server: socket.socket) -> None:
-        while piece := await self._loop.sock_recv(self._client, _PIECE):
+        while piece := await self._from_client():
             if not await self._passed_on(server, piece):
                 return
         with contextlib.suppress(OSError):
@@ -232,7 +232,7 @@ class Exchange:
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
-                self._http.receive_data(await self._loop.sock_recv(self._client, _PIECE))
+                self._http.receive_data(await self._from_client())
             elif isinstance(event, h11.Data):
                 if not await self._passed_on(server, upstream.send(event) or b""):
                     return
@@ -281,6 +281,10 @@ class Exchange:
     def _moved(self, doing: str | None = None) -> None:
         self._allow_s(self._limits.idle_s, doing or self._doing)
 
+    async def _from_client(self) -> bytes:
+        await self._account.pace()
+        return await self._loop.sock_recv(self._client, _PIECE)
+
     async def _to_client(self, data: bytes | None) -> None:
         if data:
             await self._loop.sock_sendall(self._client, data)
@@ -303,6 +307,7 @@ class Exchange:
 
     async def _from_server(self, server: socket.socket) -> bytes:
         assert self._entry is not None
+        await self._account.pace()
         data = await self._loop.sock_recv(server, _PIECE)
         self._entry.received += len(data)
         self._account.spend(len(data))
@@ -343,7 +348,7 @@ class Exchange:
         """Read on for a moment: closed with unread bytes, the connection would be reset and the answer lost."""
         self._client.shutdown(socket.SHUT_WR)
         taken = 0
-        while taken < _FAREWELL_BYTES and (piece := await self._loop.sock_recv(self._client, _PIECE)):
+        while taken < _FAREWELL_BYTES and (piece := await self._from_client()):
             taken += len(piece)
 
 

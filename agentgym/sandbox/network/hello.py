@@ -7,7 +7,7 @@ from dataclasses import dataclass
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 _RECORD_BYTES = 5
-_MAX_RECORD = 1 << 14
+_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one; each is looked at again with every piece that comes
 
 ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"  # fatal; the client's library reports it by this name
 
@@ -52,7 +52,7 @@ def read_client_hello(data: bytes) -> ClientHello | None:
     Raises: ValueError if the stream begins with anything else, or says its server's name in two ways.
     """
     message = b""
-    place = 0
+    place = records = 0
     while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
         head = data[place : place + _RECORD_BYTES]
         if not bytes([_HANDSHAKE, 3]).startswith(head[:2]):
@@ -68,7 +68,9 @@ def read_client_hello(data: bytes) -> ClientHello | None:
             raise ValueError("a TLS connection that does not begin with a client's hello")
         if len(piece) < length:
             return None
-        place += _RECORD_BYTES + length
+        place, records = place + _RECORD_BYTES + length, records + 1
+        if records > _MAX_RECORDS:
+            raise ValueError(f"a TLS hello in more than {_MAX_RECORDS} records")
     return ClientHello(_server_name(_Cursor(message[4 : 4 + int.from_bytes(message[1:4], "big")])))
 
 

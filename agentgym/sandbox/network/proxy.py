@@ -32,6 +32,7 @@ from agentgym.threads import in_thread
 _LISTEN_S = 10.0
 _END_S = 10.0
 _RETRY_S = 0.05
+_READS_OF_A_CONNECTION = 10
 _TRANSIENT = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM,
               errno.EPERM, errno.EPROTO}  # fmt: skip
 _NO_LINGER = struct.pack("ii", 0, 0)
@@ -140,8 +141,10 @@ class Network:
                     return None  # shut down, by us or by the guest
                 self._ending.wait(_RETRY_S)
                 continue
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)  # inherited
             client.setblocking(False)
+            with contextlib.suppress(OSError):  # it may be gone already
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)  # what it inherits is the guest's
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return client
         return None
 
@@ -159,6 +162,7 @@ class Network:
     async def _serve(self, client: socket.socket) -> None:
         try:
             with client:
+                await self._account.pace(_READS_OF_A_CONNECTION)
                 async with self._thread.room:
                     proxy = self._proxy
                     await exchange.Exchange(client, self._rules, self._account, proxy.resolve, proxy.dial).run()

@@ -65,6 +65,8 @@ class Rule:
             host, address, port = _parts(bare)
             if below and address is not None:
                 raise ValueError("an address has no names below it")
+            if host.split(".")[-1] == "localhost":
+                raise ValueError("that is the sandbox itself; the host's loopback is written 127.0.0.1")
         except ValueError as error:
             raise SandboxError(
                 f"SandboxSpec.network names {text!r}: {error}. A rule is a name (example.org), all names below one "
