@@ -3,10 +3,32 @@
 contract.py, limits.py   what every backend promises          namespaces.py   the default backend
 guest_sandbox.py         the contract, spoken to a guest      machine.py, link.py, replies.py   and how it is spoken to
 channel.py, snapshots.py channels; files out and back         spawner.py, packages.py   starting the spawner
+network/                 the proxy on the host: the only way out of a sandbox that asks for a network
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
 """
 
-from agentgym.sandbox.contract import Backend, Capabilities, Channel, ExecResult, Running, Sandbox, Snapshot, Usage
+from agentgym.sandbox.contract import (
+    Backend,
+    Capabilities,
+    Channel,
+    Connection,
+    ExecResult,
+    Running,
+    Sandbox,
+    Snapshot,
+    Usage,
+)
 from agentgym.sandbox.limits import SandboxSpec
 
-__all__ = ["Backend", "Capabilities", "Channel", "ExecResult", "Running", "Sandbox", "SandboxSpec", "Snapshot", "Usage"]
+__all__ = [
+    "Backend",
+    "Capabilities",
+    "Channel",
+    "Connection",
+    "ExecResult",
+    "Running",
+    "Sandbox",
+    "SandboxSpec",
+    "Snapshot",
+    "Usage",
+]

@@ -88,4 +88,4 @@ class Machine:
         self.link.forget()
         self._lifeline.close()
         if self.network is not None:
-            self.network.forget()
+            self.network.stop()

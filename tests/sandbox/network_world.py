@@ -117,7 +117,7 @@ class Client:
         self.network: Network = proxy.serve(listener, names)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(self.address, timeout=10)
+        return socket.create_connection(self.address, timeout=60)
 
     def say(self, *pieces: bytes) -> bytes:
         """Send a request as it stands and read the answer to its end."""

@@ -10,6 +10,7 @@ import io
 import os
 import signal
 import socket
+import ssl
 import threading
 import zipfile
 
@@ -173,6 +174,11 @@ print(urllib.request.urlopen(f"http://localhost:{server.server_port}/").status)
     await sandbox.close()
 
 
+async def test_public_certificates_are_there_as_on_the_host(sandbox):
+    result = await sandbox.run_python("import ssl; print(len(ssl.create_default_context().get_ca_certs()))")
+    assert result.text == f"{len(ssl.create_default_context().get_ca_certs())}\n"
+
+
 async def test_a_reset_begins_a_new_record_and_the_network_stays(sandbox):
     await sandbox.exec(["curl", "-sS", "http://allowed.test/"])
     await sandbox.reset()
@@ -228,8 +234,10 @@ async def test_a_guest_that_is_killed_leaves_a_sandbox_that_closes(world, spec):
 
 
 async def test_a_forked_process_lets_go_and_its_parents_network_goes_on(sandbox):
+    network = sandbox._machine.network
     child = os.fork()
     if child == 0:
+        network.stop()  # as its end, or the garbage collector, would
         os._exit(0 if asyncio.new_event_loop().run_until_complete(sandbox.close()) is None else 1)
     _, ended = await asyncio.to_thread(os.waitpid, child, 0)
     assert os.waitstatus_to_exitcode(ended) == 0
@@ -249,10 +257,11 @@ def listening(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
         lambda: socket.socket().detach(),
         lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).detach(),
         lambda: socket.socket(socket.AF_UNIX).detach(),
+        lambda: socket.create_server(("::1", 0), family=socket.AF_INET6).detach(),
         lambda: listening().detach(),
         lambda: listening(3128, "127.0.0.2").detach(),
     ],
-    ids=["nothing", "pipe", "file", "not listening", "datagrams", "unix", "another port", "another address"],
+    ids=["nothing", "pipe", "file", "not listening", "datagrams", "unix", "ipv6", "another port", "another address"],
 )
 async def test_a_guest_that_hands_over_anything_but_its_listening_socket_is_not_trusted(hand_over):
     before, threads = open_files(), service_threads()

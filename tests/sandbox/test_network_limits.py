@@ -87,15 +87,13 @@ def test_bytes_and_requests_are_bounded_for_the_sandbox(limited):
         assert status(client.say(get("http://allowed.test/"))) == 429
     assert b"4 requests it may make" in client.say(get("http://allowed.test/"))
     assert len(client.network.connections) == 4
-    client.network.start_over()
-    assert status(client.say(get("http://allowed.test/"))) == 200
 
 
 def test_more_connections_than_allowed_wait_their_turn(limited):
     client = limited(connections=2, header_s=0.5)
-    holding = [client.connect() for _ in range(5)]
+    holding = [client.connect() for _ in range(3)]
     assert status(client.say(get("http://allowed.test/"))) == 200, "once those before it have had their time"
-    assert [status(everything(one)) for one in holding] == [408] * 5
+    assert [status(everything(one)) for one in holding] == [408] * 3
     for one in holding:
         one.close()
 

@@ -30,6 +30,7 @@ _TRIED = 4  # addresses of one name
 _FAREWELL_S = 2.0
 _FAREWELL_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
+_FRAMING = {b"content-length", b"transfer-encoding"}
 _OF_ONE_HOP = {b"connection", b"proxy-connection", b"proxy-authorization", b"proxy-authenticate", b"keep-alive",
                b"te", b"trailer", b"upgrade", b"expect", b"host"}  # fmt: skip
 
@@ -155,7 +156,7 @@ class Exchange:
     async def _tunnel(self, request: h11.Request) -> None:
         place = self._destination(request.target, None)
         self._check_host(request, place, place.port)
-        if any(name in (b"content-length", b"transfer-encoding") for name, _ in request.headers):
+        if any(name in _FRAMING for name, _ in request.headers):
             raise Refusal(400, "A CONNECT request has no body.")
         server = await self._connect(place)
         while self._http.next_event() not in (h11.PAUSED, h11.NEED_DATA):
@@ -209,8 +210,7 @@ class Exchange:
             )  # fmt: skip
         place = self._destination(found[1], 80)
         self._check_host(request, place, 80)
-        framing = [name for name, _ in request.headers if name in (b"content-length", b"transfer-encoding")]
-        if len(framing) > 1:
+        if sum(name in _FRAMING for name, _ in request.headers) > 1:
             raise Refusal(400, "The request gives its length twice (Content-Length and Transfer-Encoding).")
         server = await self._connect(place)
         upstream = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * self._limits.header_bytes)
@@ -377,8 +377,6 @@ def _authority(place: Destination, default_port: int) -> bytes:
 
 def _end_to_end(headers: Any) -> Headers:
     """Headers that are meant for the other end, not for the next hop."""
-    named = {word.strip().lower() for name, value in headers if name == b"connection" for word in value.split(b",")} - {
-        b"content-length",
-        b"transfer-encoding",
-    }
-    return [(name, value) for name, value in headers if name not in _OF_ONE_HOP | named]
+    words = [word for name, value in headers if name == b"connection" for word in value.split(b",")]
+    hop = _OF_ONE_HOP | ({word.strip().lower() for word in words} - _FRAMING)
+    return [(name, value) for name, value in headers if name not in hop]

@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from agentgym.errors import SandboxDied, SandboxUnavailable
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Connection
 from agentgym.sandbox.guest.frames import PROXY_ADDRESS, receive
 from agentgym.sandbox.link import Link
@@ -32,7 +32,7 @@ from agentgym.threads import in_thread
 _LISTEN_S = 10.0
 _END_S = 10.0
 _RETRY_S = 0.05
-_READS_OF_A_CONNECTION = 10
+_READS_OF_A_CONNECTION = 10  # what taking one costs the host, beside a read
 _TRANSIENT = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM,
               errno.EPERM, errno.EPROTO}  # fmt: skip
 _NO_LINGER = struct.pack("ii", 0, 0)
@@ -87,6 +87,7 @@ class Network:
 
     def __init__(self, proxy: Proxy, thread: _LoopThread, listener: socket.socket, rules: Rules) -> None:
         self._proxy, self._thread, self._listener, self._rules = proxy, thread, listener, rules
+        self._owner = os.getpid()
         self._account = Account(proxy.limits)
         self._room = threading.Semaphore(proxy.limits.connections)
         self._ending = threading.Event()
@@ -99,13 +100,11 @@ class Network:
         """Every request so far, in order."""
         return self._account.connections()
 
-    def start_over(self) -> None:
-        """For a sandbox that is reset in place, once its processes are gone: an empty record and a full budget."""
-        self._account = Account(self._proxy.limits)
-
     def stop(self) -> None:
-        """Begin to end, without waiting."""
-        if not self._ending.is_set():
+        """Begin to end, without waiting. In a forked process it only lets go: the socket is its parent's too."""
+        if self._owner != os.getpid():
+            self._listener.close()
+        elif not self._ending.is_set():
             self._ending.set()
             _shut(self._listener)
             self._thread.soon(self._cancel)
@@ -113,12 +112,9 @@ class Network:
     def close(self) -> None:
         """End every connection and wait for it; takes about a millisecond. May be called twice."""
         self.stop()
-        self._acceptor.join(_END_S)
-        self._thread.wait_for(self._ended)
-
-    def forget(self) -> None:
-        """In a forked process: let go of what belongs to its parent."""
-        self._listener.close()
+        if self._owner == os.getpid():
+            self._acceptor.join(_END_S)
+            self._thread.wait_for(self._ended)
 
     def _accept(self) -> None:
         with self._listener:
@@ -203,7 +199,7 @@ class _LoopThread:
         return True
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something in the loop, to its end."""
+        """Run something in the loop, to its end. Raises: SandboxError if it does not come to one."""
         done: Future[None] = Future()
 
         def begin() -> None:
@@ -211,7 +207,10 @@ class _LoopThread:
             task.add_done_callback(lambda _: done.set_result(None))
 
         if self._thread.is_alive() and self.soon(begin):
-            done.result(_END_S)
+            try:
+                done.result(_END_S)
+            except TimeoutError as error:
+                raise SandboxError(f"The proxy did not end its connections within {_END_S:g} s.") from error
 
     def end(self) -> None:
         self.wait_for(self._cancel_all)
@@ -237,8 +236,8 @@ async def _received(stream: socket.socket) -> socket.socket:
         for descriptor in descriptors:
             await in_thread(os.close, descriptor)  # whatever it is, closing it may take its time
         raise SandboxDied("The sandbox handed over no socket for its network. It is not trusted any more.") from error
-    kind = (received.family, received.type, received.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-    if kind != (socket.AF_INET, socket.SOCK_STREAM, 1) or received.getsockname() != PROXY_ADDRESS:
+    kind = (received.family, received.proto, received.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    if kind != (socket.AF_INET, socket.IPPROTO_TCP, 1) or received.getsockname() != PROXY_ADDRESS:
         await in_thread(received.close)
         raise SandboxDied(f"The sandbox handed over a socket that is not at {PROXY_ADDRESS}: not trusted any more.")
     received.setblocking(True)
