@@ -26,11 +26,12 @@ class Machine:
         missing: limits that are not enforced, each with the reason. `network`: its way out, None without one.
     """
 
+    network: Network | None = None
+
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
-        self.network: Network | None = None
         self._closing: asyncio.Future[None] | None = None
 
     async def verdict(self) -> dict[str, Any] | None:
@@ -73,8 +74,7 @@ class Machine:
         finally:
             self._lifeline.close()
             try:
-                if self.network is not None:  # last: the guest, which might hold on to it, is dead by now
-                    await asyncio.shield(in_thread(self.network.close))
+                await self.close_network()
             finally:
                 self._closing.set_result(None)
 
@@ -82,6 +82,11 @@ class Machine:
         """Let a guest in which no agent code has run yet out to the given names. Raises: see `Proxy.attach`."""
         self.network = await proxy.attach(self.link, names)
         weakref.finalize(self, self.network.stop)
+
+    async def close_network(self) -> None:
+        """End its connections. Last of all: the guest, which might hold on to the socket, must be dead."""
+        if self.network is not None:
+            await asyncio.shield(in_thread(self.network.close))
 
     def forget(self) -> None:
         """In a forked process: let go of what belongs to its parent."""
