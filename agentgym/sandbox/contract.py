@@ -136,6 +136,25 @@ class Running:
     processes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One request that a sandbox with a network made of its proxy.
+
+    Attributes:
+        host, port: where it wanted to go; empty and 0 if the request said nothing that can be read.
+        allowed: it was on the list and led to a public address, or to one that the list names.
+        bytes_sent, bytes_received: between the proxy and that server, TLS and all.
+        reason: why it was refused or cut short; empty if neither.
+    """
+
+    host: str
+    port: int
+    allowed: bool
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    reason: str = ""
+
+
 class Channel(Protocol):
     """A long-lived process inside the sandbox that speaks one JSON value a line."""
 
