@@ -129,7 +129,15 @@ class NamespacesBackend:
             except ConnectionError as error:  # the spawner was killed; a new one can serve
                 if isinstance(error, SandboxDied):
                     raise
-                machine = await self._filled(spec, snapshot)
+                try:
+                    machine = await self._filled(spec, snapshot)
+                except ConnectionError as again:
+                    if isinstance(again, SandboxDied):
+                        raise
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from again
             if spec.network:
                 try:
                     await machine.open_network(self._proxy, spec.network)
