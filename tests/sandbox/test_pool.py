@@ -60,8 +60,10 @@ def guests() -> set[int]:
 
 # These count sandboxes on the host before and after, where a pool keeps some ready; its own tests count those.
 COUNTED = {
-    "running_lists_a_sandbox_until_it_is_closed", "a_cancelled_creation_leaves_nothing", "a_closed_sandbox_leaves_nothing",
-}  # fmt: skip
+    "running_lists_a_sandbox_until_it_is_closed",
+    "a_cancelled_creation_leaves_nothing",
+    "a_closed_sandbox_leaves_nothing",
+}
 
 
 async def test_a_pool_is_a_backend_and_keeps_the_contract():
