@@ -19,7 +19,8 @@ import weakref
 from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Sandbox, Snapshot
+from agentgym.sandbox import census
+from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
@@ -81,6 +82,14 @@ class NamespacesBackend:
             missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
             snapshots=True,
         )
+
+    async def running(self) -> list[Running]:
+        """Every namespaces sandbox on this machine whose spawner this process may look at."""
+        return await asyncio.to_thread(census.running, self.name)
+
+    async def clean(self) -> list[str]:
+        """End spawners whose owner is dead, and remove control groups that no living spawner owns."""
+        return await asyncio.to_thread(census.clean)
 
     async def close(self) -> None:
         """Close every sandbox and end the spawners. The backend may be used again afterwards."""

@@ -23,6 +23,7 @@ from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET
 from agentgym.sandbox.packages import entries_of
 
+OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from guest import spawner; sys.path.remove({folder!r}); spawner.main()"
 )
@@ -56,7 +57,7 @@ class Spawner:
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(Path(__file__).parent))],
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(Path(__file__).parent)), f"{OWNER}{self.owner}"],
                 python_environment(packages=False),
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[
