@@ -269,7 +269,11 @@ class Spawner:
         """Remove a folder of the layers' store beside everything else: it may hold many files."""
 
         def work() -> None:
-            archive.clear(os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY), os.fsencode(name), itself=True)
+            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
+            try:
+                archive.clear(store, os.fsencode(name), itself=True)
+            finally:
+                os.close(store)
 
         try:
             self._in_child(work)
