@@ -149,7 +149,8 @@ class NamespacesBackend:
     async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
         layers = snapshot.layers if snapshot is not None else ()
-        for _ in range(_STACKING_TRIES):
+        fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
+        for _ in range(_STACKING_TRIES if fits else 0):
             try:
                 machine = await self._order(spec, keys_of(layers))
             except _LayersMissing as missing:

@@ -238,7 +238,13 @@ class Spawner:
         return FIRST_HOST_ID + box.pid if self.as_root else 0
 
     def _hear(self, box: Box) -> None:
-        if box.lifeline.recv(16, socket.MSG_DONTWAIT) == RESET and box.process >= 0:
+        try:
+            said = box.lifeline.recv(16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said == RESET and box.process >= 0:
             self._reset(box)
         else:
             self._kill(box)
@@ -246,7 +252,10 @@ class Spawner:
     def _reset(self, box: Box) -> None:
         """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
         self.cgroups.forget_peak(box.name)
-        self._in_child(lambda: self._mount_again(box))
+        try:
+            self._in_child(lambda: self._mount_again(box))
+        except OSError as error:
+            self._tell(box, "unavailable", birth.describe(error))
 
     def _mount_again(self, box: Box) -> None:
         try:
@@ -260,11 +269,19 @@ class Spawner:
         """Remove a folder of the layers' store beside everything else: it may hold many files."""
 
         def work() -> None:
-            archive.clear(os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY), os.fsencode(name), itself=True)
+            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
+            try:
+                archive.clear(store, os.fsencode(name), itself=True)
+            finally:
+                os.close(store)
 
-        self._in_child(work)
+        try:
+            self._in_child(work)
+        except OSError:  # no more processes: then it has to wait
+            work()
 
     def _in_child(self, work: Callable[[], None]) -> None:
+        """Raises: OSError if there can be no more processes."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -272,7 +289,11 @@ class Spawner:
                 work()
             finally:
                 os._exit(0)
-        handle = os.pidfd_open(pid)
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:  # no more descriptors
+            os.waitpid(pid, 0)
+            return
 
         def bury() -> None:
             self.watch.remove(handle)
