@@ -19,7 +19,7 @@ from agentgym.sandbox.contract import (
     Sandbox,
     Snapshot,
     Usage,
-)  # fmt: skip
+)
 from agentgym.sandbox.limits import SandboxSpec
 
 __all__ = [

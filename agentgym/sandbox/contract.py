@@ -18,7 +18,7 @@ class Usage:
     """What a call used, or a sandbox since it was made or reset. 0 where the kernel does not count it.
 
     Attributes:
-        cpu_s: processor time. `wall_s`: time during which at least one call ran.
+        cpu_s: processor time, but of children whose parent ignores their end. `wall_s`: during which a call ran.
         peak_memory_mib: most memory held at once; of a call, by its largest process.
         processes: alive now, of a sandbox. `disk_bytes`: held by files now.
         written_bytes: given to write calls by processes that have ended or answered: files, pipes and sockets alike.

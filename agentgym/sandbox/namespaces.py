@@ -46,13 +46,14 @@ class NamespacesBackend:
     name = "namespaces"
 
     def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
-        """
+        """Make none yet.
+
         Args:
             layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
-            proxy: serves the sandboxes whose spec asks for a network; by default one of its own, with usual limits.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
         """
-        self._proxy = proxy or Proxy()
         self._layers_mib, self._stacking = layers_mib, Stacking()
+        self._proxy = proxy or Proxy()
         self._spawners: dict[tuple[str, ...], Spawner] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
@@ -128,7 +129,15 @@ class NamespacesBackend:
             except ConnectionError as error:  # the spawner was killed; a new one can serve
                 if isinstance(error, SandboxDied):
                     raise
-                machine = await self._filled(spec, snapshot)
+                try:
+                    machine = await self._filled(spec, snapshot)
+                except ConnectionError as again:
+                    if isinstance(again, SandboxDied):
+                        raise
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from again
             if spec.network:
                 try:
                     await machine.open_network(self._proxy, spec.network)

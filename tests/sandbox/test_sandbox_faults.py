@@ -111,6 +111,26 @@ async def test_a_spawner_that_is_killed_takes_its_sandboxes_and_is_replaced(back
     assert groups(spawner) == set(), "its groups are swept up"
 
 
+async def test_a_spawner_that_is_killed_again_and_again_is_a_typed_error(small):
+    backend = NamespacesBackend()
+    killing = True
+
+    async def kill() -> None:
+        while killing:
+            for pid in spawners():
+                os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.001)
+
+    killer = asyncio.create_task(kill())
+    with pytest.raises(SandboxUnavailable, match="killed twice"):
+        await backend.create(small)
+    killing = False
+    await killer
+    sandbox = await backend.create(small)
+    await sandbox.close()
+    await backend.close()
+
+
 async def test_a_stalled_guest_misses_the_hosts_deadline(backend, small, monkeypatch):
     monkeypatch.setattr(guest_sandbox, "_GRACE_S", 0.3)
     sandbox = await backend.create(small)

@@ -69,7 +69,7 @@ class Guest:
             "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
             "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
             "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
-            "clear": self._clear, "renew": self._renew, "listen": self._listen,
+            "listen": self._listen, "clear": self._clear, "renew": self._renew,
         }  # fmt: skip
 
     def run(self) -> None:
