@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.frames import RESET
+from agentgym.sandbox.guest.frames import RESET, receive
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Network, Proxy
 from agentgym.threads import in_thread
@@ -97,7 +97,7 @@ class Machine:
                 await ready.wait()
             finally:
                 loop.remove_reader(self._lifeline)
-        said, descriptors, _, _ = socket.recv_fds(self._lifeline, 65_536, 1)
+        said, descriptors = receive(self._lifeline, 65_536, 1)
         if json.loads(said)["kind"] != "reset":
             raise OSError("the spawner could not mount them")
         return descriptors

@@ -157,7 +157,7 @@ class NamespacesBackend:
                 if await self._stacking.provide(self._spawner(spec.preload), layers, missing.keys):
                     break
                 continue  # another order may have pushed them out again
-            machine.stacked, machine.renewable = snapshot, True
+            machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
             return machine
         machine = await self._order(spec, [])
         if snapshot is not None:
