@@ -122,7 +122,7 @@ class Target:
     sandbox: Sandbox
     neighbour: Sandbox
     host: Host
-    spec: SandboxSpec = SPEC
+    spec: SandboxSpec
 
     async def python(
         self, code: str, *, session: str | None = None, timeout_s: float = _CALL_S, **values: Any
@@ -153,6 +153,10 @@ class Target:
             await asyncio.sleep(0.02)
         raise Breach(f"{count} processes are alive {what}; at most {most} may be")
 
+    def beside(self) -> Target:
+        """The neighbour as the target."""
+        return Target(self.backend, self.neighbour, self.neighbour, self.host, self.spec)
+
     @contextlib.asynccontextmanager
     async def another(
         self, spec: SandboxSpec | None = None, snapshot: Snapshot | None = None
@@ -170,12 +174,13 @@ class Ground:
     """A backend under test. `async with Ground(backend) as ground: await ground.make(case)`."""
 
     backend: Backend
+    spec: SandboxSpec = SPEC
     host: Host = field(default_factory=Host)
     neighbour: Sandbox | None = None
 
     async def __aenter__(self) -> Ground:
         try:
-            self.neighbour = await self.backend.create(SPEC)
+            self.neighbour = await self.backend.create(self.spec)
             await self.neighbour.write("mine", b"kept")
             self.settings, self.before = kernel_settings(), await settled(self.backend)
         except BaseException:
@@ -191,9 +196,9 @@ class Ground:
     async def make(self, case: Case) -> None:
         """One check on a sandbox of its own. Raises: Breach, NotApplicable; whatever the backend raises."""
         assert self.neighbour is not None
-        sandbox = await self.backend.create(SPEC)
+        sandbox = await self.backend.create(self.spec)
         try:
-            await case.run(Target(self.backend, sandbox, self.neighbour, self.host))
+            await case.run(Target(self.backend, sandbox, self.neighbour, self.host, self.spec))
         finally:
             await sandbox.close()
         if case.kind == "attack":
@@ -207,7 +212,7 @@ class Ground:
         same(await self.neighbour.list(), ["mine"], "files of another sandbox")
         same(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
         same((await self.neighbour.run_python("print(6 * 7)")).stdout, b"42\n", "an answer of another sandbox")
-        following = await self.backend.create(SPEC)
+        following = await self.backend.create(self.spec)
         try:
             same(await following.list(), [], "files in the next sandbox")
             result = await following.exec(["sh", "-c", "echo well"])

@@ -106,7 +106,7 @@ async def usage_counts(target: Target) -> None:
 
 async def the_small_spec_is_no_special_case(target: Target) -> None:
     """A sandbox with the default spec works as one with small limits does."""
-    async with target.another(SandboxSpec(insecure_ok=True)) as sandbox:
+    async with target.another(SandboxSpec(image=target.spec.image, insecure_ok=True)) as sandbox:
         same((await sandbox.run_python("print(1)")).stdout, b"1\n", "an answer")
 
 
