@@ -17,12 +17,17 @@ _CLOSED = "The sandbox was closed."
 
 
 class Machine:
-    """One guest and everything it lives in. `missing`: limits that are not enforced, each with the reason."""
+    """One guest and everything it lives in.
+
+    `missing`: limits that are not enforced, each with the reason. `image_digest`: what its files are of; "" for the
+    host's own.
+    """
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
+        self.image_digest = ""
         self._closing: asyncio.Future[None] | None = None
 
     async def verdict(self) -> dict[str, Any] | None:

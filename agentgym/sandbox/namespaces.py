@@ -21,6 +21,7 @@ from typing import Any
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Sandbox, Snapshot
 from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
@@ -43,7 +44,8 @@ class NamespacesBackend:
     name = "namespaces"
 
     def __init__(self) -> None:
-        self._spawners: dict[tuple[str, ...], Spawner] = {}
+        self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
+        self._images: dict[str, Image] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -88,13 +90,23 @@ class NamespacesBackend:
         for spawner in spawners:
             await asyncio.to_thread(spawner.close)
 
-    def _spawner(self, preload: tuple[str, ...]) -> Spawner:
+    async def _image(self, name: str) -> Image | None:
+        """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
+        if name == HOST:
+            return None
+        if name not in self._images:
+            image = await asyncio.to_thread(prepare, name)
+            self._images.setdefault(name, image)
+        return self._images[name]
+
+    def _spawner(self, preload: tuple[str, ...], image: Image | None) -> Spawner:
         with self._lock:
-            spawner = self._spawners.get(preload)
+            key = (image.digest if image else "", preload)
+            spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[preload] = Spawner(preload)
+                spawner = self._spawners[key] = Spawner(preload, image)
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -117,7 +129,7 @@ class NamespacesBackend:
             return machine
 
     async def _order(self, spec: SandboxSpec) -> Machine:
-        spawner = self._spawner(spec.preload)
+        spawner = self._spawner(spec.preload, await self._image(spec.image))
         try:
             control, guest_end = socket.socketpair()
             lifeline, spawner_end = socket.socketpair()
@@ -156,7 +168,7 @@ class NamespacesBackend:
         if "error" in header:
             await machine.close()
             raise _refusal({"kind": "unavailable", "text": str(header.get("text"))})
-        machine.missing = header["missing"]
+        machine.missing, machine.image_digest = header["missing"], spawner.image_digest
         return machine
 
 
@@ -165,11 +177,6 @@ def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
         raise LimitUnenforceable(
             f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
             "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
-        )
-    if spec.image != "host":
-        raise SandboxUnavailable(
-            f"SandboxSpec.image is {spec.image!r}: the namespaces backend knows 'host' only, the host's own Python and "
-            "programs, read-only. Another image needs another backend."
         )
     if snapshot is not None and snapshot.backend != NamespacesBackend.name:
         raise SandboxUnavailable(f"The snapshot is of the backend {snapshot.backend!r}; only that one restores it.")
@@ -212,6 +219,8 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
             f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
             "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
         )
+    if kind == "image":
+        return SandboxUnavailable(f"No sandbox can be made of this image: {text}.")
     return SandboxUnavailable(
         f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
         "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
@@ -220,6 +229,6 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
     )
 
 
-def _end_spawners(spawners: dict[tuple[str, ...], Spawner]) -> None:
+def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], Spawner]) -> None:
     for spawner in spawners.values():
         spawner.close()

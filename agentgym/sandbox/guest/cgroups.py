@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from .root import HOST
 
 CONTROLLERS = ("memory", "pids", "cpu")
+_SPAWNERS_OWN = "spawner"  # the group it lives in, where it is a user of its own
 _PERIOD_US = 100_000
 
 
@@ -95,6 +98,32 @@ class Cgroups:
         if failure is not None:
             raise failure
 
+    @classmethod
+    def taken_over(cls, handover: dict[str, Any]) -> Cgroups:
+        """What another process of this spawner handed over, descriptors and all."""
+        trees = [_Hierarchy(version, home, parent, tuple(names)) for version, home, parent, names in handover["trees"]]
+        for tree in trees:
+            os.set_inheritable(tree.home, False)
+            os.set_inheritable(tree.parent, False)
+        return cls(trees, handover["missing"], handover["name"])
+
+    def hand_over(self) -> dict[str, Any]:
+        """For a program that this process becomes: it finds the same descriptors open."""
+        for tree in self.hierarchies:
+            os.set_inheritable(tree.home, True)
+            os.set_inheritable(tree.parent, True)
+        trees = [(tree.version, tree.home, tree.parent, tree.controllers) for tree in self.hierarchies]
+        return {"trees": trees, "missing": self.missing, "name": self.name}
+
+    def delegate(self, user: int, pid: int) -> None:
+        """Let a process of another user make and remove sandboxes' groups here, and nothing else."""
+        for tree in self.hierarchies:
+            os.fchown(tree.parent, user, user)
+            if tree.version == 2:  # moving a process takes the right to write where both its groups meet
+                os.chown("cgroup.procs", user, user, dir_fd=tree.parent)
+                os.mkdir(_SPAWNERS_OWN, 0o755, dir_fd=tree.parent)
+                _write(tree.parent, f"{_SPAWNERS_OWN}/cgroup.procs", str(pid))
+
     def create(self, name: str, limits: Limits) -> None:
         """Make one sandbox's group and set its limits."""
         for tree in self.hierarchies:
@@ -139,6 +168,14 @@ class Cgroups:
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=tree.home)
 
+    def clear(self, give_up_s: float) -> None:
+        """Remove this spawner's groups and all below, as soon as the kernel is done with them."""
+        give_up = time.monotonic() + give_up_s
+        left = self.hierarchies
+        while left and time.monotonic() < give_up:
+            left = [tree for tree in left if not _cleared(tree.home, self.name)]
+            time.sleep(0.005 if left else 0)
+
 
 def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
     """File, value, and whether failing to write it matters (swap files exist only with swap accounting)."""
@@ -162,13 +199,25 @@ def _sweep(home: int) -> None:
         pid = name.removeprefix("agentgym-")
         if pid == name or not pid.isdecimal() or os.path.exists(f"/proc/{pid}"):
             continue
-        with contextlib.suppress(OSError):
-            group = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
-            for child in os.listdir(group):
-                with contextlib.suppress(OSError):
-                    os.rmdir(child, dir_fd=group)
-            os.close(group)
-            os.rmdir(name, dir_fd=home)
+        _cleared(home, name)
+
+
+def _cleared(home: int, name: str) -> bool:
+    """Remove a spawner's group with all below it. Returns: False if something in there still lives."""
+    try:
+        group = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
+    except OSError:
+        return True
+    try:
+        for child in os.listdir(group):
+            with contextlib.suppress(OSError):
+                os.rmdir(child, dir_fd=group)
+        os.rmdir(name, dir_fd=home)
+    except OSError:
+        return False
+    finally:
+        os.close(group)
+    return True
 
 
 def _own_groups() -> dict[str, str]:

@@ -22,12 +22,11 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from . import boot, kernel, python, root, server
+from . import boot, image, kernel, python, root, server
 from .cgroups import Cgroups, Limits
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 from .watch import Watch
 
-FIRST_HOST_ID = 2_000_000_000  # plus the pid of the sandbox: a user id nobody else has, for as long as it lives
 _PID = struct.Struct("i")
 
 
@@ -50,17 +49,25 @@ class Spawner:
         self.boxes: set[Box] = set()
         self.removals: list[str] = []
         self.counter = 0
-        self.broken: str | None = None
+        self.broken: tuple[str, str] | None = None  # kind and text of what every order is answered with
         self.cgroups = Cgroups()
         self.host_gone = False
-        self.as_root = os.geteuid() == 0
+        self.as_root, self.own_id = os.geteuid() == 0, 0
 
-    def run(self) -> None:
+    def run(self, handover: dict[str, Any] | None = None) -> None:
+        """Set up and serve. `handover`: what a spawner that moved into an image left for the image's Python."""
         parent = os.pidfd_open(os.getppid())  # not PDEATHSIG, which fires when the *thread* that started us ends
         try:
-            self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+            if handover is None:
+                self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+            else:
+                self.as_root, self.own_id = handover["as_root"], handover["own_id"]
+                self.cgroups = Cgroups.taken_over(handover["cgroups"])
+                self._warm_up(handover["preload"])
+        except image.Refused as error:
+            self.broken = "image", str(error)
         except Exception:  # noqa: BLE001 - whatever it is, each create must be answered with it
-            self.broken = f"the spawner could not set itself up:\n{traceback.format_exc()}"
+            self.broken = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
         self.watch.add(self.host.fileno(), self._receive)
         self.watch.add(parent, self._end)
         gc.collect()
@@ -81,28 +88,37 @@ class Spawner:
     def _set_up(self, config: dict[str, Any]) -> None:
         reason = kernel.unsupported()
         if reason:
-            self.broken = reason
+            self.broken = "unavailable", reason
             return
         user, group = os.geteuid(), os.getegid()
         try:
             kernel.unshare(kernel.CLONE_NEWNS | (0 if self.as_root else kernel.CLONE_NEWUSER))
         except OSError as error:
-            self.broken = f"{error.strerror} at unshare"
+            self.broken = "unavailable", f"{error.strerror} at unshare"
             return
         if not self.as_root:
             _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"0 {user} 1")
-            _write("/proc/self/gid_map", f"0 {group} 1")
+            # not as 0, under an image: its Python starts in here, so the /proc files of sandboxes' process 1 will
+            # belong to user 0 of this namespace, if there is one, and to the machine's root if not
+            self.own_id = root.AGENT_ID if "image" in config else 0
+            _write("/proc/self/uid_map", f"{self.own_id} {user} 1")
+            _write("/proc/self/gid_map", f"{self.own_id} {group} 1")
+        if "image" in config:
+            image.move_in(config, self.own_id, as_root=self.as_root)
         root.enter(config)
         self.cgroups = Cgroups.open()
         root.leave_host()
-        python.prepare(config["preload"])
         if config["packages"]:
             sys.path.append(root.PACKAGES)
-        for name in config["preload"]:
+        self._warm_up(config["preload"])
+
+    def _warm_up(self, preload: list[str]) -> None:
+        python.prepare()
+        for name in preload:
             importlib.import_module(name)
         if len(os.listdir("/proc/self/task")) > 1:
-            self.broken = f"preloading {', '.join(config['preload'])} started threads; such a process cannot be forked"
+            text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
+            self.broken = "unavailable", text
 
     def _receive(self) -> None:
         message, descriptors, _, _ = socket.recv_fds(self.host, MAX_DATAGRAM, 2, socket.MSG_CMSG_CLOEXEC)
@@ -139,7 +155,7 @@ class Spawner:
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         if self.broken:
-            return "unavailable", self.broken
+            return self.broken
         if self.cgroups.missing and not spec["insecure_ok"]:
             return "limit", json.dumps(self.cgroups.missing)
         spec["missing"] = self.cgroups.missing
@@ -180,7 +196,7 @@ class Spawner:
             (box.pid,) = _PID.unpack(answer)
             box.process = os.pidfd_open(box.pid)
             self.watch.add(box.process, lambda: self._reap(box))
-            outside = FIRST_HOST_ID + box.pid if self.as_root else 0
+            outside = image.FIRST_HOST_ID + box.pid if self.as_root else self.own_id  # nobody else's, as root
             _write(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             _write(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
         except OSError as error:
@@ -292,10 +308,23 @@ def _write(path: str, text: str) -> None:
 def main() -> None:
     """The spawner process: serves orders on the host's socket until the host closes it."""
     kernel.close_from(HOST_SOCKET + 1)
+    _settle()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run()
+
+
+def resume(descriptor: int) -> None:
+    """The same process, or its child, now run by an image's Python. `descriptor`: where the handover is."""
+    with open(descriptor, "rb") as file:
+        handover = json.load(file)
+    os.set_inheritable(HOST_SOCKET, False)
+    _settle()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run(handover)
+
+
+def _settle() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive
     kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
     gc.disable()
-    Spawner(socket.socket(fileno=HOST_SOCKET)).run()
