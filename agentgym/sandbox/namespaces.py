@@ -35,7 +35,10 @@ _UNPACK_S = 60.0
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_STAND_IN = {"memory": "each process alone is bounded, not their sum", "cpu": "only time limits bound processor use"}
+_STAND_IN = {  # what guest/watchdog.py does
+    "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
+    "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
+}
 
 
 class NamespacesBackend:
@@ -78,6 +81,7 @@ class NamespacesBackend:
             "ns" if missing else "ns+cgroup",
             enforced=tuple(name for name in _ENFORCED if name not in missing),
             missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
+            watched=tuple(missing),
             snapshots=True,
         )
 
