@@ -6,6 +6,7 @@ sandbox it is about.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -45,7 +46,7 @@ _ENDING_S = 15.0
 class Spawner:
     """One spawner process, for all sandboxes of one image that preload the same modules."""
 
-    def __init__(self, preload: tuple[str, ...], image: Image | None = None) -> None:
+    def __init__(self, preload: tuple[str, ...], image: Image | None = None, *, layers_mib: int) -> None:
         """Without an image, sandboxes see the host's own Python and programs.
 
         Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found.
@@ -55,7 +56,7 @@ class Spawner:
         self._lock = threading.Lock()
         interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
         folder = Path(__file__).parent
-        config: dict[str, Any] = {"preload": list(preload)}
+        config: dict[str, Any] = {"preload": list(preload), "layers": layers_mib * 2**20}
         if image is None:
             packages = entries_of(preload)
             self.environment = python_environment(packages=bool(packages))
@@ -95,9 +96,17 @@ class Spawner:
         ours.send(json.dumps(config).encode())
         ours.setblocking(False)
 
-    def order(self, spec: dict[str, Any], control: socket.socket, lifeline: socket.socket) -> None:
-        """Ask for one sandbox. Raises: BlockingIOError if too many are in the queue, OSError if the spawner is dead."""
-        socket.send_fds(self._socket, [json.dumps(spec).encode()], [control.fileno(), lifeline.fileno()])
+    async def order(self, order: dict[str, Any], source: int, lifeline: int) -> None:
+        """Ask for one sandbox, or one layer, with its two descriptors. Raises: ConnectionError if it is dead."""
+        message = json.dumps(order).encode()
+        while True:
+            try:
+                socket.send_fds(self._socket, [message], [source, lifeline])
+                return
+            except BlockingIOError:  # its queue is full
+                await asyncio.sleep(0.001)
+            except OSError as error:
+                raise ConnectionError("the spawner is gone") from error
 
     @property
     def alive(self) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from . import kernel, root
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET
+from .layers import FIRST_LAYER_ID
 
 MOST_PIDS = 1 << 22  # no Linux has more; sandboxes have user ids FIRST_HOST_ID + pid, their spawners those above
 FIRST_HOST_ID = 2_000_000_000
@@ -65,10 +66,12 @@ def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
         _become_nobody_else(cgroups)
     else:
         kernel.unshare(_OWN)
+        kernel.keep_capabilities()  # over a user namespace that holds but this user
     interpreter = _interpreter(config["environment"])
     descriptor = os.memfd_create("handover", 0)
     handover = {
         "cgroups": cgroups.hand_over(), "preload": config["preload"], "as_root": as_root, "own_id": own_id,
+        "layers": config["layers"],
     }  # fmt: skip
     os.write(descriptor, json.dumps(handover).encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -115,7 +118,8 @@ def _map_ids(child: int, cgroups: Cgroups) -> None:
     own = FIRST_HOST_ID + MOST_PIDS + os.getpid()
     for kind in ("uid", "gid"):
         with open(f"/proc/{child}/{kind}_map", "wb") as file:
-            file.write(b"0 %d 1\n%d %d %d\n" % (own, FIRST_HOST_ID, FIRST_HOST_ID, MOST_PIDS))
+            file.write(b"0 %d 1\n" % own)  # and, as they are, the ids of sandboxes and of layers
+            file.write(b"".join(b"%d %d %d\n" % (first, first, MOST_PIDS) for first in (FIRST_LAYER_ID, FIRST_HOST_ID)))
     cgroups.delegate(own, child)
 
 

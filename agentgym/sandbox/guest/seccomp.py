@@ -28,8 +28,8 @@ DENIED = {
     "mbind": 237, "set_mempolicy": 238, "set_mempolicy_home_node": 450, "move_pages": 279, "migrate_pages": 256,
     "lookup_dcookie": 212, "nfsservctl": 180, "uselib": 134, "_sysctl": 156,
     "sethostname": 170, "setdomainname": 171,
-    # System V objects outlive their processes: memory that no kill gives back
-    "shmget": 29, "semget": 64, "msgget": 68,
+    # System V objects and POSIX queues outlive their processes: memory that no kill gives back
+    "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
 }  # fmt: skip
 _NEWEST = 469  # file_setattr, Linux 6.17
 
