@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from . import archive, areas, birth, image, kernel, python, root
+from . import archive, areas, birth, image, kernel, python, root, seccomp
 from .cgroups import Cgroups, Limits
 from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET
 from .layers import FIRST_LAYER_ID, Layers
@@ -119,6 +119,7 @@ class Spawner:
 
     def _warm_up(self, preload: list[str]) -> None:
         python.prepare()
+        seccomp.program()  # made once, not by every guest
         for name in preload:
             importlib.import_module(name)
         if len(os.listdir("/proc/self/task")) > 1:
@@ -235,10 +236,12 @@ class Spawner:
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
             box.unwanted = True
-        os.waitpid(box.helper, 0)  # before the go: process 1 shall tie its life to ours, not to the helper's
-        if not box.unwanted:
-            with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
-                os.write(box.go, b"g")
+        for word in (birth.MAPPED, birth.ALONE):
+            if not box.unwanted:
+                with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
+                    os.write(box.go, word)
+            if word == birth.MAPPED:
+                os.waitpid(box.helper, 0)  # the kernel takes its time, in which process 1 goes on
         os.close(box.go)
         box.go = -1
         if box.unwanted:
