@@ -40,16 +40,15 @@ from agentgym.sandbox.guest import frames
 from agentgym.sandbox.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
-from agentgym.sandbox.snapshots import restorable
+from agentgym.sandbox.network.proxy import Proxy
+from agentgym.sandbox.snapshots import restore
 
 _CREATE_S = 60.0
 _LOOK_S = 1.0  # how often to look whether a container that has not come up is still alive
-_UNPACK_S = 60.0
 _FORGOTTEN_S = 3600.0  # a container that does not run and is older than this is nobody's any more
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
 _FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
-_RESTORABLE = ("docker", "namespaces")  # what the guest packs is the same bytes everywhere
 _IMAGE_LABEL = "agentgym.image"
 _DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
 _RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
@@ -69,13 +68,21 @@ class DockerBackend:
 
     name = "docker"
 
-    def __init__(self, *, runtime: str | None = None, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        runtime: str | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
         """
         Args:
             runtime: name of an OCI runtime that the daemon knows, such as `crun`; by default the daemon's own choice.
             folder: an existing directory that this process and the daemon see under the same path, by default the
                 one for temporary files. Sockets and the guest's sources are put there.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
         """
+        self._proxy = proxy or Proxy()
         self.runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
         self._lock = threading.Lock()
         self._connected: tuple[Daemon, Room] | None = None
@@ -88,7 +95,6 @@ class DockerBackend:
         Raises: LimitUnenforceable if the daemon cannot enforce the spec's limits and the spec does not accept that;
             SandboxUnavailable if no sandbox can be made at all.
         """
-        _check(spec, snapshot)
         machine = await self._make(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
         self._sandboxes.add(sandbox)
@@ -138,6 +144,7 @@ class DockerBackend:
             daemon, room = connected
             await asyncio.to_thread(daemon.close)
             room.close()
+        await asyncio.to_thread(self._proxy.close)
 
     def _connection(self) -> tuple[Daemon, Room]:
         """The daemon and the directory of this process; a forked process gets its own."""
@@ -159,12 +166,14 @@ class DockerBackend:
             )
         machine = await self._start(spec, daemon, room, image)
         machine.missing = missing
-        if snapshot is not None:
-            try:
-                await _unpack(machine, snapshot)
-            except BaseException:
-                await machine.close()
-                raise
+        try:
+            if snapshot is not None:
+                await restore(machine, snapshot)
+            if spec.network:
+                await machine.open_network(self._proxy, spec.network)
+        except BaseException:
+            await machine.close()
+            raise
         return machine
 
     async def _start(self, spec: SandboxSpec, daemon: Daemon, room: Room, image: Image) -> Container:
@@ -210,19 +219,6 @@ class DockerBackend:
             meeting.close()
 
 
-def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
-    if spec.network:
-        raise LimitUnenforceable(
-            f"SandboxSpec.network is {spec.network!r}: the docker backend cannot bound what a sandbox reaches on a "
-            "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
-        )
-    if snapshot is not None and snapshot.backend not in _RESTORABLE:
-        raise SandboxUnavailable(
-            f"The snapshot is of the backend {snapshot.backend!r}; the docker backend restores those of "
-            f"{' and '.join(_RESTORABLE)}."
-        )
-
-
 def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
     """Limits the daemon does not enforce, each with the reason. Raises: SandboxUnavailable for an unknown runtime."""
     if runtime is not None and runtime not in facts["Runtimes"]:
@@ -259,16 +255,6 @@ def _no_guest(image: Image) -> str:
         f"The guest did not come up in a container of the image {image.name!r}: its python3 is older than 3.9 or "
         f"broken (try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."
     )
-
-
-async def _unpack(machine: Container, snapshot: Snapshot) -> None:
-    with restorable(snapshot) as descriptor:
-        worked, said = await machine.trusted("unpack", _UNPACK_S, [descriptor])
-    if not worked:
-        raise SandboxUnavailable(
-            f"The files of snapshot {snapshot.id[:12]} cannot be restored ({said}). "
-            "If they do not fit, give the spec more disk_mib or inodes."
-        )
 
 
 async def _in_thread(daemon: Daemon, function: Callable[..., T], *arguments: Any) -> T:

@@ -12,6 +12,7 @@ from agentgym.sandbox.guest import contained
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.network.proxy import environment_for
 from agentgym.sandbox.spawner import python_environment
 
 _MIB = 2**20
@@ -96,7 +97,13 @@ def environment(spec: SandboxSpec, image: Image) -> dict[str, str]:
     """Variables of everything inside: the image's, ours, and the spec's; nothing of the host's."""
     ours = python_environment(packages=False)
     del ours["PATH"]
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", **image.environment, **ours, **dict(spec.environment)}
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        **image.environment,
+        **ours,
+        **environment_for(spec.network),
+        **dict(spec.environment),
+    }
 
 
 def _tmpfs(spec: SandboxSpec, share: float, mode: str) -> str:
@@ -110,6 +117,7 @@ class Container(Machine):
 
     def __init__(self, link: Link, daemon: Daemon, name: str, image: Image) -> None:
         self.link, self.missing, self.image_digest = link, {}, image.digest
+        self.stacked, self.renewable = None, False  # a fresh container instead: nothing inside may mount
         self._daemon, self._name = daemon, name
         self._removal: Future[None] | None = None
 
@@ -121,7 +129,10 @@ class Container(Machine):
         self.link.close("The sandbox was closed.")
         if self._removal is None:
             self._removal = self._daemon.submit(self._daemon.remove, self._name)
-        await asyncio.shield(asyncio.wrap_future(self._removal))
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._removal))
+        finally:
+            await self.close_network()
 
     def forget(self) -> None:
         self.link.forget()

@@ -21,7 +21,8 @@ def tree(tmp_path):
     (inside / "a" / "b" / "file").write_text("1")
     for name, target in {
         "to_file": "file", "to_dir": "a/b", "a/up": "../file", "a/out": "../../secret",
-        "absolute": str(inside / "file"), "loop": "loop", "dangling": "nothing", "a/b/dots": "../../a/./b/../b/file", "root": "/",
+        "absolute": str(inside / "file"), "loop": "loop", "dangling": "nothing",
+        "a/b/dots": "../../a/./b/../b/file", "root": "/",
     }.items():  # fmt: skip
         (inside / name).symlink_to(target)
     descriptor = os.open(inside, os.O_PATH | os.O_DIRECTORY)

@@ -68,7 +68,7 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
     os.close(null)
     os.environ.clear()
     os.environ.update(order["environment"])
-    python.prepare(order["preload"])
+    python.prepare()
     for name in order["preload"]:
         importlib.import_module(name)
     if len(os.listdir("/proc/self/task")) > 1:
