@@ -119,7 +119,7 @@ class DockerBackend:
         """Every container of agentgym's that the daemon has. One of another machine or pid namespace has no owner."""
         daemon, _ = self._connection()
         listed = await _in_thread(daemon, daemon.containers, docker_owner.LABEL)
-        loads = await asyncio.gather(*(_in_thread(daemon, daemon.load_of, one["Id"]) for one in listed))
+        loads = await asyncio.gather(*(_in_thread(daemon, daemon.load_of, one) for one in listed))
         return [
             Running(
                 id=one["Names"][0].strip("/"), backend=self.name, image=one["Labels"].get(_IMAGE_LABEL, one["Image"]),

@@ -145,11 +145,13 @@ class Daemon:
         found: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": label})
         return found
 
-    def load_of(self, name: str) -> tuple[float, int]:
-        """Memory in MiB and number of processes of a container; zeros if it has ended."""
+    def load_of(self, listed: dict[str, Any]) -> tuple[float, int]:
+        """Memory in MiB and number of processes of a container as `containers` lists it; zeros if it does not run."""
+        if listed["State"] != "running":
+            return 0.0, 0
         try:
-            found = self.api.stats(name, stream=False, one_shot=True)
-        except _sdk().errors.APIError:
+            found = self.api.stats(listed["Id"], stream=False, one_shot=True)
+        except _sdk().errors.APIError:  # it has just ended
             return 0.0, 0
         memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
         return memory.get("usage", 0) / 2**20, processes.get("current", 0)
