@@ -151,7 +151,7 @@ class Daemon:
             return 0.0, 0
         try:
             found = self.api.stats(listed["Id"], stream=False, one_shot=True)
-        except _sdk().errors.APIError:  # it has just ended
+        except (_sdk().errors.APIError, ValueError):  # it has just ended, before or after the daemon's answer began
             return 0.0, 0
         memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
         return memory.get("usage", 0) / 2**20, processes.get("current", 0)
@@ -169,6 +169,7 @@ def _connect() -> tuple[Any, dict[str, Any]]:
     try:
         _reach(address.partition("://")[2])
         api = sdk.APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **options)
+        api.headers["Connection"] = "close"  # idle connections are descriptors, and die with the daemon's restart
         return api, api.info()
     except _failures() as error:
         raise SandboxUnavailable(f"No Docker daemon answers at {address}: {error!s:.300}. {_HINT}") from error
