@@ -27,6 +27,7 @@ class Given(TypedDict, total=False):
     turn_rewards: Numbers | None
     tool_turn: Sequence[Sequence[bool]] | None
     state_keys: Sequence[Sequence[Hashable]] | None
+    action_keys: Sequence[Sequence[Hashable]] | None
     branches: Sequence[Sequence[Hashable]] | None
     parents: Iterable[Hashable] | None
     policies: Sequence[Sequence[Hashable]] | None
@@ -97,6 +98,7 @@ class Group:
         tool_turn: [N, T] bool, True where the turn called a tool.
 
         state_keys: hash of the state before each turn.
+        action_keys: hash of what each turn did.
         branches: id of the tree node that each turn is; trajectories that share a prefix share its ids.
         parents: id of the node that the first turn of each trajectory follows, None for the start of the task.
         policies: who made each turn, where several policies play.
@@ -131,6 +133,7 @@ class Group:
     outcome_components: Mapping[str, Array] | None = None
     tool_turn: Bools | None = None
     state_keys: Labels | None = None
+    action_keys: Labels | None = None
     branches: Labels | None = None
     parents: tuple[Hashable, ...] | None = None
     policies: Labels | None = None

@@ -33,6 +33,8 @@ class Between:
 Decay = Annotated[float, Between(0.0, 1.0)]
 Weight = Annotated[float, Between(0.0)]
 PositiveWeight = Annotated[float, Between(0.0, closed=False)]
+Number = Annotated[float, Between()]
+WholeNumber = Annotated[int, Between(0)]
 Baseline = Literal["loo", "mean"]
 Scale = Literal["none", "std"]
 Ddof = Literal[0, 1]
