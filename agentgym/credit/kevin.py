@@ -15,6 +15,8 @@ from agentgym.credit.whitening import Weigh, whitened
     bias="biased",
     source="Baronio et al. 2025, arXiv:2507.11948",
     equals_get_zero=False,
+    caution="at its discount of 0.4 what comes two turns later hardly counts, so that ending early can look best. Kept "
+    "for reproduction: use 'return_to_go'.",
 )
 def kevin(
     group: Group,
@@ -26,8 +28,9 @@ def kevin(
 ) -> Array:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of the group.
 
-    Biased: gamma counts what comes later for less, turns of different index are compared as if as much were
-    still to come at each, and a long trajectory counts more in mean and std.
+    Biased, up to the sign: on the flip problem of the tests it is taught to answer at once. gamma counts what
+    comes later for less, turns of different index are compared as if as much were still to come at each, and a
+    long trajectory counts more in mean and std.
 
     Args:
         gamma: decay per turn; 0.4 as published.
