@@ -225,6 +225,7 @@ KINDS: Mapping[str, Kind] = {
     "components": Named(PerTurn()),
     "outcome_components": Named(PerTrajectory()),
     "lengths": PerTurn(low=0, required=True),
+    "score_norms": PerTurn(low=0, required=True),
     "versions": PerTurn(low=0, required=True),
     "entropies": PerTurn(low=0, required=True),
     "contributions": PerTurn(required=True),
@@ -251,6 +252,7 @@ REMEDIES: Mapping[str, str] = {
     "components": "Name the parts of the reward: its `turn` method returns a mapping from name to number.",
     "outcome_components": "Name the parts of the reward: its `outcome` method returns a mapping from name to number.",
     "lengths": "They are the tokens of each turn: let the policy record `token_ids`.",
+    "score_norms": "The policy's probabilities tell them: sum 1 - 2 pi + sum pi^2 over the tokens of each turn.",
     "counterfactuals": "Replay the episode without some of its turns, and score what comes out.",
     "continuations": "Play episodes on from the state before each turn, and give their returns.",
 }

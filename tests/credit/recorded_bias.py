@@ -1,7 +1,6 @@
-"""Bias as measured: distance from the true gradient in units of its length.
+"""Bias as measured: distance from the true gradient in units of its length, for groups of 2, 3 and 4 (two rooms: 2 and 3).
 
-For groups of 2, 3 and 4 (in the two rooms of back_and_forth 2 and 3), by exact sums over every possible group.
-Critics are the misjudging ones of mdp_signals.py. The key is the name and the options that are set.
+Each by exact sums over every possible group; critics are the misjudging ones of mdp_signals.py.
 """
 
 RECORDED = {
@@ -22,6 +21,12 @@ RECORDED = {
         "stop_or_go": (0.4717, 0.3081, 0.2288),
         "lucky_tool": (0.5365, 0.3677, 0.2798),
         "back_and_forth": (0.5294, 0.3585),
+    },
+    ("otb",): {
+        "flip": (0.6927, 0.5288, 0.4220),
+        "stop_or_go": (0.6669, 0.4874, 0.3804),
+        "lucky_tool": (0.5578, 0.3863, 0.2977),
+        "back_and_forth": (0.6303, 0.4609),
     },
     ("mt_grpo_two_segment",): {
         "flip": (0.1611, 0.8193, 1.2304),
@@ -78,10 +83,10 @@ RECORDED = {
         "back_and_forth": (0.7780, 0.6202),
     },
     ("gdpo",): {
-        "flip": (0.3578, 1.0166, 1.4528),
-        "stop_or_go": (0.5185, 1.1180, 1.4637),
+        "flip": (0.7038, 1.3015, 1.6272),
+        "stop_or_go": (0.7445, 1.2683, 1.5207),
         "lucky_tool": (1.0931, 1.0897, 1.0320),
-        "back_and_forth": (0.8017, 0.5846),
+        "back_and_forth": (0.9211, 0.6589),
     },
     ("turn_gae", ("lam", 0.9)): {
         "flip": (0.0884, 0.0884, 0.0884),
