@@ -1,6 +1,7 @@
-"""Bias as measured: distance from the true gradient in units of its length, for groups of 2, 3 and 4 (two rooms: 2 and 3).
+"""Bias as measured: distance from the true gradient in units of its length.
 
-Each by exact sums over every possible group; critics are the misjudging ones of mdp_signals.py.
+For groups of 2, 3 and 4 (in the two rooms of back_and_forth 2 and 3), by exact sums over every possible group.
+Critics are the misjudging ones of mdp_signals.py. The key is the name and the options that are set.
 """
 
 RECORDED = {
