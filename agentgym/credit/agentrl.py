@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.declaration import Bias, declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
 from agentgym.credit.returns import episode_returns, on_every_turn
@@ -15,9 +16,13 @@ from agentgym.credit.statistics import standardised
 from agentgym.credit.whitening import Weigh, whitened
 
 
+def _bias(options: Mapping[str, Any]) -> Bias:
+    return "direction" if options["weigh"] == "trajectories" else "biased"
+
+
 @declare(
     requires=("outcomes",),
-    bias="direction",
+    bias=_bias,
     source="arXiv:2510.04206, task advantage normalisation; over tokens there, trajectories as the unit: our own",
     scope="batch",
 )

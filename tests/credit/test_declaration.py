@@ -52,6 +52,12 @@ def test_the_bias_class_follows_the_options():
     assert estimator("return_to_go", gamma=0.9).bias == "biased"
     assert estimator("mt_grpo", baseline="mean").bias == "direction"
     assert estimator("mt_grpo", scale="std").bias == "biased"
+    assert estimator("mt_grpo", absent="left_out", baseline="loo").bias == "biased"
+    assert estimator("agentrl").bias == estimator("reinforce_pp_baseline").bias == "direction"
+    assert estimator("agentrl", weigh="tokens").bias == "biased"
+    assert estimator("turn_gae", lam=0.9).bias == estimator("turn_gae", truncated="bootstrap").bias == "biased"
+    assert estimator("ragen").bias == "biased"
+    assert estimator("ragen", gamma=1.0, boundary="first").bias == "unbiased"
 
 
 def test_choosing_a_misleading_one_warns_and_the_others_do_not():
