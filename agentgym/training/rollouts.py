@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 
 from agentgym import registry
+from agentgym.episode.branch import Ended, Fork
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.sandbox.pool import Pool
 from agentgym.task import Task
+
+_SILENT = Ended()
 
 
 class Rollouts:
@@ -24,6 +29,7 @@ class Rollouts:
     Args:
         reward: a Reward, a registered name, or None for each environment's own.
         budgets, concurrency, backend, seed: as for EpisodeManager.
+        pool: keep so many sandboxes of each kind ready ahead of time; 0 makes each when it is asked for.
         ledger: where every turn is recorded; a run label seen before is read back instead of played again.
     """
 
@@ -34,11 +40,15 @@ class Rollouts:
         budgets: Budgets | None = None,
         concurrency: int = 64,
         backend: str | None = None,
+        pool: int = 0,
         seed: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
         self.reward, self.budgets, self.concurrency = reward, budgets or Budgets(), concurrency
-        self.backend, self.seed, self.ledger = backend, seed, ledger
+        self.seed, self.ledger = seed, ledger
+        self.backend: Backend | str | None = backend
+        if pool:
+            self.backend = Pool(registry.load("backends", backend or registry.DEFAULT_BACKEND)(), ready=pool)
         self._runner = asyncio.Runner()
 
     def play(
@@ -60,14 +70,54 @@ class Rollouts:
             seen: called with each trajectory as it finishes, for a progress bar.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
-        manager = EpisodeManager(
-            policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
-            ledger=self.ledger if record else None, seed=self.seed, run=run, backend=self.backend,
-        )  # fmt: skip
+        manager = self._manager(policy, run, sampling, self.ledger if record else None)
         return self._runner.run(manager.collect(tasks, group_size, seen=seen))
+
+    def branch(
+        self, policy: Policy, forks: Sequence[Fork], samples: int, *, run: str, sampling: Sampling
+    ) -> list[Trajectory]:  # fmt: skip
+        """Continue saved trajectories from their forks, `samples` times each; nothing is recorded in the ledger."""
+        manager = self._manager(policy, run, sampling, None)
+
+        async def collected() -> list[Trajectory]:
+            return [trajectory async for trajectory in manager.branch(forks, samples)]
+
+        return self._runner.run(collected())
+
+    def replay_turns(self, wanted: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
+        """Say only some turns of saved trajectories again, each in a fresh world, and have what comes of it judged."""
+        manager = self._manager(_SILENT, "replay", Sampling(), None)
+        gate = asyncio.Semaphore(self.concurrency)
+
+        async def one(record: Trajectory, turns: Collection[int]) -> Trajectory:
+            async with gate:
+                return await manager.replay_turns(record, turns)
+
+        async def all_of_them() -> list[Trajectory]:
+            return await asyncio.gather(*(one(record, turns) for record, turns in wanted))
+
+        return self._runner.run(all_of_them())
+
+    def score(self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+        """Log-probability of each continuation's tokens after its prefix, all asked at once."""
+
+        async def all_of_them() -> list[list[float]]:
+            return await asyncio.gather(*(policy.score(prefix, continuation) for prefix, continuation in pairs))
+
+        return self._runner.run(all_of_them())
+
+    def _manager(
+        self, policy: Policy | Callable[[Task], Policy], run: str, sampling: Sampling, ledger: Ledger | None
+    ) -> EpisodeManager:  # fmt: skip
+        return EpisodeManager(
+            policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
+            ledger=ledger, seed=self.seed, run=run, backend=self.backend,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End the sandboxes and the loop."""
+        if isinstance(self.backend, Pool):
+            self._runner.run(self.backend.close())
         self._runner.run(registry.close_backends())
         self._runner.close()
         if self.ledger is not None:
