@@ -195,6 +195,11 @@ class Group:
         """[N, T] True on turns that exist."""
         return np.arange(int(self.turns.max(initial=0)))[None] < self.turns[:, None]
 
+    @property
+    def last_turn(self) -> Bools:
+        """[N, T] True on the last turn of each trajectory."""
+        return np.arange(int(self.turns.max(initial=0)))[None] == self.turns[:, None] - 1
+
     def signal(self, name: str) -> Any:
         """A signal that must be there. Raises: MissingSignalError naming it and what the group carries."""
         found = getattr(self, name)
