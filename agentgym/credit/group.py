@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from difflib import get_close_matches
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.credit import signals
-from agentgym.credit.signals import Array, Bools
+from agentgym.credit.kinds import KINDS, REMEDIES, Coalitions, Kind, Labels
+from agentgym.credit.signals import Array, Bools, Lists
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 
-Labels = tuple[tuple[Hashable, ...], ...]
-SIGNALS = ("outcomes", "turn_rewards", "state_keys", "values", "potentials", "branches", "tool_turn")
+SIGNALS = tuple(KINDS)
+
+Numbers = Sequence[Sequence[float | None]]
+
+
+class Given(TypedDict, total=False):
+    """Signals as they are given to `Group.from_arrays`, one row per trajectory; `Group` says what each is."""
+
+    outcomes: Iterable[float | None] | None
+    turn_rewards: Numbers | None
+    tool_turn: Sequence[Sequence[bool]] | None
+    state_keys: Sequence[Sequence[Hashable]] | None
+    branches: Sequence[Sequence[Hashable]] | None
+    parents: Iterable[Hashable] | None
+    policies: Sequence[Sequence[Hashable]] | None
+    potentials: Numbers | None
+    values: Numbers | None
+    action_values: Numbers | None
+    token_values: Sequence[Sequence[Iterable[float]]] | None
+    components: Mapping[str, Numbers] | None
+    outcome_components: Mapping[str, Iterable[float | None]] | None
+    lengths: Sequence[Sequence[int]] | None
+    versions: Sequence[Sequence[int]] | None
+    entropies: Numbers | None
+    log_ratios: Sequence[Sequence[Iterable[float]]] | None
+    gold_logprobs: Numbers | None
+    contributions: Numbers | None
+    hindsight: Numbers | None
+    counterfactuals: Iterable[Mapping[Iterable[int], float]] | None
+    continuations: Sequence[Sequence[Iterable[float]]] | None
 
 
 class TurnRecord(Protocol):
@@ -23,6 +53,9 @@ class TurnRecord(Protocol):
     state_key: str | None
     value: float | None
     potential: float | None
+    rewards: dict[str, float]
+    token_ids: list[int]
+    policy_version: int
 
     @property
     def void(self) -> bool: ...
@@ -35,6 +68,7 @@ class TrajectoryRecord(Protocol):
     task: Any
     turns: Any
     outcome: Any
+    weights: Any
     stop_reason: Any
 
     @property
@@ -52,109 +86,139 @@ class Group:
 
     Attributes:
         turns: [N] int64, turns of each trajectory, K_i.
-        outcomes: [N] outcome reward; NaN only for a trajectory that is not valid.
-        turn_rewards: [N, T] reward of each turn; NaN where a turn has none (missing is not 0) or was not played.
         valid: [N] bool, False where the infrastructure failed: not in the statistics, not in the loss.
         truncated: [N] bool, True where a budget ended the episode: scored as it stands.
-        state_keys: hash of the state before each turn, or None.
-        values: [N, T+1] predicted return before each turn; entry K_i is the one after the last turn, NaN if unknown.
-        potentials: [N, T] progress before each turn.
-        branches: id of the tree node that each turn is; trajectories that share a prefix share its ids.
+        environment: name of what all of them were played in, for statistics over a batch of groups.
+        weights: of the reward components by name; 1 for a component that is not named.
+
+        outcomes: [N] outcome reward; NaN only for a trajectory that is not valid.
+        turn_rewards: [N, T] reward of each turn; NaN where a turn has none (missing is not 0) or was not played.
+        components, outcome_components: the parts of those two by name, not weighted: [N, T] and [N] each.
         tool_turn: [N, T] bool, True where the turn called a tool.
+
+        state_keys: hash of the state before each turn.
+        branches: id of the tree node that each turn is; trajectories that share a prefix share its ids.
+        parents: id of the node that the first turn of each trajectory follows, None for the start of the task.
+        policies: who made each turn, where several policies play.
+
+        values: [N, T+1] predicted return before each turn; entry K_i is the one after the last turn, NaN if unknown.
+        action_values: [N, T] predicted return before each turn, given what the turn then did.
+        token_values: [N, T, L] predicted return before each of the turn's own tokens.
+        potentials: [N, T] progress before each turn.
+        gold_logprobs: [N, T+1] mean log-prob per token of the gold answer before each turn; entry K_i is the one
+            after the last, NaN where there is none. In nats, at most 0.
+        contributions: [N, T] what a progress estimator says each turn added to the outcome, in its units.
+        hindsight: [N, T] log of how much likelier the turn was, given how the episode ended, in nats.
+        counterfactuals: for each trajectory the return of the episode with only some of its turns played, by the
+            set of their numbers: frozenset({0, 2}) is without turn 1. Which sets there are is up to the estimator.
+        continuations: [N, T+1, M] returns of episodes played on from the state before each turn, outcome and the
+            turn rewards from there on; NaN behind the last of them.
+
+        lengths: [N, T] trainable tokens of each turn.
+        entropies: [N, T] mean entropy per token of the policy in each turn, in nats.
+        versions: [N, T] version of the weights that sampled each turn.
+        log_ratios: [N, T, L] log pi_train - log pi_rollout of each of the turn's own tokens, NaN behind the last.
     """
 
     turns: NDArray[np.int64]
-    outcomes: Array | None
-    turn_rewards: Array | None
     valid: Bools
     truncated: Bools
-    state_keys: Labels | None = None
-    values: Array | None = None
-    potentials: Array | None = None
-    branches: Labels | None = None
+    environment: str = ""
+    weights: Mapping[str, float] | None = None
+    outcomes: Array | None = None
+    turn_rewards: Array | None = None
+    components: Mapping[str, Array] | None = None
+    outcome_components: Mapping[str, Array] | None = None
     tool_turn: Bools | None = None
+    state_keys: Labels | None = None
+    branches: Labels | None = None
+    parents: tuple[Hashable, ...] | None = None
+    policies: Labels | None = None
+    values: Array | None = None
+    action_values: Array | None = None
+    token_values: Lists | None = None
+    potentials: Array | None = None
+    gold_logprobs: Array | None = None
+    contributions: Array | None = None
+    hindsight: Array | None = None
+    counterfactuals: Coalitions | None = None
+    continuations: Lists | None = None
+    lengths: Array | None = None
+    entropies: Array | None = None
+    versions: Array | None = None
+    log_ratios: Lists | None = None
 
     @classmethod
     def from_arrays(
         cls,
         *,
-        outcomes: Iterable[float | None] | None = None,
-        turn_rewards: Sequence[Sequence[float | None]] | None = None,
+        turns: Iterable[int] | None = None,
         valid: Iterable[bool] | None = None,
         truncated: Iterable[bool] | None = None,
-        state_keys: Sequence[Sequence[Hashable]] | None = None,
-        values: Sequence[Sequence[float | None]] | None = None,
-        potentials: Sequence[Sequence[float | None]] | None = None,
-        branches: Sequence[Sequence[Hashable]] | None = None,
-        tool_turn: Sequence[Sequence[bool]] | None = None,
-        turns: Iterable[int] | None = None,
+        environment: str = "",
+        weights: Mapping[str, float] | None = None,
+        **given: Unpack[Given],
     ) -> Group:
         """Build a group from nested sequences or arrays, one row per trajectory.
 
         Args:
             turns: turns of each trajectory. Without it they are counted in the first per-turn signal
                 given; with no such signal every trajectory has one turn.
-            The others: see the attributes. None and NaN both say that a number is missing. `values` may
-            have one entry more than turns.
+            valid, truncated: all and none of them by default.
+            The others: see the attributes. None and NaN both say that a number is missing. `values`,
+            `gold_logprobs` and `continuations` may have one entry more than turns.
         Raises: ShapeError when axes disagree; CreditError for a value that makes no sense (each names
-            field, trajectory and turn), for an empty group, and for a valid trajectory without a turn.
+            field, trajectory and turn), for a signal that no group carries, for an empty group, for a valid
+            trajectory without a turn, and for branches that are no tree.
         """
-        outcome_list = None if outcomes is None else list(outcomes)
-        per_turn = {"turn_rewards": turn_rewards, "tool_turn": tool_turn, "state_keys": state_keys,
-                    "branches": branches, "potentials": potentials, "values": values}  # fmt: skip
-        counts = _count_turns(outcome_list, per_turn, turns)
+        named: dict[str, Any] = {field: rows for field, rows in given.items() if rows is not None}
+        for field in named:
+            if field not in KINDS:
+                close = get_close_matches(field, KINDS, n=1)
+                raise CreditError(
+                    f"A group carries no signal {field!r}." + (f" Did you mean {close[0]!r}?" if close else "")
+                    + f" Signals are {', '.join(KINDS)}."
+                )  # fmt: skip
+        if "outcomes" in named:
+            named["outcomes"] = list(named["outcomes"])
+        counts = _count_turns(named, turns)
         size = len(counts)
         is_valid = signals.flags("valid", valid, size, default=True)
-        played = np.arange(counts.max(initial=0))[None] < counts[:, None]
-        counted = played & is_valid[:, None]
         for i in np.flatnonzero(is_valid & (counts == 0)):
             raise CreditError(f"Trajectory {i} is valid but has no turn to credit: mark it as not valid.")
-
-        numbers: dict[str, Array | None] = {}
-        for field, given in (("turn_rewards", turn_rewards), ("potentials", potentials), ("values", values)):
-            numbers[field] = None
-            if given is not None:
-                array = signals.per_turn(field, given, counts, after_last=field == "values")
-                signals.require_finite(field, array, _match(counted, array), nan_is_missing=True)
-                numbers[field] = array
-        outcome = None
-        if outcome_list is not None:
-            outcome = signals.per_trajectory("outcomes", outcome_list, size)
-            signals.require_finite("outcomes", outcome, is_valid, nan_is_missing=False)
-        used_tool = None
-        if tool_turn is not None:
-            used_tool = signals.per_turn("tool_turn", tool_turn, counts) > 0
+        found: dict[str, Any] = {
+            field: KINDS[field].read(field, rows, counts, is_valid) for field, rows in named.items()
+        }
+        if "branches" in found:
+            _require_tree(found["branches"], found.get("parents"), is_valid)
         return cls(
             turns=counts,
-            outcomes=outcome,
-            turn_rewards=numbers["turn_rewards"],
             valid=is_valid,
             truncated=signals.flags("truncated", truncated, size, default=False),
-            state_keys=None if state_keys is None else signals.per_turn_labels("state_keys", state_keys, counts),
-            values=numbers["values"],
-            potentials=numbers["potentials"],
-            branches=None if branches is None else signals.per_turn_labels("branches", branches, counts),
-            tool_turn=used_tool,
+            environment=environment,
+            weights=None if weights is None else dict(weights),
+            **found,
         )
 
     @classmethod
     def from_trajectories(cls, trajectories: Sequence[TrajectoryRecord]) -> Group:
         """Build a group from the trajectories of one task.
 
-        Outcomes are carried if any valid trajectory has an outcome component; values, potentials and
-        state keys if every turn of every valid trajectory has one.
+        Outcomes are carried if any valid trajectory has an outcome component; values, potentials,
+        state keys and lengths if every turn of every valid trajectory has one. What a policy or a replay has to
+        be asked for (log-ratios, the gold answer, counterfactuals) is not in a record: `with_signals` adds it.
 
         Raises: CreditError for an empty list, for trajectories of different tasks, and for a valid
             trajectory without an outcome where others have one (each names the trajectory).
         """
         if not trajectories:
             raise CreditError("A group needs at least one trajectory; none was given.")
-        first = trajectories[0].task.id
+        first = trajectories[0].task
         for trajectory in trajectories:
-            if trajectory.task.id != first:
+            if trajectory.task.id != first.id:
                 raise CreditError(
-                    f"Trajectory {trajectory.id!r} is of task {trajectory.task.id!r}, the group is of task {first!r}. "
-                    "A group compares episodes of one task: make one group per task."
+                    f"Trajectory {trajectory.id!r} is of task {trajectory.task.id!r}, the group is of task "
+                    f"{first.id!r}. A group compares episodes of one task: make one group per task."
                 )
         valid = [bool(t.valid) for t in trajectories]
         judged = [bool(t.outcome) for t, ok in zip(trajectories, valid, strict=True) if ok]
@@ -168,22 +232,39 @@ class Group:
                     )
             outcomes = [t.outcome_reward if t.outcome else None for t in trajectories]
 
-        def carried(field: str) -> Any:
-            rows = [[getattr(turn, field) for turn in t.turns] for t in trajectories]
+        def carried(read: Any) -> Any:
+            rows = [[read(turn) for turn in t.turns] for t in trajectories]
             known = all(x is not None for row, ok in zip(rows, valid, strict=True) if ok for x in row)
             return rows if known and any(rows) else None
 
+        names = dict.fromkeys(name for t in trajectories for turn in t.turns for name in turn.rewards)
+        # An outcome component that only some have is 0 for the others, as it is in their sum.
+        judges = dict.fromkeys(name for t in trajectories for name in t.outcome)
         return cls.from_arrays(
-            outcomes=outcomes,
-            turn_rewards=[t.turn_rewards() for t in trajectories],  # type: ignore[misc]  # arrays are sequences here
+            turns=[len(t.turns) for t in trajectories],
             valid=valid,
             truncated=[t.stop_reason is not None and bool(t.stop_reason.truncated) for t in trajectories],
-            state_keys=carried("state_key"),
-            values=carried("value"),
-            potentials=carried("potential"),
+            environment=first.environment,
+            weights={name: weight for t in trajectories for name, weight in t.weights.items()},
+            outcomes=outcomes,
+            turn_rewards=[t.turn_rewards() for t in trajectories],  # type: ignore[misc]  # arrays are sequences here
+            components={n: [[turn.rewards.get(n) for turn in t.turns] for t in trajectories] for n in names},
+            outcome_components={n: [t.outcome.get(n, 0.0) for t in trajectories] for n in judges},
             tool_turn=[[not turn.void for turn in t.turns] for t in trajectories],
-            turns=[len(t.turns) for t in trajectories],
+            state_keys=carried(lambda turn: turn.state_key),
+            values=carried(lambda turn: turn.value),
+            potentials=carried(lambda turn: turn.potential),
+            lengths=carried(lambda turn: len(turn.token_ids) or None),
+            versions=carried(lambda turn: turn.policy_version),
         )
+
+    def with_signals(self, **given: Unpack[Given]) -> Group:
+        """The same group with signals added or replaced. Raises: as `from_arrays`."""
+        added = Group.from_arrays(turns=self.turns, valid=self.valid, **given)
+        fields = {name: getattr(added if getattr(added, name) is not None else self, name) for name in SIGNALS}
+        if fields["branches"] is not None:
+            _require_tree(fields["branches"], fields["parents"], self.valid)
+        return Group(self.turns, self.valid, self.truncated, self.environment, self.weights, **fields)
 
     @property
     def size(self) -> int:
@@ -207,7 +288,7 @@ class Group:
             carried = [field for field in SIGNALS if getattr(self, field) is not None]
             raise MissingSignalError(
                 f"The group carries no {name}; it carries {', '.join(carried) or 'nothing'}. "
-                + _REMEDY.get(name, "Give it to Group.from_arrays, or choose an estimator that does not need it.")
+                + REMEDIES.get(name, "Give it to Group.from_arrays, or choose an estimator that does not need it.")
             )
         return found
 
@@ -215,48 +296,23 @@ class Group:
         """The group of the trajectories where `keep` is True, padding cut to the longest of them."""
         rows = np.flatnonzero(keep)
         longest = int(self.turns[rows].max(initial=0))
-
-        def cut(array: Any, extra: int = 0) -> Any:
-            return None if array is None else array[rows, : longest + extra]
-
-        def pick(labels: Labels | None) -> Labels | None:
-            return None if labels is None else tuple(labels[i] for i in rows)
-
-        return Group(
-            turns=self.turns[rows],
-            outcomes=None if self.outcomes is None else self.outcomes[rows],
-            turn_rewards=cut(self.turn_rewards),
-            valid=self.valid[rows],
-            truncated=self.truncated[rows],
-            state_keys=pick(self.state_keys),
-            values=cut(self.values, 1),
-            potentials=cut(self.potentials),
-            branches=pick(self.branches),
-            tool_turn=cut(self.tool_turn),
-        )
+        carried = ((name, kind, getattr(self, name)) for name, kind in KINDS.items())
+        cut: dict[str, Any] = {n: kind.cut(array, rows, longest) for n, kind, array in carried if array is not None}
+        return Group(self.turns[rows], self.valid[rows], self.truncated[rows], self.environment, self.weights, **cut)
 
 
-_REMEDY = {
-    "outcomes": "An outcome says whether the episode as a whole was good: give the reward an `outcome` method.",
-    "turn_rewards": "Give the reward a `turn` method, or choose an estimator of outcomes such as 'rloo'.",
-    "state_keys": "The environment offers them by overriding `state_key`.",
-}
-
-
-def _count_turns(outcomes: Any, per_turn: dict[str, Any], turns: Iterable[int] | None) -> NDArray[np.int64]:
+def _count_turns(named: Mapping[str, Any], turns: Iterable[int] | None) -> NDArray[np.int64]:
     """[N] turns of each trajectory, from `turns` or else from the first per-turn signal there is."""
-    given = {field: rows for field, rows in per_turn.items() if rows is not None}
-    size = len(outcomes) if outcomes is not None else None
+    size = len(named["outcomes"]) if "outcomes" in named else None
     if turns is not None:
         counts = list(turns)
         for i, count in enumerate(counts):
             if isinstance(count, bool) or int(count) != count or count < 0:
                 raise CreditError(f"turns of trajectory {i} is {count!r}: expected a whole number from 0 up.")
-    elif given:
-        field, rows = next(iter(given.items()))
-        counts = [len(row) for row in signals.nested(field, rows, len(rows) if size is None else size)]
     else:
-        counts = [1] * (size or 0)
+        kinds: list[tuple[str, Kind]] = [(field, kind) for field, kind in KINDS.items() if field in named]
+        found = (kind.counts(field, named[field], size) for field, kind in kinds)
+        counts = next((count for count in found if count is not None), [1] * (size or 0))
     if not counts:
         raise CreditError("A group needs at least one trajectory; none was given.")
     if size is not None and size != len(counts):
@@ -264,7 +320,15 @@ def _count_turns(outcomes: Any, per_turn: dict[str, Any], turns: Iterable[int] |
     return np.array(counts, np.int64)
 
 
-def _match(counted: Bools, array: Array) -> Bools:
-    """`counted` widened to the columns of `array` (values may have one more)."""
-    extra = array.shape[1] - counted.shape[1]
-    return np.pad(counted, ((0, 0), (0, extra)), mode="constant", constant_values=bool(extra)) if extra else counted
+def _require_tree(branches: Labels, parents: tuple[Hashable, ...] | None, valid: Bools) -> None:
+    """Raises: CreditError naming the trajectory and turn whose node follows two different nodes."""
+    before: dict[Hashable, Hashable] = {}
+    for i in np.flatnonzero(valid):
+        last = None if parents is None else parents[i]
+        for k, node in enumerate(branches[i]):
+            if before.setdefault(node, last) != last:
+                raise CreditError(
+                    f"branches of trajectory {i}, turn {k} is {node!r}, which follows {last!r} here and "
+                    f"{before[node]!r} in an earlier trajectory: a node of a tree follows one node, or the start (None)."
+                )
+            last = node

@@ -13,6 +13,7 @@ from agentgym.errors import CreditError, ShapeError
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Lists = NDArray[np.float64]
 
 
 def per_trajectory(field: str, given: Iterable[Any], size: int) -> Array:
@@ -20,7 +21,7 @@ def per_trajectory(field: str, given: Iterable[Any], size: int) -> Array:
     items = list(given)
     if len(items) != size:
         raise ShapeError(f"{field} has {len(items)} entries for a group of {size} trajectories: give one each.")
-    return np.array([_number(item, f"{field} of trajectory {i}") for i, item in enumerate(items)], np.float64)
+    return np.array([number(item, f"{field} of trajectory {i}") for i, item in enumerate(items)], np.float64)
 
 
 def flags(field: str, given: Iterable[Any] | None, size: int, default: bool) -> Bools:
@@ -53,7 +54,29 @@ def per_turn(field: str, given: Sequence[Any], turns: NDArray[np.int64], *, afte
                 "Give one entry per turn, NaN where a turn has none."
             )
         for k, item in enumerate(row):
-            padded[i, k] = _number(item, f"{field} of trajectory {i}, turn {k}")
+            padded[i, k] = number(item, f"{field} of trajectory {i}, turn {k}")
+    return padded
+
+
+def per_turn_lists(field: str, given: Sequence[Any], turns: NDArray[np.int64], *, after_last: bool = False) -> Lists:
+    """[N, T, M] float64, up to M numbers per turn, NaN behind the last; `after_last` as in `per_turn`.
+
+    Raises: ShapeError when a trajectory's lists do not match its turns; CreditError for what is no list of numbers.
+    """
+    rows = nested(field, given, len(turns))
+    found: list[list[Array]] = []
+    for i, (row, count) in enumerate(zip(rows, turns, strict=True)):
+        if len(row) != count and not (after_last and len(row) == count + 1):
+            raise ShapeError(
+                f"{field} of trajectory {i} has {len(row)} lists, but the trajectory has {count} turns. "
+                "Give one list per turn, empty where a turn has none."
+            )
+        found.append([_numbers(item, f"{field} of trajectory {i}, turn {k}") for k, item in enumerate(row)])
+    most = max((len(item) for row in found for item in row), default=0)
+    padded = np.full((len(turns), _longest(turns) + after_last, most), np.nan)
+    for i, row in enumerate(found):
+        for k, item in enumerate(row):
+            padded[i, k, : len(item)] = item
     return padded
 
 
@@ -97,7 +120,25 @@ def require_finite(field: str, values: Array, required: Bools, *, nan_is_missing
         )  # fmt: skip
 
 
-def _number(item: Any, what: str) -> float:
+def require_between(field: str, values: Array, counted: Bools, low: float, high: float) -> None:
+    """Raises: CreditError naming the first trajectory and turn whose number is below `low` or above `high`."""
+    where = np.argwhere(((values < low) | (values > high)) & counted)
+    if len(where):
+        i, k = (int(x) for x in where[0])
+        limit = f"at least {low:g}" if values[i, k] < low else f"at most {high:g}"
+        raise CreditError(f"{field} of trajectory {i}, turn {k} is {values[i, k]}: expected {limit}.")
+
+
+def _numbers(item: Any, what: str) -> Array:
+    if isinstance(item, (str, bytes)) or not isinstance(item, (Iterable, type(None))):
+        raise CreditError(f"{what} is {item!r}: expected a list of numbers.")
+    if isinstance(item, np.ndarray) and item.ndim == 1 and item.dtype.kind in "fiu":
+        return item.astype(np.float64)
+    return np.array([] if item is None else [number(one, what) for one in item], np.float64)
+
+
+def number(item: Any, what: str) -> float:
+    """A number, NaN for None. Raises: CreditError for anything else."""
     if item is None:
         return math.nan
     if isinstance(item, (str, bytes)):

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from agentgym.credit import Estimator, Group, estimator
+from agentgym.credit.group import SIGNALS
 from agentgym.credit.signals import Array
 from agentgym.testing.findings import Findings, short
 
 Estimate = Callable[[Group], list[Array]]
-Arrays = dict[str, list[Any]]
+Arrays = dict[str, Any]
 GROUPS = 40
 CLOSE = 1e-9
 
@@ -52,15 +53,13 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
                 findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
         with findings.no_exception("A group of equals"):
             one = _arrays(rng, size=1)
-            same = estimate(Group.from_arrays(**{field: rows * 3 for field, rows in one.items()}))
+            same = estimate(Group.from_arrays(**_rows(one, lambda rows: rows * 3)))
             if any(np.any(advantages != 0) for advantages in same):
                 findings.add(f"Three equal trajectories get {short(same)}: without a difference it is exactly 0.")
     findings.conclude()
 
 
-def _check_group(
-    estimate: Estimate, arrays: dict[str, list[Any]], rng: np.random.Generator, findings: Findings
-) -> bool:
+def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, findings: Findings) -> bool:
     """Look at one group. Returns: whether another outcome changed an advantage."""
     group, size = Group.from_arrays(**arrays), len(arrays["outcomes"])
     frozen = _bytes(group)
@@ -72,12 +71,12 @@ def _check_group(
     if not _same(estimate(group), advantages, 0.0):
         findings.add("Asked twice about the same group, it gives different advantages.")
     order = rng.permutation(size)
-    shuffled = estimate(Group.from_arrays(**{field: [rows[i] for i in order] for field, rows in arrays.items()}))
+    shuffled = estimate(Group.from_arrays(**_rows(arrays, lambda rows: [rows[i] for i in order])))
     if not _same(shuffled, [advantages[i] for i in order], CLOSE):
         findings.add("The order of the trajectories changes their advantages.")
     place = int(rng.integers(size + 1))
-    failure = _arrays(rng, size=1)
-    broken = {field: [*rows[:place], *failure[field], *rows[place:]] for field, rows in arrays.items()}
+    last = [*range(place), size, *range(place, size)]  # the failed one in its place
+    broken = _rows(_joined(arrays, _arrays(rng, size=1)), lambda rows: [rows[i] for i in last])
     broken["valid"] = [i != place for i in range(size + 1)]
     broken["outcomes"][place] = None
     with_failure = estimate(Group.from_arrays(**broken))
@@ -85,7 +84,8 @@ def _check_group(
         findings.add(f"A failed trajectory gets {short(with_failure[place])}: it is not trained on, so it is 0.")
     if not _same(with_failure[:place] + with_failure[place + 1 :], advantages, CLOSE):
         findings.add("A failed trajectory changes the advantages of the others.")
-    other = {**arrays, "outcomes": [arrays["outcomes"][0] + 1.0, *arrays["outcomes"][1:]]}
+    raised = {field: _raised(arrays[field]) for field in ("outcomes", "outcome_components")}
+    other = {**arrays, **raised}
     return not _same(estimate(Group.from_arrays(**other)), advantages, CLOSE)
 
 
@@ -104,24 +104,70 @@ def _has_shape(advantages: Any, group: Group, findings: Findings) -> bool:
 
 
 def _arrays(rng: np.random.Generator, size: int) -> Arrays:
-    """Every signal of a random group: graded outcomes, sparse turn rewards, states that meet, values, potentials."""
+    """Every signal of a random group: graded outcomes, sparse turn rewards, states that meet, a tree of turns."""
     turns = rng.integers(1, 6, size)
+
+    def some(low: float, high: float, *, more: int = 0) -> list[list[float]]:
+        return [[float(x) for x in rng.uniform(low, high, k + more)] for k in turns]
+
+    def sparse() -> list[list[float | None]]:
+        return [[None if rng.random() < 0.3 else float(rng.normal()) for _ in range(k)] for k in turns]
+
+    def lists(*, more: int = 0) -> list[list[list[float]]]:
+        return [[[float(x) for x in rng.normal(size=3)] for _ in range(k + more)] for k in turns]
+
+    def subsets(k: int) -> dict[frozenset[int], float]:
+        return {frozenset(i for i in range(k) if n >> i & 1): float(rng.random()) for n in range(2**k)}
+
+    paths = [[str(rng.integers(2)) for _ in range(k)] for k in turns]
     return {
         "outcomes": [float(x) for x in rng.integers(0, 5, size) / 4],
-        "turn_rewards": [[None if rng.random() < 0.3 else float(rng.normal()) for _ in range(k)] for k in turns],
+        "turn_rewards": sparse(),
+        "components": {"found": sparse(), "tidy": sparse()},
+        "outcome_components": {n: [float(x) for x in rng.random(size)] for n in ("success", "style")},
         "truncated": [bool(x) for x in rng.random(size) < 0.2],
-        "state_keys": [[f"s{rng.integers(4)}" for _ in range(k)] for k in turns],
-        "values": [[float(x) for x in rng.normal(size=k + 1)] for k in turns],
-        "potentials": [[float(x) for x in rng.random(k)] for k in turns],
-        "branches": [[f"n{rng.integers(100)}" for _ in range(k)] for k in turns],
         "tool_turn": [[bool(x) for x in rng.random(k) < 0.7] for k in turns],
+        "state_keys": [[f"s{rng.integers(4)}" for _ in range(k)] for k in turns],
+        "branches": [["/".join(path[: k + 1]) for k in range(len(path))] for path in paths],
+        "parents": [None] * size,
+        "policies": [[f"p{rng.integers(2)}" for _ in range(k)] for k in turns],
+        "values": some(-2, 2, more=1),
+        "action_values": some(-2, 2),
+        "token_values": lists(),
+        "potentials": some(0, 1),
+        "gold_logprobs": some(-3, 0, more=1),
+        "contributions": some(-1, 1),
+        "hindsight": some(-1, 1),
+        "counterfactuals": [subsets(int(k)) for k in turns],
+        "continuations": lists(more=1),
+        "lengths": [[int(x) for x in rng.integers(1, 99, k)] for k in turns],
+        "entropies": some(0, 2),
+        "versions": [[int(x) for x in rng.integers(0, 4, k)] for k in turns],
+        "log_ratios": lists(),
     }
+
+
+def _rows(arrays: Arrays, change: Callable[[Any], Any]) -> Arrays:
+    """Every signal with its rows changed, named parts too."""
+    return {f: _rows(rows, change) if isinstance(rows, dict) else change(rows) for f, rows in arrays.items()}
+
+
+def _raised(outcomes: Any) -> Any:
+    """One more for the first trajectory, in every named part."""
+    if isinstance(outcomes, dict):
+        return {name: _raised(part) for name, part in outcomes.items()}
+    return [outcomes[0] + 1.0, *outcomes[1:]]
+
+
+def _joined(arrays: Arrays, more: Arrays) -> Arrays:
+    """The rows of both groups."""
+    return {f: _joined(rows, more[f]) if isinstance(rows, dict) else rows + more[f] for f, rows in arrays.items()}
 
 
 def _same(left: list[Array], right: list[Array], tolerance: float) -> bool:
     return all(np.allclose(a, b, rtol=tolerance, atol=tolerance) for a, b in zip(left, right, strict=True))
 
 
-def _bytes(group: Group) -> list[bytes]:
-    signals = (group.outcomes, group.turn_rewards, group.values, group.potentials, group.tool_turn, group.valid)
-    return [b"" if signal is None else signal.tobytes() for signal in signals]
+def _bytes(group: Group) -> list[Any]:
+    arrays = (getattr(group, name) for name in ("turns", "valid", "truncated", *SIGNALS))
+    return [array.tobytes() if isinstance(array, np.ndarray) else repr(array) for array in arrays]
