@@ -33,6 +33,7 @@ class Between:
 Decay = Annotated[float, Between(0.0, 1.0)]
 Weight = Annotated[float, Between(0.0)]
 PositiveWeight = Annotated[float, Between(0.0, closed=False)]
+Share = Annotated[float, Between(0.0, 1.0)]
 Count = Annotated[int, Between(1)]
 Baseline = Literal["loo", "mean"]
 Scale = Literal["none", "std"]

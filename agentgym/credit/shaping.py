@@ -1,14 +1,17 @@
-"""Potential-based shaping: progress made visible turn by turn, without changing what is best."""
+"""Credit a trajectory gives its own turns, and how it joins what comparing trajectories says."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 
 from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline
+from agentgym.credit.options import Baseline, Scale
 from agentgym.credit.return_to_go import above_those_who_reached
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
+from agentgym.credit.statistics import centred, standardised
 
 
 def carried_forward(numbers: Array) -> Array:
@@ -44,3 +47,29 @@ def shaped_advantages(
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     return above_those_who_reached(worth - before, whole - before[:, 0], group.played, baseline)
+
+
+def with_own_credit(
+    group: Group,
+    phi: Array,
+    *,
+    credit: Literal["added", "returned"],
+    credit_weight: float,
+    scale: Scale,
+    outcome_weight: float,
+    turn_weight: float,
+) -> Array:
+    """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's turns with each other.
+
+    "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
+    "returned": `return_to_go` of phi_k as rewards, the last turn taking what is left of the return.
+    """
+    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    if credit == "returned":
+        before = np.where(group.last_turn, 0.0, credit_weight * phi)
+        rewards = np.where(group.last_turn, (whole - before.sum(axis=1))[:, None], before)
+        worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+        return np.nan_to_num(above_those_who_reached(worth, whole, group.played, "loo"))
+    above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=1)
+    mean = np.where(group.played, phi, 0.0).sum(axis=1) / group.turns
+    return np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
