@@ -11,7 +11,14 @@ declaration.py   what an estimator declares, and the edge     statistics.py   ba
                  rules that hold for all of them              options.py      options of estimators, checked when set
 """
 
-from agentgym.credit.declaration import Credit, CreditWarning, Estimator, declare, estimator
+from agentgym.credit.declaration import (
+    Credit,
+    CreditWarning,
+    Estimator,
+    batch_advantages,
+    declare,
+    estimator,
+)
 from agentgym.credit.group import Group
 
-__all__ = ["Credit", "CreditWarning", "Estimator", "Group", "declare", "estimator"]
+__all__ = ["Credit", "CreditWarning", "Estimator", "Group", "batch_advantages", "declare", "estimator"]

@@ -9,8 +9,8 @@ and what comes out is checked.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -28,6 +28,9 @@ unbiased: equal. direction: a positive multiple of it; the docstring says which,
 biased: it differs, the docstring says how. heuristic: nothing is claimed. Each is checked in the tests by
 exact sums over every possible group of small decision problems.
 """
+
+Scope = Literal["group", "batch"]
+"""What is compared: the trajectories of a group, or those of all groups of a batch (then groups are not isolated)."""
 
 Flag = Literal["none_valid", "too_few", "no_spread", "failed", "truncated"]
 
@@ -55,27 +58,33 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """A declared estimator with its options: call it with a group.
+    """A declared estimator with its options: call it with a group, or `over` a batch of groups.
 
     Attributes:
         name: as registered.
         function: from a group whose trajectories are all valid, and the options, to [N, T] advantages;
-            what it writes where no turn was played is ignored.
+            what it writes where no turn was played is ignored. With scope "batch" it gets a list of groups
+            and returns a list of such arrays.
         requires: signals that the group must carry.
         bias: see `Bias`; a function of the options where it depends on them.
         source: where the mathematics is from.
         minimum_group: fewest valid trajectories with which it says anything; with fewer, every advantage is 0.
         caution: said as a CreditWarning when the estimator is chosen by name.
+        scope: see `Scope`.
+        equals_get_zero: whether equal trajectories all get 0. Not where turns of one trajectory are compared with
+            each other, or where a critic or a model has its say.
         options: what was set, the rest is the function's default.
     """
 
     name: str
-    function: Callable[..., Array]
+    function: Callable[..., Any]
     requires: tuple[str, ...]
     declared_bias: Bias | Callable[[Mapping[str, Any]], Bias]
     source: str
     minimum_group: int = 2
     caution: str = ""
+    scope: Scope = "group"
+    equals_get_zero: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -92,10 +101,14 @@ class Estimator:
         Raises: CreditError for an unknown option (it names the accepted ones) or a value that does not fit.
         """
         check_options(self.name, options_of(self.function), options)
-        return Estimator(
-            self.name, self.function, self.requires, self.declared_bias, self.source,
-            self.minimum_group, self.caution, {**self.options, **options},
-        )  # fmt: skip
+        return replace(self, options={**self.options, **options})
+
+    def preset(self, name: str, *, source: str, caution: str = "", **options: Any) -> Estimator:
+        """The same estimator under another name, with other defaults that can still be set.
+
+        Raises: CreditError as `with_options`.
+        """
+        return replace(self.with_options(**options), name=name, source=source, caution=caution)
 
     def __call__(self, group: Group) -> list[Array]:
         """One float64 array per trajectory, one advantage per turn, in reward units unless scaled.
@@ -108,31 +121,32 @@ class Estimator:
 
     def explain(self, group: Group) -> Credit:
         """The advantages together with flags and figures for logs. Raises: as `__call__`."""
-        for name in self.requires:
-            group.signal(name)
-        rows = np.flatnonzero(group.valid)
-        advantages: list[Array] = [np.zeros(count) for count in group.turns]
-        flags: list[Flag] = []
-        if not len(rows):
-            flags.append("none_valid")
-        elif len(rows) < self.minimum_group:
-            flags.append("too_few")
-        else:
-            found = self._compute(group.only(group.valid))
-            for row, values in zip(rows, found, strict=True):
-                advantages[row] = values[: group.turns[row]].copy()
-        turns = np.concatenate([advantages[row] for row in rows]) if len(rows) else np.zeros(0)
-        if len(rows) >= self.minimum_group and not turns.any():
-            flags.append("no_spread")
-        if len(rows) < group.size:
-            flags.append("failed")
-        if group.truncated[rows].any():
-            flags.append("truncated")
-        return Credit(advantages, tuple(flags), float(np.mean(turns == 0)) if len(turns) else 0.0)
+        return self.over([group])[0]
 
-    def _compute(self, group: Group) -> Array:
-        found = np.asarray(self.function(group, **self.options), np.float64)
-        played = group.played
+    def over(self, groups: Sequence[Group]) -> list[Credit]:
+        """Credit of every group of a batch; with scope "group" that of each by itself.
+
+        Degenerate: a group smaller than `minimum_group` is left out and gets 0; with scope "batch" so does
+        everyone where fewer than two trajectories are left to compare.
+        Raises: as `__call__`.
+        """
+        for group in groups:
+            for name in self.requires:
+                group.signal(name)
+        counts = [int(group.valid.sum()) for group in groups]
+        enough = [count >= max(self.minimum_group, 1) for count in counts]
+        if self.scope == "batch" and sum(c for c, ok in zip(counts, enough, strict=True) if ok) < 2:
+            enough = [False] * len(groups)
+        compared = [group.only(group.valid) for group, ok in zip(groups, enough, strict=True) if ok]
+        if self.scope == "batch":
+            computed = iter(self.function(compared, **self.options) if compared else [])
+        else:
+            computed = (self.function(group, **self.options) for group in compared)
+        found = iter([self._checked(one, group) for one, group in zip(computed, compared, strict=True)])
+        return [_credit(group, next(found) if ok else None) for group, ok in zip(groups, enough, strict=True)]
+
+    def _checked(self, computed: Any, group: Group) -> Array:
+        found, played = np.asarray(computed, np.float64), group.played
         if found.shape != played.shape:
             raise ShapeError(
                 f"The estimator {self.name!r} returned shape {found.shape} for {played.shape[0]} trajectories of at "
@@ -148,6 +162,36 @@ class Estimator:
         return found
 
 
+def _credit(group: Group, found: Array | None) -> Credit:
+    """Advantages of the valid trajectories spread to all, with flags; None where too few could be compared."""
+    rows = np.flatnonzero(group.valid)
+    advantages: list[Array] = [np.zeros(count) for count in group.turns]
+    flags: list[Flag] = []
+    if found is None:
+        flags.append("too_few" if len(rows) else "none_valid")
+    else:
+        for row, values in zip(rows, found, strict=True):
+            advantages[row] = values[: group.turns[row]].copy()
+    turns = np.concatenate([advantages[row] for row in rows]) if len(rows) else np.zeros(0)
+    if found is not None and not turns.any():
+        flags.append("no_spread")
+    if len(rows) < group.size:
+        flags.append("failed")
+    if group.truncated[rows].any():
+        flags.append("truncated")
+    return Credit(advantages, tuple(flags), float(np.mean(turns == 0)) if len(turns) else 0.0)
+
+
+def batch_advantages(estimate: Callable[[Group], list[Array]], groups: Sequence[Group]) -> list[list[Array]]:
+    """Advantages of every group, from a declared Estimator (over the whole batch, where it compares one) or a function.
+
+    Raises: what the estimator raises.
+    """
+    if isinstance(estimate, Estimator):
+        return [credit.advantages for credit in estimate.over(groups)]
+    return [estimate(group) for group in groups]
+
+
 def declare(
     *,
     requires: tuple[str, ...],
@@ -155,8 +199,12 @@ def declare(
     source: str,
     minimum_group: int = 2,
     caution: str = "",
-) -> Callable[[Callable[..., Array]], Estimator]:
+    scope: Scope = "group",
+    equals_get_zero: bool = True,
+) -> Callable[[Callable[..., Any]], Estimator]:
     """Make an estimator of a function `f(group, *, option=default, ...) -> [N, T] array`; see `Estimator`.
+
+    With scope "batch" the function is `f(groups, *, ...) -> list of [N, T] arrays`.
 
     Raises: CreditError when the declaration makes no sense.
     """
@@ -167,8 +215,10 @@ def declare(
     if not source.strip():
         raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
 
-    def make(function: Callable[..., Array]) -> Estimator:
-        return Estimator(function.__name__, function, requires, bias, source, minimum_group, caution)
+    def make(function: Callable[..., Any]) -> Estimator:
+        return Estimator(
+            function.__name__, function, requires, bias, source, minimum_group, caution, scope, equals_get_zero
+        )
 
     return make
 

@@ -294,6 +294,8 @@ class Group:
 
     def only(self, keep: Bools) -> Group:
         """The group of the trajectories where `keep` is True, padding cut to the longest of them."""
+        if keep.all():
+            return self
         rows = np.flatnonzero(keep)
         longest = int(self.turns[rows].max(initial=0))
         carried = ((name, kind, getattr(self, name)) for name, kind in KINDS.items())
@@ -329,6 +331,6 @@ def _require_tree(branches: Labels, parents: tuple[Hashable, ...] | None, valid:
             if before.setdefault(node, last) != last:
                 raise CreditError(
                     f"branches of trajectory {i}, turn {k} is {node!r}, which follows {last!r} here and "
-                    f"{before[node]!r} in an earlier trajectory: a node of a tree follows one node, or the start (None)."
+                    f"{before[node]!r} in an earlier trajectory: a node follows one node, or None (the start)."
                 )
             last = node

@@ -33,26 +33,29 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
     estimate = estimator(chosen, **options) if isinstance(chosen, str) else chosen
     name = chosen if isinstance(chosen, str) else getattr(chosen, "name", getattr(chosen, "__name__", "estimator"))
     findings = Findings(f"estimator {name!r}")
-    compares = True
+    compares, equals_get_zero, judges = True, True, True
     if isinstance(estimate, Estimator):
-        compares = estimate.minimum_group > 1
+        compares = estimate.minimum_group > 1 or estimate.scope == "batch"
+        equals_get_zero = compares and estimate.equals_get_zero
+        judges = "action_values" not in estimate.requires  # else the critic has learned from the outcome
         if not (estimate.function.__doc__ or "").strip():
             findings.add("Its function has no docstring: say the formula, and what degenerate groups give.")
     rng = np.random.default_rng(seed)
     counts = False
     for number in range(GROUPS):
-        arrays = _arrays(rng, size=int(rng.integers(2, 7)))
+        arrays = random_signals(rng, size=int(rng.integers(2, 7)))
         with findings.no_exception(f"Random group {number} of {len(arrays['outcomes'])} trajectories"):
             counts |= _check_group(estimate, arrays, rng, findings)
-    if not counts:
+    if judges and not counts:
         findings.add("The outcome makes no difference to any advantage: turn rewards alone can teach to stop trying.")
     if compares:
         with findings.no_exception("A group of one"):
-            alone = estimate(Group.from_arrays(**_arrays(rng, size=1)))
+            alone = estimate(Group.from_arrays(**random_signals(rng, size=1)))
             if np.any(alone[0] != 0):
                 findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
+    if equals_get_zero:
         with findings.no_exception("A group of equals"):
-            one = _arrays(rng, size=1)
+            one = random_signals(rng, size=1)
             same = estimate(Group.from_arrays(**_rows(one, lambda rows: rows * 3)))
             if any(np.any(advantages != 0) for advantages in same):
                 findings.add(f"Three equal trajectories get {short(same)}: without a difference it is exactly 0.")
@@ -76,7 +79,7 @@ def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, f
         findings.add("The order of the trajectories changes their advantages.")
     place = int(rng.integers(size + 1))
     last = [*range(place), size, *range(place, size)]  # the failed one in its place
-    broken = _rows(_joined(arrays, _arrays(rng, size=1)), lambda rows: [rows[i] for i in last])
+    broken = _rows(_joined(arrays, random_signals(rng, size=1)), lambda rows: [rows[i] for i in last])
     broken["valid"] = [i != place for i in range(size + 1)]
     broken["outcomes"][place] = None
     with_failure = estimate(Group.from_arrays(**broken))
@@ -103,8 +106,12 @@ def _has_shape(advantages: Any, group: Group, findings: Findings) -> bool:
     return True
 
 
-def _arrays(rng: np.random.Generator, size: int) -> Arrays:
-    """Every signal of a random group: graded outcomes, sparse turn rewards, states that meet, a tree of turns."""
+def random_signals(rng: np.random.Generator, size: int) -> Arrays:
+    """Every signal of a random group, for Group.from_arrays.
+
+    Graded outcomes, sparse turn rewards, one to five turns each, states that meet, a tree of turns, and what
+    critics, replays and policies would say.
+    """
     turns = rng.integers(1, 6, size)
 
     def some(low: float, high: float, *, more: int = 0) -> list[list[float]]:

@@ -19,7 +19,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from agentgym.credit import Group
+from agentgym.credit import Group, batch_advantages
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy, Sampling
@@ -78,9 +78,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._rows = inputs
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         played, size = self._played, self._group_size()
-        credit: list[np.ndarray] = []
-        for start in range(0, len(played), size):
-            credit += self._estimator(Group.from_trajectories(played[start : start + size]))
+        groups = [Group.from_trajectories(played[start : start + size]) for start in range(0, len(played), size)]
+        credit = [one for found in batch_advantages(self._estimator, groups) for one in found]
         spread = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
         for row, (trajectory, advantages) in enumerate(zip(played, credit, strict=True)):
             if trajectory.valid:

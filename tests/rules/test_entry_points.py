@@ -6,6 +6,7 @@ import inspect
 from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
 
+import numpy as np
 import pytest
 from source_tree import package_folders, project
 
@@ -91,9 +92,10 @@ async def test_a_backend_is_made_without_arguments_under_its_own_name(name):
 @pytest.mark.parametrize("name", of("estimators"))
 def test_an_estimator_turns_a_group_into_one_value_per_turn(name):
     from agentgym.credit import Group, estimator
+    from agentgym.testing.estimators import random_signals
 
-    group = Group.from_arrays(outcomes=[1.0, 0.0], turn_rewards=[[0.0, 1.0], [0.5]])
-    assert [len(one) for one in estimator(name)(group)] == [2, 1]
+    group = Group.from_arrays(**random_signals(np.random.default_rng(0), size=3))
+    assert [len(one) for one in estimator(name)(group)] == group.turns.tolist()
 
 
 @pytest.mark.parametrize("name", of("call_formats"))
