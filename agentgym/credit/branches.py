@@ -44,7 +44,8 @@ class Tree:
     @property
     def ends(self) -> Places:
         """[N] the node of each trajectory's last turn."""
-        return self.node[np.arange(len(self.node)), (self.node >= 0).sum(axis=1) - 1]
+        found: Places = self.node[np.arange(len(self.node)), (self.node >= 0).sum(axis=1) - 1]
+        return found
 
     @property
     def roots(self) -> Places:
@@ -56,7 +57,8 @@ class Tree:
 
     def from_leaves(self, numbers: Array) -> Array:
         """[M] sum of [N] numbers over the trajectories that go through each node or were forked off below it."""
-        total = np.bincount(self.ends, weights=numbers, minlength=len(self.parent))
+        total: Array = np.zeros(len(self.parent))
+        np.add.at(total, self.ends, numbers)
         for here in reversed(self.levels[1:]):
             np.add.at(total, self.parent[here], total[here])
         return total
@@ -68,7 +70,8 @@ class Tree:
     def of_turns(self, numbers: Array) -> Array:
         """[M] mean of [N, T] numbers over the trajectories that list each node."""
         here = self.node >= 0
-        total: Array = np.bincount(self.node[here], weights=numbers[here], minlength=len(self.parent))
+        total: Array = np.zeros(len(self.parent))
+        np.add.at(total, self.node[here], numbers[here])
         return total / self.rows
 
 

@@ -103,9 +103,9 @@ def shapley_of_known(known: Mapping[Turns, float], turns: int) -> Array:
             if k not in played and after is not None:
                 total[k, len(played)] += after - before
                 count[k, len(played)] += 1
-    for k in np.flatnonzero(count.sum(axis=1) == 0):
+    for unknown in np.flatnonzero(count.sum(axis=1) == 0):
         raise CreditError(
-            f"nothing tells what turn {k} adds: give the values of a set of turns without it and of the same with it."
+            f"nothing tells what turn {unknown} adds: give the values of a set of turns without it and of the same with it."
         )
     means = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
     found: Array = means.sum(axis=1) / (count > 0).sum(axis=1)

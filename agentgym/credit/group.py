@@ -279,7 +279,8 @@ class Group:
     @property
     def last_turn(self) -> Bools:
         """[N, T] True on the last turn of each trajectory."""
-        return np.arange(int(self.turns.max(initial=0)))[None] == self.turns[:, None] - 1
+        found: Bools = np.arange(int(self.turns.max(initial=0)))[None] == self.turns[:, None] - 1
+        return found
 
     def signal(self, name: str) -> Any:
         """A signal that must be there. Raises: MissingSignalError naming it and what the group carries."""

@@ -13,16 +13,17 @@ from agentgym.credit.signals import Array
 
 @declare(
     requires=("outcomes", "hindsight"),
-    bias="unbiased",
+    bias="biased",
     source="Harutyunyan et al. 2019, arXiv:1912.02503, return-conditional form",
     minimum_group=1,
 )
 def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what then came) / pi(turn | state).
 
-    Unbiased if the hindsight probability is the true one, given the state before the turn and the
-    return-to-go G_ik; with a model's estimate it is as good as that. A turn that says nothing about what
-    came (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
+    The policy gradient exactly, if the hindsight probability is the true one given the state before the turn and
+    G_ik, and if whatever can follow one turn can follow every other. A return that only some turns can reach
+    (a turn reward that only one action pays) is never weighed for the others: biased. A turn that says
+    nothing about what came (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
 
     Args:
         outcome_weight, turn_weight: of outcome and turn rewards in G_ik.

@@ -11,6 +11,7 @@ from agentgym.credit.return_to_go import above_those_who_reached
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, divided, spread, standardised
+from agentgym.errors import CreditError
 
 
 @declare(
@@ -43,6 +44,8 @@ def hcapo(
     Returns: [N, T], reward units for scale "none".
     Degenerate: equal Q at an index add 0; where nobody else reached it, the others' whole returns stand in.
     """
+    if lowest > highest:
+        raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: they bound the same ratio.")
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.exp(np.clip(np.where(group.played, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))

@@ -18,6 +18,7 @@ from agentgym.credit.statistics import centred, divided, spread
     requires=("outcomes", "gold_logprobs"),
     bias="biased",
     source="Wang et al. 2025, arXiv:2510.14967; both normalisations as in the released code",
+    equals_get_zero=False,
 )
 def igpo(
     group: Group,

@@ -69,7 +69,9 @@ def with_own_credit(
         before = np.where(group.last_turn, 0.0, credit_weight * phi)
         rewards = np.where(group.last_turn, (whole - before.sum(axis=1))[:, None], before)
         worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
-        return np.nan_to_num(above_those_who_reached(worth, whole, group.played, "loo"))
+        found: Array = np.nan_to_num(above_those_who_reached(worth, whole, group.played, "loo"))
+        return found
     above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=1)
     mean = np.where(group.played, phi, 0.0).sum(axis=1) / group.turns
-    return np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
+    joined: Array = np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
+    return joined

@@ -51,7 +51,7 @@ def spa(
         contribution_weight: of c. grounding_weight: of 0.5 for each tool turn (the paper: 1); it changes
             what is optimised. 0 does not need `tool_turn`.
         gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
-    Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" are `return_to_go`, bit for bit.
+    Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" are `return_to_go`.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
     shares = shared_outcome(group, outcomes, contribution_weight, remainder)

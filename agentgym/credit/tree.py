@@ -35,7 +35,7 @@ def tree(
             weigh n; "once" divides by n.
         ddof: of both spreads.
         outcome_weight, turn_weight: as `grpo`.
-    Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`, bit for bit.
+    Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`.
     """
     forest = tree_of(group)
     earned = turn_weight * forest.of_turns(summable_rewards(group))
