@@ -52,9 +52,7 @@ def shapley_values(value: Value, turns: int) -> Array:
     return found
 
 
-def sampled_shapley_values(
-    value: Value, turns: int, *, orders: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
+def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """[K] Shapley values estimated from random orders, and the standard error of each.
 
     Orders come in pairs, each with its reverse: where a turn adds much early it adds little late, so
@@ -105,7 +103,7 @@ def shapley_of_known(known: Mapping[Turns, float], turns: int) -> Array:
                 count[k, len(played)] += 1
     for unknown in np.flatnonzero(count.sum(axis=1) == 0):
         raise CreditError(
-            f"nothing tells what turn {unknown} adds: give the values of a set of turns without it and of the same with it."
+            f"nothing tells what turn {unknown} adds: give the value of some turns without it and with it."
         )
     means = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
     found: Array = means.sum(axis=1) / (count > 0).sum(axis=1)

@@ -18,10 +18,10 @@ from agentgym.credit.signals import Array
     minimum_group=1,
 )
 def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
-    """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what then came) / pi(turn | state).
+    """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).
 
-    The policy gradient exactly, if the hindsight probability is the true one given the state before the turn and
-    G_ik, and if whatever can follow one turn can follow every other. A return that only some turns can reach
+    The policy gradient exactly, if the hindsight probability is the true one given the state before the turn
+    and G_ik, and if whatever can follow one turn can follow every other. A return that only some turns can reach
     (a turn reward that only one action pays) is never weighed for the others: biased. A turn that says
     nothing about what came (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
 

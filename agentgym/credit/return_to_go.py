@@ -65,7 +65,9 @@ def return_to_go(
     above = above_those_who_reached(worth, whole, group.played, baseline)
     if scale == "none":
         return above
-    return divided(above, _pooled_spread(above_those_who_reached(worth, whole, group.played, "mean"), worth, group, ddof))
+    return divided(
+        above, _pooled_spread(above_those_who_reached(worth, whole, group.played, "mean"), worth, group, ddof)
+    )
 
 
 def above_those_who_reached(worth: Array, whole: Array, reached: Bools, baseline: Baseline) -> Array:

@@ -35,7 +35,7 @@ def shaped_advantages(
     outcome_weight: float,
     turn_weight: float,
 ) -> Array:
-    """[N, T] `return_to_go` of the rewards r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
+    """[N, T] `return_to_go` of rewards r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
     From turn k on the added terms telescope to -weight * Phi_k, whatever gamma: a number that was known
     before the turn, hence another baseline. That the potential ends at 0 is what keeps the gradient.
@@ -59,7 +59,7 @@ def with_own_credit(
     outcome_weight: float,
     turn_weight: float,
 ) -> Array:
-    """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's turns with each other.
+    """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's own turns.
 
     "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
     "returned": `return_to_go` of phi_k as rewards, the last turn taking what is left of the return.

@@ -59,9 +59,7 @@ def spa(
         shares = shares + grounding_weight * GROUNDED * group.signal("tool_turn")
     rewards = turn_weight * summable_rewards(group) + shares
     paid = replace(group, turn_rewards=rewards, outcomes=np.zeros(group.size))
-    return above_those_who_reached(
-        returns_to_go(paid, gamma=gamma), episode_returns(paid), group.played, baseline
-    )
+    return above_those_who_reached(returns_to_go(paid, gamma=gamma), episode_returns(paid), group.played, baseline)
 
 
 def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:

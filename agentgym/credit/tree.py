@@ -24,7 +24,7 @@ def tree(
     outcome_weight: Weight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """A_i = z of R_i among all leaves + z of R_i among the leaves of its tree; a shared turn gets the mean over its leaves.
+    """A_i = z of R_i among all leaves + z of R_i among those of its tree; a shared turn gets the mean over its leaves.
 
     A tree is what shares the first turn. Biased: a turn is compared with what was tried elsewhere, its
     leaves are not independent, and within the tree the baseline holds what came of the turn itself.

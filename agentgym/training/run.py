@@ -25,7 +25,6 @@ from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
 from agentgym import registry
-from agentgym.credit import estimator
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.run_folder import RunFolder
 from agentgym.episode.trajectory import Trajectory
@@ -177,7 +176,7 @@ class _Session:
             tasks=list(self.task_set["train"]),
             policy=policy if section.generation == "transformers" else self._trl_policy(tokenizer),
             rollouts=self.rollouts,
-            estimator=estimator(section.estimator, **section.estimator_options),
+            estimator=section.made_estimator(),
             sampling=self.recipe.episode.sampling(),
             watch=self._record_credit,
             processing_class=tokenizer,

@@ -1,4 +1,4 @@
-"""Small decision problems with what scoring, progress estimators, hindsight and replays would say of each trajectory."""
+"""Small decision problems with what scoring, progress estimators, hindsight and replays would say of each path."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ def hindsight_of(problem: Problem):
     for path in problem.paths:
         for k in range(len(path.steps)):
             told, turn = round(path.worth(k), 9), path.steps[k]
-            for key in ((before(path, k),), (before(path, k), turn), (before(path, k), told), (before(path, k), turn, told)):
+            for key in (
+                (before(path, k),),
+                (before(path, k), turn),
+                (before(path, k), told),
+                (before(path, k), turn, told),
+            ):
                 chance[key] += path.probability
 
     def of(path: Path) -> list[float]:
