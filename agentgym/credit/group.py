@@ -28,6 +28,7 @@ class Given(TypedDict, total=False):
     tool_turn: Sequence[Sequence[bool]] | None
     stop_reasons: Iterable[Hashable] | None
     state_keys: Sequence[Sequence[Hashable]] | None
+    action_keys: Sequence[Sequence[Hashable]] | None
     branches: Sequence[Sequence[Hashable]] | None
     parents: Iterable[Hashable] | None
     policies: Sequence[Sequence[Hashable]] | None
@@ -100,6 +101,7 @@ class Group:
         stop_reasons: why each episode ended, as in `agentgym.messages.StopReason`.
 
         state_keys: hash of the state before each turn.
+        action_keys: hash of what each turn did.
         branches: id of the tree node that each turn is; trajectories that share a prefix share its ids.
         parents: id of the node that the first turn of each trajectory follows, None for the start of the task.
         policies: who made each turn, where several policies play.
@@ -136,6 +138,7 @@ class Group:
     tool_turn: Bools | None = None
     stop_reasons: tuple[Hashable, ...] | None = None
     state_keys: Labels | None = None
+    action_keys: Labels | None = None
     branches: Labels | None = None
     parents: tuple[Hashable, ...] | None = None
     policies: Labels | None = None

@@ -12,7 +12,7 @@ from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import on_every_turn, returns_to_go, summable_rewards
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, standardised
+from agentgym.credit.statistics import centred, compared_at_index, standardised
 
 
 def _bias(options: Mapping[str, Any]) -> Bias:
@@ -84,19 +84,13 @@ def mt_grpo_reach(
     """
     rewards: Array = group.signal("turn_rewards")
     given = ~np.isnan(rewards)
-    filled = np.where(given, rewards, 0.0)
-    if scale == "std":
-        terms = standardised(filled, baseline=baseline, ddof=ddof, among=given)
-    else:
-        terms = np.where(given, np.nan_to_num(centred(filled, baseline, given)), 0.0)
+    terms = compared_at_index(np.where(given, rewards, 0.0), given, baseline=baseline, scale=scale, ddof=ddof)
     return turn_weight * _from_here_on(terms) + outcome_weight * _outcome_term(group, baseline, scale, ddof)
 
 
 def _outcome_term(group: Group, baseline: Baseline, scale: Scale, ddof: int) -> Array:
-    outcomes: Array = group.signal("outcomes")
-    if scale == "std":
-        return on_every_turn(group, standardised(outcomes, baseline=baseline, ddof=ddof))
-    return on_every_turn(group, centred(outcomes, baseline))
+    compared = compared_at_index(group.signal("outcomes"), group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    return on_every_turn(group, compared)
 
 
 def _from_here_on(terms: Array) -> Array:

@@ -136,6 +136,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "stop_reasons": [("answered", "max_turns", "max_tokens", "environment")[i % 4] for i in turns],
         "tool_turn": [[bool(x) for x in rng.random(k) < 0.7] for k in turns],
         "state_keys": [[f"s{rng.integers(4)}" for _ in range(k)] for k in turns],
+        "action_keys": [[f"a{rng.integers(3)}" for _ in range(k)] for k in turns],
         "branches": [["/".join(path[: k + 1]) for k in range(len(path))] for path in paths],
         "parents": [None] * size,
         "policies": [[f"p{rng.integers(2)}" for _ in range(k)] for k in turns],

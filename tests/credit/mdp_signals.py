@@ -35,6 +35,7 @@ def equipped(problem: Problem) -> Problem:
     action_value = mean_worth(problem, lambda path, k: (k, path.steps[k]))
     return problem.with_signals(
         state_keys=lambda p: [state for state, _ in p.steps],
+        action_keys=lambda p: [action for _, action in p.steps],
         lengths=lambda p: [TOKENS[action] for _, action in p.steps],
         tool_turn=lambda p: [action in ("go", "search") for _, action in p.steps],
         values=lambda p: [*(value(p, k) for k in range(len(p.steps))), 0.0],
