@@ -11,7 +11,7 @@ from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.shaping import carried_forward
 from agentgym.credit.signals import Array, Bools
-from agentgym.credit.statistics import centred, divided, spread
+from agentgym.credit.statistics import compared_at_index
 
 
 @declare(
@@ -65,8 +65,5 @@ def igpo(
 def _normalised(rewards: Array, among: Bools, scale: Scale, ddof: int) -> Array:
     """[N, T] above the mean of all entries in `among`, over their spread; 0 outside."""
     column, inside = rewards.reshape(-1, 1), among.reshape(-1, 1)
-    above = np.nan_to_num(centred(column, "mean", inside))
-    if scale == "std":
-        above = divided(above, spread(column, ddof=ddof, among=inside))
-    found: Array = np.where(inside, above, 0.0).reshape(rewards.shape)
-    return found
+    found: Array = compared_at_index(column, inside, baseline="mean", scale=scale, ddof=ddof)
+    return found.reshape(rewards.shape)

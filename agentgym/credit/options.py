@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from agentgym.errors import CreditError
 
@@ -75,7 +75,7 @@ def _objection(hint: Any, value: Any) -> str:
         choices = get_args(hint)
         fits = any(value == choice and type(value) is type(choice) for choice in choices)
         return "" if fits else "one of " + ", ".join(map(repr, choices))
-    if get_origin(hint) is UnionType:  # only ever `something | None`
+    if get_origin(hint) in (Union, UnionType):  # only ever `something | None`
         return "" if value is None else _objection(next(one for one in get_args(hint) if one is not NoneType), value)
     if get_origin(hint) is Mapping:
         wanted = get_args(hint)[1]
