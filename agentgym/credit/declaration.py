@@ -96,6 +96,14 @@ class Estimator:
             return self.declared_bias({**defaults, **self.options})
         return self.declared_bias
 
+    @property
+    def summary(self) -> str:
+        """One line that says what it is: its formula, or which estimator it is a preset of."""
+        if self.name == self.function.__name__:
+            return (self.function.__doc__ or "").strip().split("\n")[0]
+        set_to = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{self.function.__name__} " + (f"with {set_to}" if set_to else "under another name")
+
     def with_options(self, **options: Any) -> Estimator:
         """The same estimator with options set.
 
@@ -140,9 +148,14 @@ class Estimator:
             enough = [False] * len(groups)
         compared = [group.only(group.valid) for group, ok in zip(groups, enough, strict=True) if ok]
         if self.scope == "batch":
-            computed = iter(self.function(compared, **self.options) if compared else [])
+            computed = list(self.function(compared, **self.options)) if compared else []
+            if len(computed) != len(compared):
+                raise ShapeError(
+                    f"The estimator {self.name!r} returned advantages of {len(computed)} groups for {len(compared)}: "
+                    "return one [N, T] array for each."
+                )
         else:
-            computed = (self.function(group, **self.options) for group in compared)
+            computed = [self.function(group, **self.options) for group in compared]
         found = iter([self._checked(one, group) for one, group in zip(computed, compared, strict=True)])
         return [_credit(group, next(found) if ok else None) for group, ok in zip(groups, enough, strict=True)]
 

@@ -11,7 +11,7 @@ from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
 from agentgym.credit.returns import on_every_turn
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import standardised
+from agentgym.credit.statistics import centred, spread
 from agentgym.credit.whitening import Weigh, whitened
 
 
@@ -28,7 +28,7 @@ def gdpo(
     turn_weight: Weight = 1.0,
     weigh: Weigh = "trajectories",
 ) -> list[Array]:
-    """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / (std_j R^c_j + 1e-6), on every turn.
+    """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, on every turn.
 
     R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). So no
     component drowns another by its scale, and one that does not differ adds nothing. Biased: it maximises something
@@ -44,9 +44,18 @@ def gdpo(
         total = np.zeros(group.size)
         weights = group.weights or {}
         for name, outcome in group.signal("outcome_components").items():
-            total += weights.get(name, 1.0) * standardised(outcome, baseline="mean", ddof=ddof)
+            total += weights.get(name, 1.0) * _in_deviations(outcome, ddof)
         for name, rewards in (group.components or {}).items():
             earned = np.nan_to_num(rewards).sum(axis=1)
-            total += turn_weight * weights.get(name, 1.0) * standardised(earned, baseline="mean", ddof=ddof)
+            total += turn_weight * weights.get(name, 1.0) * _in_deviations(earned, ddof)
         summed.append(on_every_turn(group, total))
     return whitened(summed, groups, weigh=weigh)
+
+
+def _in_deviations(scores: Array, ddof: int) -> Array:
+    """[N] above the mean in standard deviations; 0 where there is no spread.
+
+    Nothing is added to the spread: two components that say the opposite would leave that, and whitening blow it up.
+    """
+    std = spread(scores, ddof=ddof)
+    return np.divide(centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)

@@ -10,7 +10,7 @@ import numpy as np
 from agentgym.credit.declaration import Bias, declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import returns_to_go, summable_rewards
+from agentgym.credit.returns import episode_returns, returns_to_go, summable_rewards
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, compared_at_index
 
@@ -53,24 +53,23 @@ def user_rl(
     Returns: [N, T]. Degenerate: equal scores give exactly 0; a trajectory whose c have the mean 0 (below 1e-8, or
         1e-6 of the largest) gets 0.
     """
-    worth = returns_to_go(
-        group, gamma=1.0 if score == "sum" else gamma, outcome_weight=outcome_weight, turn_weight=turn_weight
-    )
-    compared = compared_at_index(worth[:, 0], group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    weights = {"outcome_weight": outcome_weight, "turn_weight": turn_weight}
+    worth = returns_to_go(group, gamma=gamma, **weights)
+    scores = episode_returns(group, **weights) if score == "sum" else worth[:, 0]
+    compared = compared_at_index(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
     if turn_credit == "equalized":
         share = np.ones(worth.shape)
     else:
-        share = np.where(group.played, _credit_of_turns(group, turn_credit, gamma, outcome_weight, turn_weight), 0.0)
+        credit = worth if turn_credit == "return_to_go" else _exponential(group, outcome_weight, turn_weight)
+        share = np.where(group.played, credit, 0.0)
         mean = share.sum(axis=1) / group.turns
         tells = np.abs(mean) > np.maximum(SMALLEST_STD, SMALLEST_RELATIVE_STD * np.abs(share).max(axis=1))
         share = np.where(tells[:, None], share / np.where(tells, mean, 1.0)[:, None], 0.0)
     return compared[:, None] * share
 
 
-def _credit_of_turns(group: Group, turn_credit: str, gamma: float, outcome_weight: float, turn_weight: float) -> Array:
-    """[N, T] c_ik; meaningless where not played."""
-    if turn_credit == "return_to_go":
-        return returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+def _exponential(group: Group, outcome_weight: float, turn_weight: float) -> Array:
+    """[N, T] the credit of each turn for its own reward, from 0.5 to 1."""
     rewards = turn_weight * summable_rewards(group)
     rewards[np.arange(group.size), group.turns - 1] += outcome_weight * group.signal("outcomes")
     mapped: Array = np.expm1(-CURVATURE * np.clip(rewards, 0.0, 1.0)) / np.expm1(-CURVATURE)
