@@ -16,6 +16,7 @@ from agentgym.credit.signals import Array
     bias="biased",
     source="Harutyunyan et al. 2019, arXiv:1912.02503, return-conditional form",
     minimum_group=1,
+    equals_get_zero=False,
 )
 def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).

@@ -20,6 +20,7 @@ from agentgym.errors import MissingSignalError
     bias="heuristic",
     source="counterfactual replay, one turn at a time; how it joins the outcome: our own",
     minimum_group=1,
+    equals_get_zero=False,
 )
 def leave_one_turn_out(
     group: Group,

@@ -20,6 +20,7 @@ from agentgym.errors import CreditError
     bias="heuristic",
     source="Shapley 1953; for turns: arXiv:2505.20417 (SCAR) and arXiv:2602.08335 (SHARP), not confirmed against them",
     minimum_group=1,
+    equals_get_zero=False,
 )
 def shapley(
     group: Group,

@@ -20,6 +20,7 @@ SMALLEST_GAP = 1e-8
     bias="heuristic",
     source="arXiv:2607.13988, after a reproduction's code; which turns count as tool turns: our reading",
     minimum_group=1,
+    equals_get_zero=False,
 )
 def trace(
     group: Group,

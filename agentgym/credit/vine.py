@@ -17,6 +17,7 @@ from agentgym.credit.signals import Array
     bias="unbiased",
     source="Kazemnejad et al. 2024, arXiv:2410.01679 (VinePPO)",
     minimum_group=1,
+    equals_get_zero=False,
 )
 def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = r_ik + V_{k+1} - V_k, V the mean return of the continuations from there; the last turn gets the outcome.

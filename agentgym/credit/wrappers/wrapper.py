@@ -44,6 +44,11 @@ class Wrapper:
     scope: Scope
     equals_get_zero: bool
 
+    @property
+    def summary(self) -> str:
+        """One line that says what it does."""
+        return (self.function.__doc__ or "").strip().split("\n")[0]
+
     def __call__(self, base: Estimator, **options: Any) -> Estimator:
         """The wrapped estimator. What `base` compares it still compares; its options are set already.
 
@@ -68,9 +73,10 @@ class Wrapper:
             return over_batch([group])[0]
 
         function: Callable[..., Any] = over_batch if scope == "batch" else over_group
-        function.__doc__ = self.function.__doc__
+        function.__doc__, name = self.function.__doc__, f"{base.name} | {self.name}"
+        function.__name__ = name
         return Estimator(
-            name=f"{base.name} | {self.name}",
+            name=name,
             function=function,
             requires=tuple(dict.fromkeys((*base.requires, *requires))),
             declared_bias=self.bias(base.bias, chosen),
