@@ -22,17 +22,19 @@ class Tree:
 
     Attributes:
         node: [N, T] the node that each turn is, -1 where not played.
+        path: [N, D] the nodes that each trajectory goes through, also those before it was forked off, then -1.
+        depth: [M] place of each node in the paths.
         parent: [M] the node of the turn before, -1 where that is in no trajectory of the group.
         family: [M] the same number for nodes that follow the same turn, in the group or not.
-        levels: the nodes by depth: those without a parent, their children, and so on.
         rows: [M] trajectories that list the node among their turns; a trajectory that was forked off does not
             list what came before.
     """
 
     node: Places
+    path: Places
+    depth: Places
     parent: Places
     family: Places
-    levels: tuple[Places, ...]
     rows: Places
 
     @property
@@ -44,24 +46,25 @@ class Tree:
     @property
     def ends(self) -> Places:
         """[N] the node of each trajectory's last turn."""
-        found: Places = self.node[np.arange(len(self.node)), (self.node >= 0).sum(axis=1) - 1]
+        found: Places = self.path[np.arange(len(self.path)), (self.path >= 0).sum(axis=1) - 1]
         return found
 
-    @property
-    def roots(self) -> Places:
-        """[M] the node without a parent from which each node descends."""
-        found = np.arange(len(self.parent))
-        for here in self.levels[1:]:
-            found[here] = found[self.parent[here]]
+    def along(self, numbers: Array) -> Array:
+        """[M] numbers of nodes on the paths: [N, D], 0 behind the last."""
+        return np.where(self.path >= 0, numbers[self.path], 0.0)
+
+    def back(self, numbers: Array) -> Array:
+        """[N, D] numbers on the paths, alike wherever paths share a node, as numbers of nodes: [M]."""
+        found: Array = np.zeros(len(self.parent))
+        here = self.path >= 0
+        found[self.path[here]] = numbers[here]
         return found
 
-    def from_leaves(self, numbers: Array) -> Array:
-        """[M] sum of [N] numbers over the trajectories that go through each node or were forked off below it."""
-        total: Array = np.zeros(len(self.parent))
-        np.add.at(total, self.ends, numbers)
-        for here in reversed(self.levels[1:]):
-            np.add.at(total, self.parent[here], total[here])
-        return total
+    def mean_of_leaves(self, numbers: Array) -> Array:
+        """[M] mean of [N] numbers over the trajectories that go through each node or were forked off below it."""
+        here = self.path >= 0
+        spread = np.broadcast_to(numbers[:, None], here.shape)[here]
+        return _sums(self.path[here], spread, len(self.rows)) / np.bincount(self.path[here], minlength=len(self.rows))
 
     def on_turns(self, numbers: Array) -> Array:
         """[M] numbers of nodes on the turns that they are: [N, T], 0 where not played."""
@@ -70,9 +73,7 @@ class Tree:
     def of_turns(self, numbers: Array) -> Array:
         """[M] mean of [N, T] numbers over the trajectories that list each node."""
         here = self.node >= 0
-        total: Array = np.zeros(len(self.parent))
-        np.add.at(total, self.node[here], numbers[here])
-        return total / self.rows
+        return _sums(self.node[here], numbers[here], len(self.rows)) / self.rows
 
 
 def tree_of(group: Group) -> Tree:
@@ -81,22 +82,30 @@ def tree_of(group: Group) -> Tree:
     Raises: MissingSignalError; CreditError where nodes follow each other in a circle.
     """
     labels, starts = group.signal("branches"), group.parents or (None,) * group.size
-    node: Places = np.full(group.played.shape, -1, np.int64)
     found: dict[Hashable, int] = {}
     before: list[Hashable] = []
+    rows: list[list[int]] = []
     for i, row in enumerate(labels):
         last = starts[i]
+        nodes = []
         for k, label in enumerate(row):
             own = label if label is not None else ("unnamed", i, k)
-            if own not in found:
-                found[own] = len(before)
+            place = found.setdefault(own, len(before))
+            if place == len(before):
                 before.append(last)
-            node[i, k] = found[own]
+            nodes.append(place)
             last = own
-    parent = np.array([found.get(label, -1) if label is not None else -1 for label in before], np.int64)
+        rows.append(nodes)
+    parent = [found.get(label, -1) if label is not None else -1 for label in before]
+    paths = [[*_ancestors(parent, row), *row] for row in rows]
     families: dict[Hashable, int] = {}
     family = np.array([families.setdefault(label, len(families)) for label in before], np.int64)
-    return Tree(node, parent, family, _levels(parent), np.bincount(node[node >= 0], minlength=len(parent)))
+    node, path = _padded(rows), _padded(paths)
+    depth = np.zeros(len(parent), np.int64)
+    here = path >= 0
+    depth[path[here]] = np.broadcast_to(np.arange(path.shape[1]), path.shape)[here]
+    listed = np.bincount(node[node >= 0], minlength=len(parent))
+    return Tree(node, path, depth, np.array(parent, np.int64), family, listed)
 
 
 def node_values(tree: Tree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
@@ -107,22 +116,37 @@ def node_values(tree: Tree, group: Group, *, outcome_weight: float, turn_weight:
     """
     size = len(tree.parent)
     values = turn_weight * tree.of_turns(summable_rewards(group))
-    total = np.bincount(tree.ends, weights=outcome_weight * group.signal("outcomes"), minlength=size)
+    total = _sums(tree.ends, outcome_weight * group.signal("outcomes"), size)
     count = np.bincount(tree.ends, minlength=size) + np.bincount(tree.parent + 1, minlength=size + 1)[1:]
-    for here in reversed(tree.levels):
+    by_depth = np.argsort(tree.depth, kind="stable")
+    levels = np.split(by_depth, np.cumsum(np.bincount(tree.depth))[:-1])
+    for here in reversed(levels):
         values[here] += total[here] / count[here]
-        inner = here[tree.parent[here] >= 0]
-        np.add.at(total, tree.parent[inner], values[inner])
+        parents = tree.parent[here]
+        if parents[0] >= 0:  # all of a level have one, or none of the first
+            total += _sums(parents, values[here], size)
     return values
 
 
-def _levels(parent: Places) -> tuple[Places, ...]:
-    depth = np.zeros(len(parent), np.int64)
-    for _ in range(len(parent)):
-        deeper = np.where(parent >= 0, depth[parent] + 1, 0)
-        if np.array_equal(deeper, depth):
-            return tuple(np.flatnonzero(depth == k) for k in range(depth.max(initial=-1) + 1))
-        depth = deeper
-    if len(parent):
-        raise CreditError("branches and parents go in a circle: a node follows a turn that follows it.")
-    return ()
+def _sums(places: Places, numbers: Array, size: int) -> Array:
+    """[size] sum of the numbers at each place."""
+    return np.asarray(np.bincount(places, weights=numbers, minlength=size), np.float64)
+
+
+def _ancestors(parent: list[int], row: list[int]) -> list[int]:
+    """The nodes before a trajectory's own, from the first on. Raises: CreditError for a circle."""
+    found: list[int] = []
+    above = parent[row[0]]
+    while above >= 0:
+        if len(found) > len(parent):
+            raise CreditError("branches and parents go in a circle: a node follows a turn that follows it.")
+        found.append(above)
+        above = parent[above]
+    return found[::-1]
+
+
+def _padded(rows: list[list[int]]) -> Places:
+    found: Places = np.full((len(rows), max(map(len, rows))), -1, np.int64)
+    for i, row in enumerate(rows):
+        found[i, : len(row)] = row
+    return found

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.branches import Tree, node_values, tree_of
+from agentgym.credit.branches import node_values, tree_of
 from agentgym.credit.declaration import Bias, declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Weight
@@ -53,19 +53,12 @@ def sibling(
     above = values - lowest[tree.family]  # equal siblings give exactly 0
     others = np.bincount(tree.family, weights=above)[tree.family] - above
     advantages = above - others / np.maximum(tree.siblings - 1, 1)
-    only = tree.siblings == 1
+    forks = tree.along(tree.siblings.astype(np.float64)) > 1
     if alone == "inherit":
-        for here in tree.levels[1:]:
-            advantages[here] = np.where(only[here], advantages[tree.parent[here]], advantages[here])
+        nearest = np.maximum.accumulate(np.where(forks, np.arange(forks.shape[1]), 0), axis=1)
+        advantages = tree.back(np.take_along_axis(tree.along(advantages), nearest, axis=1))
     if weigh == "branches":
-        advantages = advantages * _branch_weights(tree, group.size)
+        share = np.where(tree.path >= 0, 1.0 / tree.siblings[tree.path], 1.0)
+        chance = tree.back(np.asarray(np.cumprod(share, axis=1), np.float64))
+        advantages = advantages * group.size * chance / tree.rows
     return tree.on_turns(advantages)
-
-
-def _branch_weights(tree: Tree, size: int) -> Array:
-    """[M] N * (chance of the node if every child of a node were as likely as the others) / rows that list it."""
-    chance = 1.0 / tree.siblings
-    for here in tree.levels[1:]:
-        chance[here] *= chance[tree.parent[here]]
-    weights: Array = size * chance / tree.rows
-    return weights

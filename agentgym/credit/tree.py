@@ -38,15 +38,13 @@ def tree(
     Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`.
     """
     forest = tree_of(group)
-    earned = turn_weight * forest.of_turns(summable_rewards(group))
-    for here in forest.levels[1:]:
-        earned[here] += earned[forest.parent[here]]
-    returns = outcome_weight * group.signal("outcomes") + earned[forest.ends]
-    tree_ids = forest.roots[forest.ends]
+    earned = forest.along(turn_weight * forest.of_turns(summable_rewards(group))).sum(axis=1)
+    returns = outcome_weight * group.signal("outcomes") + earned
+    tree_ids = forest.path[:, 0]
     own = tree_ids[:, None] == np.unique(tree_ids)[None]  # [N, trees]
     within = standardised(np.broadcast_to(returns[:, None], own.shape), baseline="mean", ddof=ddof, among=own)
     leaf = standardised(returns, baseline="mean", ddof=ddof) + within.sum(axis=1)
-    advantages = forest.from_leaves(leaf) / forest.from_leaves(np.ones(group.size))
+    advantages = forest.mean_of_leaves(leaf)
     if shared == "once":
         advantages = advantages / forest.rows
     return forest.on_turns(advantages)

@@ -39,7 +39,7 @@ def test_a_trajectory_that_was_forked_off_needs_not_repeat_what_came_before():
     forked = Group.from_arrays(outcomes=[1, 0, 0], branches=[["a", "x"], ["y"], ["b", "z"]], parents=[None, "a", None])
     expect(estimator("sibling")(forked), [[0.75, 0.75], [-0.75], [-0.75, -0.75]])
     tree = tree_of(forked)
-    assert tree.roots[tree.ends].tolist() == [0, 0, 3]
+    assert tree.path.tolist() == [[0, 1], [0, 2], [3, 4]]
 
 
 def test_a_reward_before_the_fork_does_not_distinguish_what_came_after():
