@@ -53,6 +53,16 @@ class Gathered:
         largest = -self._least(-np.abs(scores))
         return np.where((std > SMALLEST_STD) & (std > SMALLEST_RELATIVE_STD * largest) & (count > ddof), std, 0.0)
 
+    def after(self, before: Gathered) -> Gathered:
+        """Turns that carry the same label here, and whose previous turn carries the same label in `before`.
+
+        A trajectory's first turn, which has none, is alike to none.
+        """
+        joined = np.arange(len(self.place)) - len(self.place)  # below 0, where no label is
+        follows = np.flatnonzero(self.owner[1:] == self.owner[:-1]) + 1
+        joined[follows] = before.place[follows - 1] * len(self.place) + self.place[follows]
+        return Gathered(np.unique(joined, return_inverse=True)[1], self.owner, self.size)
+
     @property
     def _cell(self) -> NDArray[np.int64]:
         return self.place * self.size + self.owner

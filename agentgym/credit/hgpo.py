@@ -7,7 +7,6 @@ import numpy as np
 from agentgym.credit.declaration import declare
 from agentgym.credit.gathering import gathered
 from agentgym.credit.group import Group
-from agentgym.credit.kinds import Labels
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight, WholeNumber
 from agentgym.credit.returns import episode_returns, on_every_turn, returns_to_go
 from agentgym.credit.signals import Array
@@ -48,7 +47,7 @@ def hgpo(
     Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    played, keys = group.played, group.signal("state_keys")
+    played = group.played
     flat = worth[played]
     total, weights = np.zeros(len(flat)), np.zeros(len(flat))
     if episode:
@@ -56,8 +55,9 @@ def hgpo(
         level = compared_at_index(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
         total = on_every_turn(group, level)[played]
         weights = (total != 0).astype(np.float64)
+    now = alike = gathered(group.signal("state_keys"))
     for h in range(1, min(history + 1, int(group.turns.max())) + 1):
-        alike = gathered(_recent(keys, h))
+        alike = now.after(alike) if h > 1 else now
         level = alike.centred(flat, "mean")
         if scale == "std":
             level = divided(level, alike.spread(flat, ddof=ddof))
@@ -67,11 +67,3 @@ def hgpo(
     found = np.zeros(worth.shape)
     found[played] = np.divide(total, weights, out=np.zeros(len(flat)), where=weights > 0)
     return found
-
-
-def _recent(keys: Labels, h: int) -> Labels:
-    """The last `h` states of every turn as one label; None where there are fewer, or one is not known."""
-    return tuple(
-        tuple(None if k + 1 < h or None in row[k + 1 - h : k + 1] else row[k + 1 - h : k + 1] for k in range(len(row)))
-        for row in keys
-    )
