@@ -143,7 +143,7 @@ class Estimator:
             for name in self.requires:
                 group.signal(name)
         counts = [int(group.valid.sum()) for group in groups]
-        enough = [count >= max(self.minimum_group, 1) for count in counts]
+        enough = [count >= self.minimum_group for count in counts]
         if self.scope == "batch" and sum(c for c, ok in zip(counts, enough, strict=True) if ok) < 2:
             enough = [False] * len(groups)
         compared = [group.only(group.valid) for group, ok in zip(groups, enough, strict=True) if ok]
@@ -228,6 +228,9 @@ def declare(
         raise CreditError(f"bias is {bias!r}: expected one of {', '.join(get_args(Bias))}.")
     if not source.strip():
         raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
+
+    if minimum_group < 1:
+        raise CreditError(f"minimum_group is {minimum_group}: without a valid trajectory there is nothing to estimate.")
 
     def make(function: Callable[..., Any]) -> Estimator:
         return Estimator(

@@ -125,6 +125,8 @@ def test_a_declaration_that_makes_no_sense_is_refused():
         declare(requires=(), bias="none", source="our own")
     with pytest.raises(CreditError, match="source is empty"):
         declare(requires=(), bias="biased", source=" ")
+    with pytest.raises(CreditError, match="minimum_group is 0"):
+        declare(requires=(), bias="biased", source="our own", minimum_group=0)
 
 
 def test_a_users_estimator_gets_the_edge_rules_for_free():

@@ -51,6 +51,13 @@ def test_reinforce_pp_as_published_counts_tokens():
     expect(estimator("reinforce_pp", weigh="tokens")(group), [[0.25 / s], [-0.75 / s]])
 
 
+def test_reinforce_pp_discounts():
+    """Outcome 1 after two turns, at gamma 0.5: 0.5 and 1, mean 0.75, std 0.25. Beside it 0.75, which is the mean."""
+    group = Group.from_arrays(outcomes=[1, 0.75], turns=[2, 1])
+    s = math.sqrt(0.25**2 / 2) + 1e-6
+    expect(estimator("reinforce_pp", gamma=0.5)(group), [[-0.25 / s, 0.25 / s], [0]])
+
+
 def test_reinforce_pp_compares_tasks_with_each_other_and_its_baseline_variant_does_not():
     """A hard task 1, 0 and an easy one 1, 1: over all, mean 0.75 and std sqrt(3)/4, so 1/sqrt(3) for every success.
 
@@ -74,6 +81,7 @@ def test_opo_weighs_returns_by_length():
 def test_opo_without_any_token_is_the_plain_mean():
     group = GROUP.with_signals(lengths=[[0, 0], [0], [0, 0, 0]])
     expect(estimator("opo")(group), [[0.9, 0.9], [-0.6], [-0.3] * 3])
+    expect(estimator("opo", baseline="loo")(group), [[1.35, 1.35], [-0.9], [-0.45] * 3])
 
 
 @pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")
@@ -179,6 +187,16 @@ def test_rtmc_subtracts_what_the_state_was_worth_from_what_the_action_was():
     expect(estimator("rtmc")(group), [[0.2, (1 + b) / 2 - b], [-0.3], [0.2, (0.3 + b) / 2 - b, 0.2]])
 
 
+def test_rtmc_counts_a_trajectorys_first_turn_in_a_state_alone():
+    """The first is in a twice, worth 2 and 1 then; V_0 = 1, V(a) = (2 + 0 + 1)/3, Q(a, x) = V(a) = 1, for both."""
+    group = Group.from_arrays(
+        outcomes=[1, 0], turn_rewards=[[1, 0], [0]], state_keys=[["a", "a"], ["a"]], action_keys=[["x", "x"], ["x"]]
+    )
+    expect(estimator("rtmc", prior_weight=1.0)(group), [[0, 0], [0]])
+    apart = group.with_signals(action_keys=[["x", "y"], ["z"]])  # Q: (2 + 1)/2, (1 + 1)/2, (0 + 1)/2
+    expect(estimator("rtmc")(apart), [[0.5, 0], [-0.5]])
+
+
 VALUED = GROUP.with_signals(values=[[0.5, 0.25], [0.4], [0.1, 0.2, 0.3]])
 
 
@@ -234,6 +252,9 @@ def test_ragen_lets_the_last_token_stand_for_the_turn():
     """
     got = estimator("bilevel_gae", lam=0.0, boundary="last")(TOKENS)
     assert got[0].tolist() == pytest.approx([0.25, 0.75])
+    three = GROUP.with_signals(token_values=[[[0.5], [0.1, 0.2, 0.4]], [[0]], [[0], [0], [0]]])
+    got = estimator("bilevel_gae", lam=0.0, boundary="last")(three)  # 0.5 + 0.4, less 0.5; then 1 less 0.1
+    assert got[0].tolist() == pytest.approx([0.4, 0.9])
     assert estimator("ragen")(TOKENS)[0].tolist() == pytest.approx([0.95, 0.75])
     mixed = estimator("ragen", lam=0.5, gamma=1.0)(TOKENS)  # surprises 0.15, 0.75: return 0.6 + 0.525, less 0.5
     assert mixed[0].tolist() == pytest.approx([0.625, 0.75])
@@ -283,6 +304,7 @@ def test_mapo_without_a_mean_has_no_share():
     group = Group.from_arrays(outcomes=[1, -1])
     expect(estimator("mapo")(group), [[Z], [-Z]], ABOUT)
     expect(estimator("mapo", success=-2.0)(group), [[0], [0]])
+    expect(estimator("mapo", success=-1.0)(group), [[0], [0]])
 
 
 def test_agentrl_whitens_over_the_groups_of_one_environment():
