@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from agentgym.errors import SandboxUnavailable, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.sandbox.contract import Backend, Sandbox, Snapshot
+from agentgym.sandbox.contract import Backend, Sandbox, Snapshot, Usage
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.metering import SandboxMeter, as_counts, metered
 from agentgym.task import Task
 from agentgym.threads import in_thread
 from agentgym.tools import Tool, WrongArguments, render_output, tools_of
@@ -30,7 +31,8 @@ class Environment:
 
     A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody
     answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if the world has
-    a canonical state. It opens sandboxes with `open_sandbox`; `close` ends them.
+    a canonical state, `progress` if it can tell how near the end is. It opens sandboxes with `open_sandbox`;
+    `close` ends them.
 
     Attributes:
         sandbox: what the world's dangerous part runs in; None for a harmless in-memory world.
@@ -62,6 +64,13 @@ class Environment:
 
     async def state_key(self) -> str | None:
         """Hash of the canonical state, for grouping equal states and checking replays; None if there is none."""
+        return None
+
+    async def progress(self) -> float | None:
+        """How far the task has come, as a potential for credit: higher is nearer. None if the world cannot tell.
+
+        Only trainers see it. It is a function of the state alone, on one scale for all episodes of a task.
+        """
         return None
 
     async def checkpoint(self) -> Checkpoint | None:
@@ -103,12 +112,28 @@ class Environment:
         self.__dict__.setdefault("_machines", []).append(machine)
         return machine
 
+    async def usage(self) -> Usage:
+        """What the sandboxes of this world have used since it was made, over resets and ends.
+
+        Of a sandbox that was closed or died it counts what was read last. Peaks of several are added up.
+        """
+        machines = self.__dict__.get("_machines", ())
+        meter: SandboxMeter = self.__dict__.setdefault("_meter", SandboxMeter())
+        return await meter.read(machines)
+
     async def call(self, call: Call) -> Result:
-        """Run one call and return its result.
+        """Run one call and return its result, with what it used of sandboxes.
 
         Everything the agent does wrong is a result that says what to do instead. What this raises is
         never the agent's fault: SandboxError from the machine, any other exception from a broken tool.
         """
+        if self.backend is None:  # no sandbox to be used
+            return await self._call(call)
+        with metered() as meter:
+            result = await self._call(call)
+        return replace(result, usage=counts) if (counts := as_counts(meter.used)) else result
+
+    async def _call(self, call: Call) -> Result:
         if call.error is not None:
             return Result(call.error, ResultStatus.MALFORMED, call.name, call.id)
         tool = self.tools.get(call.name)

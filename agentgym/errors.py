@@ -16,7 +16,8 @@ AgentGymError
 |   |-- SandboxUnavailable  none can be made, and what is exhausted or missing
 |   `-- LimitUnenforceable  this machine cannot enforce a limit that the spec asks for
 |-- PolicyError             the model or its server failed (RuntimeError)
-|   `-- ContextFull         the conversation no longer fits the model's context
+|   |-- ContextFull         the conversation no longer fits the model's context
+|   `-- ReplayDiverged      the world answers a repeated turn otherwise than it did (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
 |-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
@@ -98,6 +99,10 @@ class PolicyError(AgentGymError, RuntimeError):
 
 class ContextFull(PolicyError):
     """The conversation no longer fits the model's context window."""
+
+
+class ReplayDiverged(PolicyError):
+    """A saved trajectory cannot be continued: its world answers the same turns otherwise than it did."""
 
 
 class LedgerError(AgentGymError, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -60,7 +61,8 @@ class ResultStatus(StrEnum):
 class Result:
     """What came back from a call.
 
-    `final` is true when the call ended the episode.
+    `final` is true when the call ended the episode. `usage`: what it used of sandboxes, by name as in
+    `agentgym.sandbox.Usage`; empty if it used none.
     """
 
     content: Content
@@ -70,6 +72,7 @@ class Result:
     final: bool = False
     truncated: bool = False
     duration_s: float = 0.0
+    usage: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def ok(self) -> bool:

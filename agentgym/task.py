@@ -83,6 +83,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             agent messages that solve it (see `agentgym.policy.ScriptedPolicy`).
         novice: likewise, a player that uses the tools well and to the wrong end: what is left to learn from
             reward when a policy has imitated both.
+        answer: the message that answers a task rightly, made from its truth. Only trainers see it: they ask how
+            likely it is after each turn (information gain).
     Raises: SplitLeakError naming both tasks; TaskError for a duplicate id or an unknown split.
     """
 
@@ -93,11 +95,12 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         *,
         oracle: Callable[[Task], Any] | None = None,
         novice: Callable[[Task], Any] | None = None,
+        answer: Callable[[Task], Message] | None = None,
     ) -> None:
         if unknown := set(splits) - set(SPLITS):
             raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
         self.name = name
-        self.oracle, self.novice = oracle, novice
+        self.oracle, self.novice, self.answer = oracle, novice, answer
         self._splits: dict[str, Sequence[Task]] = {split: splits.get(split, ()) for split in SPLITS}
         self._check_disjoint()
 

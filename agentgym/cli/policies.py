@@ -47,7 +47,11 @@ def load_policy(
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, found = _checkpoint(Path(text))
-        return registry.load("policies", "transformers")(str(path), call_format=call_format or found), text
+        load_model = registry.load("policies", "transformers")
+        from agentgym.training.quiet import quiet
+
+        with quiet():  # the bar of its weights is none of the user's business
+            return load_model(str(path), call_format=call_format or found), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         where, _, model = rest.partition("#")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -15,11 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.episode.trajectory import Trajectory
+from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.failures import KINDS, calls_of, failures_of
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
+from agentgym.sandbox.metering import together
 
 MOST_LINES = 40
 
@@ -48,7 +50,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         Text(f"calls that ran {evaluation.execution_rate():.0%}, turns {evaluation.mean_turns():.1f} an episode, "
              f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
     ]  # fmt: skip
-    return Group(*lines, Text(), table, *_failures(evaluation.failures()))
+    return Group(*lines, *_took(evaluation.usage(), "the episodes took"), Text(), table,
+                 *_failures(evaluation.failures()))  # fmt: skip
 
 
 def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
@@ -73,6 +76,8 @@ def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
         tokens = sum(len(turn.token_ids) for t in valid for turn in t.turns)
         if tokens:
             table.add_row("tokens", f"{tokens:,} written by the agent")
+    if took := in_words(together([t.usage() for t in played])):
+        table.add_row("took", ", ".join(took))
     stops = Counter(t.stop_reason.value for t in played if t.stop_reason)
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
     failures: Counter[str] = Counter()
@@ -99,9 +104,13 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
             console.print(Padding(result_text(result), (0, 4)))
         for reply in turn.replies:
             console.print(message_panel(reply))
+        for line in _took(turn.usage, "took"):
+            console.print(Padding(line, (0, 2)))
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
     outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "not judged"
     console.print(Text.assemble((f"{stop}: ", "bold"), outcome))
+    for line in _took(trajectory.usage(), "the episode took"):
+        console.print(line)
     if trajectory.error:
         console.print(Text(_clip(trajectory.error), style="red"))
 
@@ -123,6 +132,11 @@ def result_text(result: Result) -> Text:
     """What came back; what went wrong in red."""
     text = _clip(Message("tool", result.content).text) or "[nothing]"
     return Text(text) if result.ok else Text(f"{result.status.value}: {text}", style="red")
+
+
+def _took(usage: Mapping[str, float], who: str) -> list[Text]:
+    words = in_words(usage)
+    return [Text(f"{who} {', '.join(words)}", style="dim")] if words else []
 
 
 def _failures(counts: Counter[str]) -> list[Text]:

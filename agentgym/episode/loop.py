@@ -15,8 +15,10 @@ from typing import Any, Protocol
 from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.budgets import Budgets, Spent
 from agentgym.episode.closing import close_environment
+from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
 from agentgym.episode.schemas import tool_facts
+from agentgym.episode.standing import Lookout
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import ContextFull, JudgeError, LedgerError, RewardError
 from agentgym.messages import Message, Result, StopReason
@@ -113,8 +115,8 @@ class Episode:
         trajectory.weights = self._reward.weights if self._reward is not None else {}
         kind = type(environment)
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
-        self._has_state_key = kind.state_key is not Environment.state_key
-        self._has_checkpoint = self._retries_left > 0 and kind.checkpoint is not Environment.checkpoint
+        self._meter = TurnMeter()
+        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0)
         self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
@@ -136,6 +138,8 @@ class Episode:
         self._doing, self._resetting = "resetting the environment", True
         opening = await environment.reset(self._public, seed=trajectory.seed)
         self._resetting = False
+        if used := await self._meter.read(environment):
+            trajectory.provenance["reset_usage"] = used
         trajectory.opening = tuple(opening)
         self._messages: list[Message] = list(opening)
         facts = tool_facts(environment.tools)
@@ -158,13 +162,7 @@ class Episode:
         """Play one turn. Returns: why the episode ends with it, None if it goes on."""
         trajectory, spent, budgets, setting = self.trajectory, self._spent, self._budgets, self._setting
         now = asyncio.get_running_loop().time
-        state_key = checkpoint = None
-        if self._has_state_key:
-            self._doing = f"reading the state before turn {index}"
-            state_key = await self._world.state_key()
-        if self._has_checkpoint:
-            self._doing = f"taking a checkpoint before turn {index}"
-            checkpoint = await self._world.checkpoint()
+        before = await self._lookout.look(self._world, index, self._note)
         limit, limited_by = self._room()
         if limit <= 0:
             return limited_by
@@ -174,20 +172,18 @@ class Episode:
         message = reply.message
         turn = Turn(
             index, message, message.calls, (), reply.token_ids or [], reply.logprobs or [],
-            policy_version=reply.policy_version, state_key=state_key, finish_reason=reply.finish_reason,
-            generate_s=replied - began,
+            policy_version=reply.policy_version, state_key=before.state_key, potential=before.potential,
+            finish_reason=reply.finish_reason, generate_s=replied - began,
         )  # fmt: skip
-        if reply.prompt_tokens or reply.completion_tokens:
-            turn.usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
-        if self._costs and (cost := sum(self._costs.get(call.name, 0.0) for call in turn.calls)):
-            turn.usage["cost"] = cost
+        turn.usage = spoken(reply, self._costs)
         self._open_turn = turn
         cut = reply.finish_reason == "length"
         try:
             answered = await self._react(turn, cut)
         except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
-            answered = await self._react_again(turn, checkpoint, cut, error)
+            answered = await self._react_again(turn, before.checkpoint, cut, error)
         turn.tools_s = now() - replied
+        turn.usage.update(await self._meter.read(self._world, turn.results))
         self._open_turn = None
         self._count(turn, reply)
         trajectory.turns.append(turn)
@@ -369,10 +365,14 @@ class Episode:
             return
         unfinished = (over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
         turn.results = tuple(turn.results or unfinished)
+        turn.usage.update(await self._meter.read(self._world, turn.results))
         self.trajectory.turns.append(turn)
         if self._judges_turns:
             assert self._reward is not None
             turn.rewards = await self._judge("judging the last turn", self._reward.turn, turn, self.trajectory)
+
+    def _note(self, doing: str) -> None:
+        self._doing = doing
 
     def _fail(self, error: Exception) -> None:
         self.trajectory.stop_reason = StopReason.INFRA_ERROR

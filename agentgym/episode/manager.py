@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from agentgym import __version__
 from agentgym.environment import Environment
+from agentgym.episode.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.collector import calm_collector
 from agentgym.episode.loop import Episode, Setting
 from agentgym.episode.trajectory import Trajectory
+from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, make
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
@@ -32,6 +35,7 @@ class _Job:
 
     position: int
     trajectory: Trajectory
+    fork: Fork | None = None
 
 
 class EpisodeManager:
@@ -93,7 +97,7 @@ class EpisodeManager:
         `seen` is called with each trajectory as it ends, for a progress bar.
         """
         found: list[tuple[int, Trajectory]] = []
-        async with aclosing(self._play(tasks, group_size)) as playing:
+        async with aclosing(self._play(self._jobs(tasks, group_size), group_size)) as playing:
             async for item in playing:
                 found.append(item)
                 if seen is not None:
@@ -109,14 +113,50 @@ class EpisodeManager:
 
         Raises: LedgerError when the record cannot be written; all episodes are stopped then.
         """
-        async with aclosing(self._play(tasks, group_size)) as playing:
+        async with aclosing(self._play(self._jobs(tasks, group_size), group_size)) as playing:
             async for _, trajectory in playing:
                 yield trajectory
 
-    async def _play(self, tasks: Iterable[Task], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
+    async def branch(self, forks: Iterable[Fork], samples: int = 1) -> AsyncIterator[Trajectory]:
+        """Continue saved trajectories from their forks, `samples` times each, and yield each when it ends.
+
+        The turns before a fork are repeated as recorded, and checked (see `agentgym.episode.branch`). Where the
+        world no longer answers the same, the branch fails with ReplayDiverged: it is yielded, and not valid.
+        `provenance["branch"]` says which trajectory and turn it left. Raises and stops: as `run`.
+        """
+        async with aclosing(self._play(self._branches(forks, samples), samples)) as playing:
+            async for _, trajectory in playing:
+                yield trajectory
+
+    async def replay(self, record: Trajectory) -> Divergence | None:
+        """Run a saved trajectory's calls again in a fresh world. Returns: the first divergence, None if it is equal."""
+        fork = Fork(record, len(record.turns))
+        budgets = replace(self._setting.budgets, infra_retries=0)
+        setting = replace(self._setting, budgets=budgets, reward_for=lambda world: None, ledger=None)
+        played = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
+        await Episode(setting, Recorded(fork, Ended()), played).play()
+        return differs(record, played, len(record.turns)) or ended_otherwise(record, played)
+
+    async def replay_turns(self, record: Trajectory, turns: Collection[int]) -> Trajectory:
+        """Say only these turns of a saved trajectory again, in a fresh world, and judge what comes of it.
+
+        What the left-out turns would have prepared is not there: a call that needed it gets the world's own error.
+        Raises: ValueError for no turn at all.
+        """
+        said = [record.turns[turn].message for turn in sorted(turns)]
+        if not said:
+            raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
+        setting = replace(
+            self._setting, budgets=replace(self._setting.budgets, max_turns=len(said)), ledger=None
+        )  # fmt: skip
+        played = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
+        played.provenance = {**self._provenance, "replay": {"of": record.id, "turns": sorted(turns)}}
+        return await Episode(setting, ScriptedPolicy(said, name="replay"), played).play()
+
+    async def _play(self, jobs: Iterator[_Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
         if group_size < 1:
             raise ValueError(f"group_size is {group_size!r}: a task is played at least once.")
-        crew = _Crew(self, self._jobs(tasks, group_size))
+        crew = _Crew(self, jobs)
         with calm_collector():
             async with aclosing(crew.results()) as results:
                 async for item in results:
@@ -136,6 +176,19 @@ class EpisodeManager:
                 yield _Job(position, trajectory)
                 position += 1
 
+    def _branches(self, forks: Iterable[Fork], samples: int) -> Iterator[_Job]:
+        """Every continuation to play, lazily, with sample numbers that no two of a task share."""
+        seen: Counter[str] = Counter()
+        position = 0
+        for fork in forks:
+            origin = fork.trajectory
+            for _ in range(samples):
+                sample = seen[origin.task.id]
+                seen[origin.task.id] += 1
+                name = f"{self._run}/{origin.id}@{fork.turn}#{sample}"
+                yield _Job(position, Trajectory(name, origin.task, sample, origin.seed), fork)
+                position += 1
+
     def _make(self, task: Task) -> Environment:
         if callable(self._environment):
             return self._environment(**self._options)
@@ -144,16 +197,28 @@ class EpisodeManager:
     def _cast(self, job: _Job) -> Policy:
         """Who plays the episode, told that it is about to begin."""
         policy = self._policy if isinstance(self._policy, Policy) else self._policy(job.trajectory.task)
+        policy = policy if job.fork is None else Recorded(job.fork, policy)
         policy.episode_started(job.trajectory.id)
         return policy
 
     async def _episode(self, job: _Job, policy: Policy) -> Trajectory:
         trajectory = job.trajectory
         trajectory.provenance = {**self._provenance, "policy": policy.name}
+        if job.fork is not None:
+            trajectory.provenance["branch"] = {"of": job.fork.trajectory.id, "turn": job.fork.turn}
         await Episode(self._setting, policy, trajectory).play()
+        if job.fork is not None and trajectory.valid:
+            _void_if_diverged(job.fork, trajectory)
         if self._ledger is not None:
             await self._ledger.finish(trajectory)
         return trajectory
+
+
+def _void_if_diverged(fork: Fork, branch: Trajectory) -> None:
+    """A branch whose first turns had other states than the record's is no other ending of it."""
+    found = differs(fork.trajectory, branch, fork.turn)
+    if found is not None:
+        branch.stop_reason, branch.outcome, branch.error = StopReason.INFRA_ERROR, {}, f"ReplayDiverged: {found}"
 
 
 class _Crew:

@@ -80,6 +80,7 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
         "calls": [[c.name, c.arguments, c.id, c.error] for c in turn.calls],
         "results": [
             [_content(r.content), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
+            + ([dict(r.usage)] if r.usage else [])
             for r in turn.results
         ],
         "generate_s": turn.generate_s, "tools_s": turn.tools_s,
@@ -112,7 +113,7 @@ def turn_from_json(row: dict[str, Any]) -> Turn:
     get = row.get
     return Turn(
         row["index"], Message("assistant", _as_content(row["content"]), said), calls,
-        tuple(Result(_as_content(c), ResultStatus(s), n, i, f, t, d) for c, s, n, i, f, t, d in row["results"]),
+        tuple(Result(_as_content(c), ResultStatus(status), *rest) for c, status, *rest in row["results"]),
         replies=tuple(message_from_json(m) for m in get("replies", ())),
         policy_version=get("policy_version", 0), rewards=get("rewards", {}), state_key=get("state_key"),
         value=get("value"), potential=get("potential"), finish_reason=get("finish_reason", "stop"),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.sandbox.metering import together
 from agentgym.task import Task
 
 
@@ -29,7 +30,9 @@ class Turn:
         value, potential: critic's value and environment's progress before the turn, where known.
         finish_reason: `length` when a budget cut the message.
         generate_s, tools_s: wall time of the reply and of the tools.
-        usage: sandbox usage of the turn and other counters.
+        usage: what the turn took, by name; what is absent is 0 or was not counted. Of the sandboxes: `cpu_s`, `wall_s`,
+            `written_bytes`, `started` in the turn, `peak_memory_mib` so far, `processes` and `disk_bytes` after it (see
+            agentgym.sandbox.Usage). Of an API: `prompt_tokens`, `completion_tokens`. Of the tools: their `cost`.
     """
 
     index: int
@@ -126,6 +129,14 @@ class Trajectory:
             [sum(weight(n, 1.0) * v for n, v in t.rewards.items()) if t.rewards else np.nan for t in self.turns],
             dtype=np.float64,
         )
+
+    def return_from(self, turn: int = 0) -> float:
+        """Outcome and turn rewards from a turn on, not discounted; a turn without a reward counts 0."""
+        return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
+
+    def usage(self) -> dict[str, float]:
+        """What the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
+        return together([self.provenance.get("reset_usage", {}), *(turn.usage for turn in self.turns)])
 
     def messages(self) -> list[Message]:
         """The whole conversation."""

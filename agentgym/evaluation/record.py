@@ -12,6 +12,7 @@ from typing import Any
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.statistics import Estimate, pass_at_k, pass_hat_k, success_rate
+from agentgym.sandbox.metering import together
 from agentgym.task import Task, task_to_json
 
 
@@ -27,6 +28,7 @@ class Row:
         reward: weighted outcome and turn rewards together, in reward units.
         tokens: tokens the agent wrote, 0 where the policy counts none. `duration_s`: wall time.
         failures: what went wrong, as counts by kind; see agentgym.evaluation.failures.
+        usage: what the episode took of sandboxes, tools and API, by name as in `Trajectory.usage`.
     """
 
     task: str
@@ -40,6 +42,7 @@ class Row:
     tokens: list[int] = field(default_factory=list)
     duration_s: list[float] = field(default_factory=list)
     failures: list[dict[str, int]] = field(default_factory=list)
+    usage: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def observed(self) -> list[float]:
@@ -116,6 +119,10 @@ class Evaluation:
             for counts in row.failures:
                 total.update(counts)
         return total
+
+    def usage(self) -> dict[str, float]:
+        """What all episodes took together, failed ones too, by name as in `Trajectory.usage`; of peaks the highest."""
+        return together([used for row in self.rows for used in row.usage])
 
     def execution_rate(self) -> float:
         """Calls that ran and came back without an error, as a share of all calls; NaN without any call."""

@@ -193,4 +193,5 @@ def _row(group: Sequence[Trajectory]) -> Row:
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
         row.failures.append(dict(failures_of(trajectory)))
+        row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
     return row

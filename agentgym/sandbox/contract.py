@@ -15,12 +15,23 @@ from agentgym.sandbox.limits import SandboxSpec
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was used: CPU seconds, peak memory in MiB, processes alive now, bytes written to disk."""
+    """What a call used, or a sandbox since it was made or reset. 0 where the kernel does not count it.
+
+    Attributes:
+        cpu_s: processor time. `wall_s`: time during which at least one call ran.
+        peak_memory_mib: most memory held at once; of a call, by its largest process.
+        processes: alive now, of a sandbox. `disk_bytes`: held by files now.
+        written_bytes: given to write calls by processes that have ended or answered: files, pipes and sockets alike.
+        started: processes and threads; of a call, all that were started in the sandbox while it ran.
+    """
 
     cpu_s: float = 0.0
     peak_memory_mib: float = 0.0
     processes: int = 0
     disk_bytes: int = 0
+    written_bytes: int = 0
+    started: int = 0
+    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ import builtins
 import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentgym.errors import SandboxDied
+from agentgym.sandbox import metering
 from agentgym.sandbox.channel import LineChannel
 from agentgym.sandbox.contract import ExecResult, Snapshot, Usage
 from agentgym.sandbox.limits import SandboxSpec
@@ -39,6 +41,7 @@ class GuestSandbox:
         self._sessions: dict[str, asyncio.Lock] = {}
         self._channels: builtins.list[LineChannel] = []
         self._owner = os.getpid()
+        self._busy = metering.BusyTime()
 
     async def exec(
         self,
@@ -108,12 +111,13 @@ class GuestSandbox:
         old = self._current()
         self._machine = await self._renew()
         self._sessions.clear()
+        self._busy = metering.BusyTime()
         self._drop_channels()
         await old.close()
 
     async def usage(self) -> Usage:
         header, _ = await self._link.call({"op": "usage"}, deadline_s=_GRACE_S)
-        return self._trust(usage_of, header)
+        return replace(self._trust(usage_of, header), wall_s=self._busy.seconds)
 
     async def close(self) -> None:
         """Kill everything and leave nothing behind. May be called twice."""
@@ -138,10 +142,12 @@ class GuestSandbox:
             raise ValueError(f"timeout_s is {timeout_s!r}: a number of seconds above 0 is needed.")
         if limit < 0:
             raise ValueError(f"max_output_bytes is {limit}: 0 or more is needed.")
-        reply = await self._link.call(
-            {**request, "timeout": timeout_s, "limit": limit}, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit
-        )
-        return self._trust(exec_result, reply)
+        request.update(timeout=timeout_s, limit=limit)
+        with self._busy:
+            reply = await self._link.call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
+        result = self._trust(exec_result, reply)
+        metering.note(result.usage)
+        return result
 
     async def _file(self, operation: str, path: str, data: bytes = b"", *, max_blob: int = 0, **fields: Any) -> Reply:
         header, blob = await self._link.call(

@@ -34,6 +34,9 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
             cpu_s=seconds(header, "cpu"),
             peak_memory_mib=whole_number(header, "peak") / 1024,
             disk_bytes=whole_number(header, "disk"),
+            written_bytes=counted(header, "written"),
+            started=counted(header, "started"),
+            wall_s=seconds(header, "wall"),
         ),
     )
 
@@ -45,6 +48,8 @@ def usage_of(header: dict[str, Any]) -> Usage:
         peak_memory_mib=whole_number(header, "peak") / 1024,
         processes=whole_number(header, "processes"),
         disk_bytes=whole_number(header, "disk"),
+        written_bytes=counted(header, "written"),
+        started=counted(header, "started"),
     )
 
 
@@ -53,6 +58,11 @@ def whole_number(header: dict[str, Any], name: str) -> int:
     if type(value) is not int or not 0 <= value < 2**53:
         raise ValueError(f"{name} is {value!r:.40}")
     return value
+
+
+def counted(header: dict[str, Any], name: str) -> int:
+    """A number that not every guest can count, and then leaves out."""
+    return whole_number(header, name) if name in header else 0
 
 
 def seconds(header: dict[str, Any], name: str) -> float:

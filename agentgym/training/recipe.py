@@ -15,6 +15,8 @@ from agentgym.credit import CreditWarning, Estimator, estimator
 from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Sampling
+from agentgym.reward import Combined, Reward
+from agentgym.task import TaskSet
 
 Count = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -107,6 +109,22 @@ class WarmStartSection(Section):
     validate_tasks: Count = 64
 
 
+class SignalsSection(Section):
+    """How signals are made that the estimator requires and no record holds (see agentgym.training.signals).
+
+    `continuations`: episodes played on from each turn. `exact_turns`: up to this many turns, every subset of them is
+    replayed. `learning_rate`, `epochs`: of a critic or progress estimator. `double`: two heads and a slow copy.
+    `privileged`: the critic reads the task's truth, which the policy never does.
+    """
+
+    continuations: Count = 4
+    exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
+    learning_rate: Rate = 1e-3
+    epochs: Count = 2
+    double: bool = False
+    privileged: bool = False
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
@@ -123,6 +141,7 @@ class TrainSection(Section):
     estimator: str = "return_to_go"
     estimator_options: dict[str, float | str | bool] = {}
     estimator_wrappers: list[str] = []
+    signals: SignalsSection = SignalsSection()
     learning_rate: Rate = 3e-4
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = "dr_grpo"
@@ -183,6 +202,22 @@ class Recipe(Section):
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
     machine: MachineSection = MachineSection()
+
+    def judge(self, task_set: TaskSet) -> Reward | str | None:
+        """The reward with the recipe's weights; None leaves each environment its own.
+
+        Raises: RecipeError for weights of a reward that nobody names; UnknownNameError.
+        """
+        section = self.reward
+        if not section.weights:
+            return section.name
+        name = section.name
+        if name is None:
+            first = next(iter(task_set["train"]))
+            name = registry.load("environments", first.environment).reward
+        if name is None:
+            raise RecipeError("reward.weights needs reward.name: the environment declares no reward of its own.")
+        return Combined(registry.load_reward(name), weights=section.weights)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 
 from agentgym import registry
+from agentgym.episode.branch import Ended, Fork
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
@@ -14,6 +15,8 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
 from agentgym.task import Task
+
+_SILENT = Ended()
 
 
 class Rollouts:
@@ -60,11 +63,49 @@ class Rollouts:
             seen: called with each trajectory as it finishes, for a progress bar.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
-        manager = EpisodeManager(
-            policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
-            ledger=self.ledger if record else None, seed=self.seed, run=run, backend=self.backend,
-        )  # fmt: skip
+        manager = self._manager(policy, run, sampling, self.ledger if record else None)
         return self._runner.run(manager.collect(tasks, group_size, seen=seen))
+
+    def branch(
+        self, policy: Policy, forks: Sequence[Fork], samples: int, *, run: str, sampling: Sampling
+    ) -> list[Trajectory]:  # fmt: skip
+        """Continue saved trajectories from their forks, `samples` times each; nothing is recorded in the ledger."""
+        manager = self._manager(policy, run, sampling, None)
+
+        async def collected() -> list[Trajectory]:
+            return [trajectory async for trajectory in manager.branch(forks, samples)]
+
+        return self._runner.run(collected())
+
+    def replay_turns(self, wanted: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
+        """Say only some turns of saved trajectories again, each in a fresh world, and have what comes of it judged."""
+        manager = self._manager(_SILENT, "replay", Sampling(), None)
+        gate = asyncio.Semaphore(self.concurrency)
+
+        async def one(record: Trajectory, turns: Collection[int]) -> Trajectory:
+            async with gate:
+                return await manager.replay_turns(record, turns)
+
+        async def all_of_them() -> list[Trajectory]:
+            return await asyncio.gather(*(one(record, turns) for record, turns in wanted))
+
+        return self._runner.run(all_of_them())
+
+    def score(self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+        """Log-probability of each continuation's tokens after its prefix, all asked at once."""
+
+        async def all_of_them() -> list[list[float]]:
+            return await asyncio.gather(*(policy.score(prefix, continuation) for prefix, continuation in pairs))
+
+        return self._runner.run(all_of_them())
+
+    def _manager(
+        self, policy: Policy | Callable[[Task], Policy], run: str, sampling: Sampling, ledger: Ledger | None
+    ) -> EpisodeManager:  # fmt: skip
+        return EpisodeManager(
+            policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
+            ledger=ledger, seed=self.seed, run=run, backend=self.backend,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End the sandboxes and the loop."""

@@ -37,12 +37,12 @@ from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
-from agentgym.reward import Combined, Reward
-from agentgym.task import Task, TaskSet
+from agentgym.task import TaskSet
 from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.choosing import sources_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
 
@@ -83,7 +83,7 @@ class _Session:
         self.task_set: TaskSet = registry.load_task_set(recipe.tasks.set)
         episode = recipe.episode
         self.rollouts = Rollouts(
-            reward=_reward(recipe, self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
+            reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
             backend=episode.backend, seed=recipe.seed, ledger=Ledger(run.ledger),
         )  # fmt: skip
         self.progress = Progress(
@@ -170,14 +170,26 @@ class _Session:
         self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+        chosen = section.made_estimator()
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),
             tasks=list(self.task_set["train"]),
             policy=policy if section.generation == "transformers" else self._trl_policy(tokenizer),
             rollouts=self.rollouts,
-            estimator=section.made_estimator(),
+            estimator=chosen,
             sampling=self.recipe.episode.sampling(),
+            sources=sources_for(
+                chosen,
+                section.signals,
+                model=model,
+                policy=policy,
+                rollouts=self.rollouts,
+                sampling=self.recipe.episode.sampling(),
+                task_set=self.task_set,
+                encode=tokenizer.encode,
+                seed=self.recipe.seed,
+            ),
             watch=self._record_credit,
             processing_class=tokenizer,
             callbacks=[
@@ -326,20 +338,6 @@ def _claim(run: RunFolder, recipe: Recipe, resume: bool) -> None:
             f"{run.path} holds a run of another recipe: compare {file} with yours. A run is resumed with the recipe "
             "it began with."
         )
-
-
-def _reward(recipe: Recipe, task_set: TaskSet) -> Reward | str | None:
-    """The recipe's reward with its weights; None leaves each environment its own."""
-    section = recipe.reward
-    if not section.weights:
-        return section.name
-    name = section.name
-    if name is None:
-        task: Task = next(iter(task_set["train"]))
-        name = registry.load("environments", task.environment).reward
-    if name is None:
-        raise RecipeError("reward.weights needs reward.name: the environment declares no reward of its own.")
-    return Combined(registry.load_reward(name), weights=section.weights)
 
 
 def _device(wanted: str) -> str:

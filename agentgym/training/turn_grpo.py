@@ -25,6 +25,7 @@ from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals import Source, with_sources
 
 Estimator = Callable[[Group], list[np.ndarray]]
 Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], None]
@@ -40,6 +41,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         rollouts: plays the episodes.
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
         sampling: of the agent's turns.
+        sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
         watch: called with (step, trajectories, advantages) after every batch of episodes.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
     """
@@ -54,12 +56,13 @@ class TurnGRPOTrainer(GRPOTrainer):
         rollouts: Rollouts,
         estimator: Estimator,
         sampling: Sampling,
+        sources: Sequence[Source] = (),
         watch: Watcher | None = None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
-        self._turn_sampling, self._watch = sampling, watch
+        self._turn_sampling, self._sources, self._watch = sampling, sources, watch
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
@@ -79,6 +82,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         played, size = self._played, self._group_size()
         groups = [Group.from_trajectories(played[start : start + size]) for start in range(0, len(played), size)]
+        groups = with_sources(groups, played, self._sources, self.state.global_step)
         credit = [one for found in batch_advantages(self._estimator, groups) for one in found]
         spread = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
         for row, (trajectory, advantages) in enumerate(zip(played, credit, strict=True)):
@@ -90,6 +94,9 @@ class TurnGRPOTrainer(GRPOTrainer):
             # what was sampled from is the behaviour policy: the ratio is against it, not against a second forward
             batch["old_per_token_logps"] = torch.nan_to_num(batch["sampling_per_token_logps"])
         self._measure(played, credit)
+        for source in self._sources if self.model.training else ():
+            for name, value in source.learn(played).items():
+                self._metrics["train"][name].append(value)
         if self._watch is not None:
             self._watch(self.state.global_step, played, credit)
         return batch

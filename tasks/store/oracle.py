@@ -35,6 +35,11 @@ def oracle(task: Task) -> Script:
     return _player(template.steps, name)
 
 
+def answer(task: Task) -> Message:
+    """The message that answers the question rightly, from the truth: trainers may ask how likely it is."""
+    return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
+
+
 def novice(task: Task) -> Script:
     """A script that plays like the oracle, but has not understood the question: its last query asks for another column.
 

@@ -16,7 +16,10 @@ from typer.testing import CliRunner
 from agentgym.cli.app import app
 
 CODE = str(Path(__file__).with_name("acme_counter.py"))
-COMMANDS = ["list", "play", "rollout", "train", "eval", "show", "report", "check", "tasks import", "tasks show"]
+COMMANDS = [
+    "list", "play", "rollout", "train", "eval", "show", "report", "check", "tasks import", "tasks show",
+    "credit bench", "credit audit",
+]  # fmt: skip
 SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
 

@@ -296,3 +296,34 @@ async def test_what_tools_cost_is_counted_by_turn():
 
     trajectory = await play([say("buy", "add", "buy"), say("submit")], environment=Dear, exact=False)
     assert [turn.usage for turn in trajectory.turns] == [{"cost": 0.5}, {}]
+
+
+class Nearing(Counter):
+    """A counter that can tell how near the target is."""
+
+    async def reset(self, task, *, seed):
+        self.target = task.parameters["target"]
+        return await super().reset(task, seed=seed)
+
+    async def progress(self):
+        return self.value / self.target
+
+
+async def test_the_progress_before_each_turn_is_recorded_as_a_potential():
+    trajectory = await play(counting(2), environment=Nearing)
+    assert [turn.potential for turn in trajectory.turns] == [0.0, 0.5, 1.0]
+    assert [turn.potential for turn in (await play(counting(2))).turns] == [None] * 3
+
+
+class Boundless(Counter):
+    """Says that it is infinitely near."""
+
+    async def progress(self):
+        return float("inf")
+
+
+async def test_a_progress_that_is_no_number_is_the_environments_fault_and_named():
+    trajectory = await play(counting(2), environment=Boundless, budgets=Budgets(infra_retries=0))
+    assert not trajectory.valid
+    assert "Boundless.progress() gave inf" in trajectory.error
+    assert "asking for the progress before turn 0" in trajectory.error

@@ -22,6 +22,10 @@ HEAVY_MODULES = {
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.training.callbacks": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.signals.choosing": "train",
+    "agentgym.training.signals.critic": "train",
+    "agentgym.training.signals.progress": "train",
+    "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",
 }

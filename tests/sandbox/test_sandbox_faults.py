@@ -280,7 +280,7 @@ def test_a_process_that_never_closes_its_backend_ends_cleanly():
 
 async def test_what_the_spec_asks_and_cannot_be_had_is_refused_with_a_reason(backend):
     with pytest.raises(LimitUnenforceable, match="network=False"):
-        await backend.create(SandboxSpec(network=True, insecure_ok=True))
+        await backend.create(SandboxSpec(network=("example.org",), insecure_ok=True))
     with pytest.raises(SandboxUnavailable, match="another backend"):
         await backend.create(SandboxSpec(image="swe", insecure_ok=True))
     with pytest.raises(SandboxUnavailable, match="not installed"):

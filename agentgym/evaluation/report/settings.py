@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.html import Html, el
 
@@ -20,7 +21,7 @@ def settings(contents: Contents) -> Html:
         "section",
         el("h2", "The run"),
         el("div", _evaluations(contents), cls="scroll", tabindex=0),
-        el("div", _timings(contents), _versions(contents), cls="columns"),
+        el("div", _timings(contents), _versions(contents), _costs(contents), cls="columns"),
         el("details", el("summary", "The resolved recipe"), el("pre", contents.recipe_text, cls="text recipe"))
         if contents.recipe_text else None,
         el("details", el("summary", "State"), el("table", _flat(contents.state))) if contents.state else None,
@@ -44,6 +45,16 @@ def _evaluations(contents: Contents) -> Html:
         "table", el("caption", "Evaluations; an equal manifest means exactly the same tasks"),
         el("thead", el("tr", [el("th", h, scope="col") for h in head])), el("tbody", rows),
     )  # fmt: skip
+
+
+def _costs(contents: Contents) -> Html:
+    """What the episodes of each evaluation took of sandboxes, tools and API."""
+    told = [(e.label, in_words(e.usage())) for e in contents.evaluations]
+    rows = [
+        el("tr", el("th", label, scope="row"), el("td", [el("div", phrase) for phrase in words]))
+        for label, words in told if words
+    ]  # fmt: skip
+    return el("table", el("caption", "What evaluations took"), el("tbody", rows)) if rows else Html("")
 
 
 def _timings(contents: Contents) -> Html:

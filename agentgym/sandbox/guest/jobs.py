@@ -108,6 +108,8 @@ class Call:
     session: Session | None = None
     cpu_before: float = 0.0
     thaws: bool = False  # everything else stands still until it ends
+    written_before: int = 0  # by the session's process
+    started_before: int = 0  # in the whole sandbox
 
 
 @dataclass

@@ -19,6 +19,7 @@ from typing import Any
 
 from . import jobs, python
 from .jobs import Call, Capture, Process, Session
+from .metering import Meter, peak_kib, written_by
 from .watch import Watch
 
 _ALL = -1
@@ -33,6 +34,7 @@ class Runner:
         self.calls: dict[int, Call] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
+        self.meter = Meter()
         self.null = os.open("/dev/null", os.O_RDWR)
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
@@ -58,7 +60,7 @@ class Runner:
     def run(self, request: dict[str, Any], start: Callable[[tuple[int, int]], int]) -> None:
         """Run a child with captured output until it ends, its time is over, or the host cancels."""
         stdout, stderr = Capture(), Capture()
-        started, kills = time.monotonic(), self.memory_kills()
+        started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
             process = Process(self._with_room(lambda: start((stdout.write, stderr.write))))
         except (OSError, ValueError) as error:
@@ -67,7 +69,7 @@ class Runner:
             self._reply_unstarted(request, error)
             return
         call = Call(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
-        call.thaws = request["op"] == "pack"
+        call.thaws, call.started_before = request["op"] == "pack", pids
         self.calls[call.id] = call
         for stream in (stdout, stderr):
             stream.close_write()
@@ -113,7 +115,7 @@ class Runner:
         message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
         self.reply(
             request["id"], message, exit=127 if isinstance(error, FileNotFoundError) else 126, out=0, truncated=False,
-            timed_out=False, oom=False, wall=0.0, cpu=0.0, peak=0, disk=jobs.disk_used(),
+            timed_out=False, oom=False, wall=0.0, cpu=0.0, peak=0, disk=jobs.disk_used(), written=0, started=0,
         )  # fmt: skip
 
     def _listen(self, stream: Capture, limit: int) -> None:
@@ -135,24 +137,27 @@ class Runner:
             self.watch.remove(call.process.handle)
             if timed_out:
                 self._kill_tree(call.process)
+        written = self.meter.written()
         status, used = call.process.wait()
         if call.thaws:
             _signal_all(signal.SIGCONT)
         self._sweep()
+        written = self.meter.written() - written - call.written_before
         seconds = used.ru_utime + used.ru_stime - call.cpu_before
-        self._answer(call, os.waitstatus_to_exitcode(status), timed_out, seconds, used.ru_maxrss)
+        self._answer(call, os.waitstatus_to_exitcode(status), timed_out, seconds, used.ru_maxrss, written)
         for stream in (call.stdout, call.stderr):
             self.watch.remove(stream.read)
             stream.close()
 
-    def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int) -> None:
+    def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):
             stream.drain(self.null)
         self.reply(
             call.id, bytes(call.stdout.data + call.stderr.data), exit=code, out=len(call.stdout.data),
             truncated=call.stdout.truncated or call.stderr.truncated, timed_out=timed_out,
             oom=code != 0 and self.memory_kills() > call.memory_kills, wall=round(time.monotonic() - call.started, 6),
-            cpu=round(max(cpu_s, 0.0), 6), peak=peak_kib, disk=jobs.disk_used(),
+            cpu=round(max(cpu_s, 0.0), 6), peak=peak_kib, disk=jobs.disk_used(), written=max(written, 0),
+            started=self.meter.started() - call.started_before,
         )  # fmt: skip
 
     # Sessions
@@ -162,7 +167,7 @@ class Runner:
         session = self.sessions.get(request["session"])
         if session is not None and session.call is not None:
             raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
-        kills = self.memory_kills()
+        kills, pids = self.memory_kills(), self.meter.started()
         if session is None:
             try:
                 session = self._open_session(request["session"])
@@ -173,7 +178,8 @@ class Runner:
         session.number += 1
         call = session.call = self.calls[request["id"]] = Call(
             request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
-            session.process, session, session.process.cpu_s(),
+            session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
+            started_before=pids,
         )  # fmt: skip
         for stream in (call.stdout, call.stderr):
             self._listen(stream, request["limit"])
@@ -232,7 +238,11 @@ class Runner:
         del self.calls[call.id]
         for stream in (call.stdout, call.stderr):
             self.watch.remove(stream.read)  # until the next call: what its threads print later waits in the pipe
-        self._answer(call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, 0)
+        pid = session.process.pid
+        self._answer(
+            call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, peak_kib(pid),
+            written_by(pid) - call.written_before,
+        )  # fmt: skip
 
     def _session_ended(self, session: Session) -> None:
         """Its process is gone, in a call or between calls."""

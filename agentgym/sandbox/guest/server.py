@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import archive, files, frames, jobs, python
+from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
 
@@ -182,11 +183,16 @@ class Guest:
         processes = [pid for pid in jobs.parents() if pid != 1]
         ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
         seconds = ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
+        written = self.runner.meter.written()
         for pid in processes:
+            written += written_by(pid)
             with contextlib.suppress(OSError):
                 seconds += time.clock_gettime(jobs.clock_of(pid))
         peak = ended.ru_maxrss if self.memory is None else int(os.pread(self.memory[1], 64, 0)) // 1024
-        self._reply(request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used())
+        self._reply(
+            request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
+            written=written, started=self.runner.meter.started(),
+        )  # fmt: skip
 
     def _memory_kills(self) -> int:
         """How often the kernel has killed for this sandbox's memory limit; 0 where no control group counts it."""

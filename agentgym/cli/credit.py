@@ -1,0 +1,160 @@
+"""`agentgym credit`: how good an estimator's credit is, on tasks with a known truth and on a run of one's own."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentgym.cli.screen import out, progress_bar, run
+from agentgym.cli.user_code import Import
+from agentgym.errors import CreditError, EvaluationError
+
+if TYPE_CHECKING:
+    from agentgym.episode.run_folder import RunFolder
+    from agentgym.episode.trajectory import Trajectory
+
+app = typer.Typer(help="Measure and audit how credit is assigned to turns.", no_args_is_help=True)
+
+Names = Annotated[
+    str | None, typer.Option("--estimators", metavar="A,B", help="By name, with commas; by default all of them.")
+]
+
+
+@app.command("bench")
+def bench(
+    estimators: Names = None,
+    turns: Annotated[str, typer.Option(metavar="K,K", help="How many turns the tasks have.")] = "2,4,8,16,32",
+    size: Annotated[int, typer.Option(min=2, help="Trajectories of a group.")] = 8,
+    groups: Annotated[int, typer.Option(min=2, help="Groups for each figure.")] = 200,
+    seeds: Annotated[int, typer.Option(min=2, help="Runs of learning for each figure.")] = 10,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write credit-bench.json and a page with plots to DIR.")
+    ] = None,
+    modules: Import = None,
+) -> None:
+    """Measure estimators where the truth is known: exactly one turn of K decides how a task ends.
+
+    Example: [b]agentgym credit bench --estimators rloo,return_to_go,turn_gae --turns 4,16[/b]
+    """
+    from agentgym.cli.credit_tables import bench_table
+    from agentgym.credit import bench as benchmark
+    from agentgym.evaluation.report.credit_page import write_page
+
+    counts = _whole_numbers(turns)
+    names = _names(estimators)
+    started = time.monotonic()
+    with progress_bar() as progress:
+        bar = progress.add_task("credit bench", total=len(names) * len(counts), note="")
+
+        def show(name: str, count: int) -> None:
+            progress.update(bar, advance=1, note=f"{name}, {count} turns")
+
+        rows = benchmark.run(names, turns=counts, size=size, groups=groups, seeds=seeds, progress=show)
+    console = out()
+    console.print(bench_table(rows))
+    console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        record = folder / "credit-bench.json"
+        record.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n", encoding="utf-8")
+        console.print(f"{record}\n{write_page(rows, folder / 'credit-bench.html')}", markup=False, soft_wrap=True)
+
+
+@app.command("audit")
+def audit(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A training run, e.g. runs/quickstart.")],
+    estimators: Annotated[
+        str | None, typer.Option("--estimators", metavar="A,B", help="By default the run's own, with its options.")
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="PREFIX", help="Episodes whose id begins so; by default the last step's.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="POLICY", help="Who plays on; by default the run's checkpoint.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=2, help="Trajectories to play on from.")] = 16,
+    continuations: Annotated[int, typer.Option(min=2, help="Episodes played on from each turn.")] = 8,
+    seed: Annotated[int, typer.Option(help="Which trajectories, and how their continuations are sampled.")] = 0,
+    modules: Import = None,
+) -> None:
+    """Ask whether a run's credit agrees with what its turns brought, by playing on from a sample of them.
+
+    Example: [b]agentgym credit audit runs/quickstart --estimators return_to_go,grpo[/b]
+    """
+    from agentgym import registry
+    from agentgym.cli.credit_tables import audit_table
+    from agentgym.cli.policies import load_policy
+    from agentgym.credit import estimator
+    from agentgym.episode.manager import EpisodeManager
+    from agentgym.episode.run_folder import RunFolder
+    from agentgym.evaluation.credit_audit import audit as measure
+    from agentgym.training.recipe import Recipe
+
+    kept = RunFolder.existing(folder)
+    recipe = Recipe.load(kept.recipe)
+    task_set = registry.load_task_set(recipe.tasks.set)
+    chosen = (
+        [estimator(name) for name in _names(estimators)]
+        if estimators
+        else [estimator(recipe.train.estimator, **recipe.train.estimator_options)]
+    )
+    groups = _groups(kept, prefix)
+    agent, told = load_policy(policy or str(folder), task_set)
+    manager = EpisodeManager(
+        agent, reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), sampling=recipe.episode.sampling(),
+        concurrency=recipe.episode.concurrency, seed=seed, run="audit", backend=recipe.episode.backend,
+    )  # fmt: skip
+    with progress_bar() as progress:
+        bar = progress.add_task("playing on", total=None, note=told)
+        found = run(
+            measure(
+                groups, chosen, manager, sample=sample, continuations=continuations, seed=seed,
+                progress=lambda done, total: progress.update(bar, completed=done, total=total),
+            ),
+            agent,
+        )  # fmt: skip
+    out().print(audit_table(found))
+
+
+def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
+    """The run's finished episodes by task: those with the prefix, by default those of the last training step."""
+    from agentgym.episode.ledger import Ledger
+
+    if not folder.ledger.is_file():
+        raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
+    ledger = Ledger(folder.ledger)
+    try:
+        wanted = "train-" if prefix is None else prefix
+        steps: dict[str, dict[str, list[Trajectory]]] = {}
+        for trajectory in ledger.trajectories(wanted):
+            step = trajectory.id.partition("/")[0] if prefix is None else ""
+            if prefix is None and step not in steps:
+                steps.clear()  # only the last step is kept: runs are long
+            steps.setdefault(step, {}).setdefault(trajectory.task.id, []).append(trajectory)
+    finally:
+        ledger.close()
+    if not steps:
+        raise EvaluationError(f"No finished episode in {folder.ledger} has an id that begins with {wanted!r}.")
+    return list(next(iter(steps.values())).values())
+
+
+def _names(text: str | None) -> list[str]:
+    from agentgym import registry
+
+    if text is None:
+        return registry.names("estimators")
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise CreditError(f"--turns {text!r}: whole numbers with commas between, such as 2,8,32.") from error
+    if min(counts) < 1:
+        raise CreditError(f"--turns {text!r}: a task has at least one turn.")
+    return counts

@@ -1,0 +1,91 @@
+"""What `agentgym credit` shows in the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.credit.bench import Row
+from agentgym.evaluation.credit_audit import Audit
+
+BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heuristic": "magenta"}
+
+
+def bench_table(rows: Sequence[Row]) -> RenderableType:
+    """Two tables with a line an estimator: error of its credit, and learning with it, at each number of turns."""
+    counts = sorted({row.turns for row in rows})
+    found = {(row.name, row.turns): row for row in rows}
+    names = list(dict.fromkeys(row.name for row in rows))
+    measured = [name for name in names if any(found[name, k].measures for k in counts)]
+    errors = _by_turns("Error of the credit, 0 (exact up to a factor) to 1, by turns", counts, "Sign", "Noise")
+    learning = _by_turns("Median updates until the right action has chance 0.9, by turns", counts)
+    for name in measured:
+        line = [found[name, k] for k in counts]
+        last = next(row.measures for row in reversed(line) if row.measures)
+        cells = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in line]
+        head = (name, Text(line[0].bias, style=BIAS_STYLE[line[0].bias]))
+        errors.add_row(*head, *cells, f"{last.sign.value:.0%}", f"{last.noise.value:.1f}")
+        learning.add_row(*head, *map(_steps, line))
+    note = (
+        f"Sign and noise at {counts[-1]} turns: share of right signs at the turn that decides; deviation of the "
+        "gradient from one group over the length of its mean. > : most seeds did not get there."
+    )
+    skipped = (Text(f"{name}: {found[name, counts[0]].skipped}") for name in names if name not in measured)
+    return Group(errors, Text(), learning, Text(f"\n{note}", style="dim"), *skipped)
+
+
+def _by_turns(title: str, counts: Sequence[int], *more: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left", title_style="")
+    table.add_column("Estimator", no_wrap=True)
+    table.add_column("Bias", no_wrap=True)
+    for head in (*map(str, counts), *more):
+        table.add_column(head, justify="right", no_wrap=True)
+    return table
+
+
+def _steps(row: Row) -> str:
+    if row.learning is None:
+        return "-"
+    steps = f"{row.learning.steps.value:.0f}"
+    return f">{steps}" if row.learning.never > 0.5 else steps
+
+
+def audit_table(audit: Audit) -> RenderableType:
+    """Agreement of each estimator with counterfactual credit, and what its advantages look like."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Estimator", no_wrap=True)
+    for head in ("Same sign", "Rank", "No gradient", "Singletons"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for name, found in audit.agreements.items():
+        facts = audit.facts[name]
+        table.add_row(
+            name,
+            f"{_percent(found.sign)} ({_percent(found.sign_low)} to {_percent(found.sign_high)})",
+            f"{_number(found.rank)} ({_number(found.rank_low)} to {_number(found.rank_high)})",
+            _percent(facts.zero_gradient), _percent(facts.singletons),
+        )  # fmt: skip
+    lines: list[RenderableType] = [table]
+    for name, facts in audit.facts.items():
+        spread = "  ".join(f"{k}: {value:.3g}" for k, value in enumerate(facts.variance[:12]))
+        lines.append(Text(f"{name}, variance of the advantage by turn  {spread}", style="dim"))
+    lines.append(
+        Text(
+            f"{audit.turns} turns of {audit.trajectories} trajectories, {audit.played} episodes played on, "
+            f"{audit.diverged} of them set aside because their world answered otherwise. The counterfactual credit of "
+            f"a turn has a standard error of about {audit.noise:.2f}: no estimator can agree with it wholly.",
+            style="dim",
+        )
+    )
+    return Group(*lines)
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.0%}"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.2f}"

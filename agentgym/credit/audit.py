@@ -1,0 +1,151 @@
+"""How far an estimator's credit agrees with counterfactual credit: pure arithmetic on advantages of the same turns.
+
+Counterfactual credit of a turn is what playing on from after it brings, above what playing on from before it
+brings (VinePPO, Kazemnejad et al. 2024, arXiv:2410.01679): slow and noisy, but nothing is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.credit.group import Group
+from agentgym.credit.signals import Array
+
+Ints = NDArray[np.intp]
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """An estimator against the counterfactual.
+
+    Attributes:
+        turns: how many were compared.
+        sign: share of turns with the same sign, where neither is 0, with its 95 % interval (bootstrap over
+            trajectories); NaN where there is no such turn. `signed`: how many those are.
+        rank: Spearman correlation over all turns, with its interval; NaN where one side does not vary.
+    """
+
+    turns: int
+    signed: int
+    sign: float
+    sign_low: float
+    sign_high: float
+    rank: float
+    rank_low: float
+    rank_high: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What can be said of advantages without replaying anything.
+
+    Attributes:
+        zero_gradient: share of groups in which every advantage is 0: nothing is learnt from them.
+        singletons: share of valid turns whose state no other trajectory of its group was in; NaN without state keys.
+        variance: [T] of the advantages at each turn index, over valid trajectories that reached it.
+    """
+
+    zero_gradient: float
+    singletons: float
+    variance: tuple[float, ...]
+
+
+def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, seed: int = 0) -> Agreement:
+    """Compare credit of the same turns, one array per trajectory each.
+
+    Raises: ValueError when the two are not of the same turns.
+    """
+    if [len(a) for a in advantages] != [len(b) for b in counterfactual]:
+        raise ValueError("The two sides are not of the same turns: give one array per trajectory, as long as each.")
+    count = len(advantages)
+    everyone = np.arange(count)
+    rng = np.random.default_rng(seed)
+
+    def sign(rows: Ints) -> float:
+        a, b = _joined(advantages, rows), _joined(counterfactual, rows)
+        known = (a != 0) & (b != 0)
+        return float((np.sign(a) == np.sign(b))[known].mean()) if known.any() else float("nan")
+
+    def rank(rows: Ints) -> float:
+        return spearman(_joined(advantages, rows), _joined(counterfactual, rows))
+
+    picks = rng.integers(0, max(count, 1), (RESAMPLES if count else 0, count))
+    signs, ranks = (np.array([of(rows) for rows in picks]) for of in (sign, rank))
+    a, b = _joined(advantages, everyone), _joined(counterfactual, everyone)
+    return Agreement(
+        len(a), int(((a != 0) & (b != 0)).sum()), sign(everyone), *_interval(signs), rank(everyone), *_interval(ranks)
+    )
+
+
+def group_facts(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) -> GroupFacts:
+    """Facts of the advantages that an estimator gave to each group."""
+    zero, turns, alone = 0, 0, 0
+    keyed = bool(groups)
+    by_index: dict[int, list[float]] = {}
+    for group, found in zip(groups, advantages, strict=True):
+        zero += not any(np.any(one != 0) for one in found)
+        rows = [int(row) for row in np.flatnonzero(group.valid)]
+        for row in rows:
+            for k, value in enumerate(found[row]):
+                by_index.setdefault(k, []).append(float(value))
+        if group.state_keys is None:
+            keyed = False
+            continue
+        seen_by: dict[object, set[int]] = {}
+        for row in rows:
+            for key in group.state_keys[row]:
+                seen_by.setdefault(key, set()).add(row)
+        for row in rows:
+            turns += len(group.state_keys[row])
+            alone += sum(len(seen_by[key]) == 1 for key in group.state_keys[row])
+    return GroupFacts(
+        zero / len(groups) if groups else float("nan"),
+        alone / turns if keyed and turns else float("nan"),
+        tuple(float(np.var(by_index[k])) for k in sorted(by_index)),
+    )
+
+
+def counterfactual_credit(rewards: Array, values: Array) -> Array:
+    """[K] what each turn brought: r_k + V_{k+1} - V_k.
+
+    Args:
+        rewards: [K] of the turns; NaN, a turn without one, counts 0.
+        values: [K+1] mean return of playing on from before each turn, the last entry the outcome itself.
+    """
+    found: Array = np.nan_to_num(rewards) + values[1:] - values[:-1]
+    return found
+
+
+def spearman(a: Array, b: Array) -> float:
+    """Rank correlation with ties at their mean rank. NaN for fewer than 2 values, or where one side does not vary."""
+    if len(a) < 2:
+        return float("nan")
+    x, y = _ranks(a), _ranks(b)
+    x, y = x - x.mean(), y - y.mean()
+    length = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    return float((x * y).sum() / length) if length > 0 else float("nan")
+
+
+def _ranks(values: Array) -> Array:
+    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: Array = (last - (counts - 1) / 2)[where]
+    return ranks
+
+
+def _joined(arrays: Sequence[Array], rows: Ints) -> Array:
+    return np.concatenate([np.zeros(0), *(arrays[int(row)] for row in rows)])
+
+
+def _interval(drawn: Array) -> tuple[float, float]:
+    known = drawn[np.isfinite(drawn)]
+    if not len(known):
+        return float("nan"), float("nan")
+    low, high = np.percentile(known, (2.5, 97.5))
+    return float(low), float(high)

@@ -1,0 +1,73 @@
+"""The benchmark as a whole: every estimator on tasks of several lengths, as data, for tables and plots."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentgym.credit.bench.bifurcation import SIGNALS_GIVEN
+from agentgym.credit.bench.learning import Learning, learn
+from agentgym.credit.bench.measures import Measures, measure
+from agentgym.credit.declaration import CreditWarning, Estimator, estimator
+from agentgym.errors import CreditError
+
+TURNS = (2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One estimator at one number of turns. `skipped` says why there are no figures."""
+
+    name: str
+    bias: str
+    turns: int
+    measures: Measures | None = None
+    learning: Learning | None = None
+    skipped: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run(
+    names: Iterable[str],
+    *,
+    turns: Sequence[int] = TURNS,
+    size: int = 8,
+    groups: int = 200,
+    seeds: int = 10,
+    most: int = 300,
+    progress: Callable[[str, int], None] | None = None,
+) -> list[Row]:
+    """Measure every estimator at every number of turns.
+
+    Args:
+        names: registered estimators. `size`: trajectories of a group. `groups`: per measurement.
+        seeds, most: runs of learning, and the steps each has.
+        progress: called with the name and the turns before each measurement.
+    Raises: UnknownNameError.
+    """
+    rows = []
+    for name in names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CreditWarning)
+            chosen = estimator(name)
+        for count in turns:
+            if progress is not None:
+                progress(name, count)
+            rows.append(_row(chosen, count, size=size, groups=groups, seeds=seeds, most=most))
+    return rows
+
+
+def _row(chosen: Estimator, turns: int, *, size: int, groups: int, seeds: int, most: int) -> Row:
+    missing = [signal for signal in chosen.requires if signal not in SIGNALS_GIVEN]
+    if missing:
+        return Row(chosen.name, chosen.bias, turns, skipped=f"the task gives no {', '.join(missing)}")
+    try:
+        measures = measure(chosen, turns, size=size, groups=groups)
+        learning = learn(chosen, turns, size=size, most=most, seeds=seeds)
+    except CreditError as error:
+        return Row(chosen.name, chosen.bias, turns, skipped=str(error))
+    return Row(chosen.name, chosen.bias, turns, measures, learning)

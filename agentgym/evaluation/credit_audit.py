@@ -1,0 +1,116 @@
+"""Does the credit that an estimator gives agree with what the turns brought? Asked of a sample, by playing on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentgym.credit import Estimator, Group
+from agentgym.credit.audit import Agreement, GroupFacts, agreement, counterfactual_credit, group_facts
+from agentgym.credit.declaration import batch_advantages
+from agentgym.credit.signals import Array
+from agentgym.episode.branch import Fork
+from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import EvaluationError
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        agreements, facts: by name of the estimator.
+        trajectories, turns: how many were compared. `played`, `diverged`: continuations, and those of them whose
+            world did not answer as it had.
+        noise: mean standard error of the counterfactual credit of one turn, in reward units: where it is as large
+            as the credit itself, agreement says little.
+    """
+
+    agreements: dict[str, Agreement]
+    facts: dict[str, GroupFacts]
+    trajectories: int
+    turns: int
+    played: int
+    diverged: int
+    noise: float
+
+
+async def audit(
+    groups: Sequence[Sequence[Trajectory]],
+    estimators: Sequence[Estimator],
+    manager: EpisodeManager,
+    *,
+    sample: int = 16,
+    continuations: int = 8,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Audit:
+    """Compare estimators with counterfactual credit on a random sample of trajectories.
+
+    From before every turn of the sample but the first, `continuations` episodes are played on with the manager's
+    policy; the start is valued by the group itself. The policy should be the one that played the groups, or near it.
+
+    Args:
+        groups: the trajectories of one task each. `sample`: how many trajectories to play on from.
+        manager: plays the continuations; its policy, reward, budgets and sampling should be those of the run.
+        progress: called with the continuations that ended, and all of them.
+    Raises: EvaluationError when no group holds two valid trajectories; MissingSignalError when a group lacks what
+        an estimator needs.
+    """
+    usable = [list(group) for group in groups if sum(t.valid for t in group) > 1]
+    if not usable:
+        raise EvaluationError("No group holds two valid trajectories: there is no credit to compare.")
+    built = [Group.from_trajectories(group) for group in usable]
+    advantages = {one.name: batch_advantages(one, built) for one in estimators}
+
+    places = [(g, i) for g, group in enumerate(usable) for i, t in enumerate(group) if t.valid]
+    order = np.random.default_rng(seed).permutation(len(places))[:sample]
+    chosen = [places[int(place)] for place in order]
+    forks = [
+        Fork(usable[g][i], turn) for g, i in chosen for turn in range(1, len(usable[g][i].turns))
+    ]  # fmt: skip
+    returns: dict[tuple[str, int], list[float]] = {}
+    total, ended, diverged = len(forks) * continuations, 0, 0
+    async for played in manager.branch(forks, continuations):
+        ended += 1
+        origin = played.provenance["branch"]
+        if played.valid:
+            returns.setdefault((origin["of"], origin["turn"]), []).append(played.return_from(origin["turn"]))
+        else:
+            diverged += 1
+        if progress is not None:
+            progress(ended, total)
+
+    truth: list[Array] = []
+    kept: list[tuple[int, int]] = []
+    errors: list[float] = []
+    for g, i in chosen:
+        trajectory = usable[g][i]
+        found = [returns.get((trajectory.id, turn), []) for turn in range(1, len(trajectory.turns))]
+        if not all(found):  # its world would not be replayed
+            continue
+        start = [t.return_from() for t in usable[g] if t.valid]
+        values = np.array([np.mean(start), *(np.mean(one) for one in found), trajectory.outcome_reward])
+        truth.append(counterfactual_credit(trajectory.turn_rewards(), values))
+        kept.append((g, i))
+        errors += [_standard_error(one) for one in (start, *found)]
+    if not kept:
+        raise EvaluationError(
+            "No trajectory of the sample could be played on: every replay differed from its record, or failed. "
+            "Environments with clocks or outside services cannot be audited so."
+        )
+    return Audit(
+        {
+            name: agreement([found[g][i] for g, i in kept], truth, seed=seed)
+            for name, found in advantages.items()
+        },
+        {name: group_facts(built, found) for name, found in advantages.items()},
+        len(kept), sum(len(one) for one in truth), ended, diverged, float(np.mean(errors)),
+    )  # fmt: skip
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")

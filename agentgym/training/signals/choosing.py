@@ -1,0 +1,58 @@
+"""The sources that an estimator requires, made as the recipe's [train.signals] says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentgym.credit import Estimator
+from agentgym.policy.contract import Policy, Sampling
+from agentgym.task import TaskSet
+from agentgym.training.recipe import SignalsSection
+from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.critic import Critic
+from agentgym.training.signals.gold import GoldAnswer
+from agentgym.training.signals.progress import Progress
+from agentgym.training.signals.replays import LeftOut, PlayedOn
+from agentgym.training.signals.source import Source
+
+
+def sources_for(
+    chosen: Estimator,
+    section: SignalsSection,
+    *,
+    model: Any,
+    policy: Policy,
+    rollouts: Rollouts,
+    sampling: Sampling,
+    task_set: TaskSet,
+    encode: Callable[[str], list[int]],
+    seed: int = 0,
+) -> list[Source]:
+    """One source for each signal the estimator requires and no record holds; an empty list for most estimators.
+
+    Args:
+        chosen: says what it requires. `model`, `policy`: being trained. `encode`: from text to token ids.
+        sampling: of episodes that are played on.
+    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none.
+    """
+    network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
+
+    def critic() -> Source:
+        privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
+        gamma = float(chosen.options.get("gamma", 1.0))
+        return Critic(model, double=section.double, privileged=privileged, encode=encode, gamma=gamma, **network)
+
+    makers: dict[str, Callable[[], Source]] = {
+        "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
+        "continuations": lambda: PlayedOn(policy, rollouts, sampling, section.continuations),
+        "counterfactuals": lambda: LeftOut(rollouts, section.exact_turns),
+        "contributions": lambda: Progress(model, **network),
+        "values": critic,
+        "action_values": critic,
+    }
+    found: list[Source] = []
+    for name, make in makers.items():
+        if name in chosen.requires and not any(name in source.gives for source in found):
+            found.append(make())
+    return found

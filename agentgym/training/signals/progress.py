@@ -1,0 +1,59 @@
+"""A progress estimator: what each turn added to the outcome, learnt so that the parts sum to the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentgym.episode.trajectory import Trajectory
+from agentgym.training.signals.source import Rows
+from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
+
+
+class Progress:
+    """`contributions`: one number a turn, read at its last token, fitted to (sum of them - outcome)^2.
+
+    Args:
+        model: its body is copied. `settings`: of TurnScorer.
+    Source: SPA-RL, Wang et al. 2025, arXiv:2505.20732.
+    """
+
+    gives: tuple[str, ...] = ("contributions",)
+
+    def __init__(self, model: Any, **settings: Any) -> None:
+        self.scorer = TurnScorer(model, heads=1, **settings)
+
+    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        found: Rows = [[0.0] * len(t.turns) for t in played]
+        rows = [row for row, t in enumerate(played) if t.valid]
+        for row, numbers in zip(rows, self.scorer.read([_reading(played[row]) for row in rows]), strict=True):
+            found[row] = numbers[:, 0].tolist()
+        return {"contributions": found}
+
+    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Fit to the batch. Returns: loss, and the share of the outcomes' variance that was explained before it."""
+        valid = [t for t in played if t.valid]
+        if not valid:
+            return {}
+        readings = [_reading(t) for t in valid]
+        outcomes = np.array([t.outcome_reward for t in valid])
+        sums = np.array([numbers.sum() for numbers in self.scorer.read(readings)])
+        figures = {"progress/explained_variance": explained(sums, outcomes)}
+
+        def loss_of(row: int, numbers: torch.Tensor) -> torch.Tensor:
+            return (numbers.sum() - float(outcomes[row])) ** 2
+
+        figures["progress/loss"] = self.scorer.fit(readings, loss_of)
+        return {name: value for name, value in figures.items() if np.isfinite(value)}
+
+
+def _reading(trajectory: Trajectory) -> Reading:
+    ids, ends = list(trajectory.prompt_ids), []
+    for turn in trajectory.turns:
+        ids += turn.token_ids
+        ends.append(len(ids) - 1)
+        ids += turn.observation_ids
+    return Reading(ids, ends)

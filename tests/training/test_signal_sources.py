@@ -1,0 +1,272 @@
+"""Sources of signals: critics that learn, gold answers scored token by token, other endings and turns left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentgym.credit import Group, declare, estimator
+from agentgym.credit.signals import Array
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import CreditError, MissingSignalError
+from agentgym.messages import Call, Message, StopReason
+from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.task import Task, TaskSet
+from agentgym.testing.byte_renderer import ByteRenderer
+from agentgym.testing.counter import CounterWithState, TargetReached
+from agentgym.training.recipe import SignalsSection
+from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals import with_sources
+from agentgym.training.signals.choosing import sources_for
+from agentgym.training.signals.critic import Critic
+from agentgym.training.signals.gold import GoldAnswer, prefixes
+from agentgym.training.signals.progress import Progress
+from agentgym.training.signals.replays import LeftOut, PlayedOn
+
+GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return make_model(make_tokenizer(["a b c"] * 20, vocab_size=300), seed=0, hidden=32, layers=2, heads=2, kv_heads=1)
+
+
+def episode(number: int, good: bool, *, truth: str = "", stop: StopReason = StopReason.ANSWERED) -> Trajectory:
+    """Two turns; the token of turn 0 says how it will end."""
+    turns = [
+        Turn(0, Message("assistant", "x"), token_ids=[GOOD if good else BAD], observation_ids=[SEEN]),
+        Turn(1, Message("assistant", "x"), token_ids=[PLAIN]),
+    ]
+    task = Task("t", "test/none-v1", "question", truth=truth)
+    return Trajectory(
+        f"t#{number}",
+        task,
+        number,
+        prompt_ids=[10, 11],
+        turns=turns,
+        outcome={"success": float(good)},
+        stop_reason=stop,
+    )
+
+
+def batch(rng: np.random.Generator, size: int = 16, **options: Any) -> list[Trajectory]:
+    return [episode(number, bool(rng.random() < 0.5), **options) for number in range(size)]
+
+
+@pytest.mark.parametrize("double", [False, True], ids=["returns", "double"])
+def test_a_critic_learns_what_each_state_is_worth(model: Any, double: bool):
+    """Before turn 0 about half the episodes will succeed; after it the token tells which."""
+    rng = np.random.default_rng(0)
+    critic = Critic(model, double=double, learning_rate=3e-3, epochs=4, follow=0.5)
+    figures = {}
+    for _ in range(16):
+        figures = critic.learn(batch(rng))
+    good, bad = (critic.signals([episode(0, x)], 0) for x in (True, False))
+    assert good["values"][0][1] > 0.75
+    assert bad["values"][0][1] < 0.25
+    assert 0.2 < good["values"][0][0] < 0.8
+    assert good["values"][0][0] == bad["values"][0][0]  # the same state
+    assert good["values"][0][2] == 0.0  # the task is over
+    assert good["action_values"][0][0] > 0.75 > 0.25 > bad["action_values"][0][0]
+    assert figures["critic/explained_variance"] > 0.3
+
+
+def test_a_truncated_episode_is_worth_something_after_its_last_turn(model: Any):
+    critic = Critic(model, learning_rate=3e-3, epochs=4)
+    for _ in range(6):
+        critic.learn(batch(np.random.default_rng(1)))
+    cut = critic.signals([episode(0, True, stop=StopReason.MAX_TURNS)], 0)
+    assert cut["values"][0][2] != 0.0
+
+
+def test_a_privileged_critic_reads_what_the_policy_may_not(model: Any):
+    """Success follows the hidden truth alone, which is in no token of the episode."""
+    rng = np.random.default_rng(2)
+
+    def hidden(size: int) -> list[Trajectory]:
+        found = []
+        for number in range(size):
+            right = bool(rng.random() < 0.5)
+            one = episode(number, True, truth="yes" if right else "no")
+            one.outcome = {"success": float(right)}
+            found.append(one)
+        return found
+
+    def encode(text: str) -> list[int]:
+        return [50] if "yes" in text else [51]
+
+    critic = Critic(model, privileged=lambda task: str(task.truth), encode=encode, learning_rate=3e-3, epochs=4)
+    for _ in range(16):
+        critic.learn(hidden(16))
+    yes, no = (critic.signals([episode(0, True, truth=truth)], 0)["values"][0][0] for truth in ("yes", "no"))
+    assert yes > 0.75 > 0.25 > no
+    with pytest.raises(ValueError, match="needs `encode`"):
+        Critic(model, privileged=lambda task: "")
+
+
+def test_contributions_come_to_sum_to_the_outcome_and_lie_on_the_turn_that_tells(model: Any):
+    rng = np.random.default_rng(3)
+    progress = Progress(model, learning_rate=3e-3, epochs=4)
+    for _ in range(16):
+        figures = progress.learn(batch(rng))
+    good, bad = (progress.signals([episode(0, x)], 0)["contributions"][0] for x in (True, False))
+    assert sum(good) == pytest.approx(1, abs=0.25)
+    assert sum(bad) == pytest.approx(0, abs=0.25)
+    assert figures["progress/explained_variance"] > 0.3
+
+
+def test_a_failed_trajectory_gets_placeholders_and_teaches_nothing(model: Any):
+    failed = episode(0, True, stop=StopReason.INFRA_ERROR)
+    critic, progress = Critic(model), Progress(model)
+    assert critic.signals([failed], 0) == {"values": [[0.0] * 3], "action_values": [[0.0] * 2]}
+    assert progress.signals([failed], 0) == {"contributions": [[0.0] * 2]}
+    assert critic.learn([failed]) == progress.learn([failed]) == {}
+
+
+def test_the_policy_is_left_alone_by_its_critic(model: Any):
+    before = [parameter.clone() for parameter in model.parameters()]
+    Critic(model, epochs=1).learn(batch(np.random.default_rng(4)))
+    assert all((old == new).all() for old, new in zip(before, model.parameters(), strict=True))
+
+
+class Scorer(Policy):
+    """Scores a continuation by the length of its prefix, so that each boundary can be told."""
+
+    name = "scorer"
+    renderer = ByteRenderer()
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        return [-1.0 / len(prefix_ids)] * len(continuation_ids)
+
+
+ANSWERS = TaskSet("acme/answers", {"train": [Task("t", "x/y-v1", "q")]}, answer=lambda task: Message("assistant", "42"))
+
+
+def test_the_gold_answer_is_scored_before_each_turn_and_after_the_last():
+    """Prefixes of 2, 4 and 5 tokens: prompt; + turn 0 and its observation; + turn 1."""
+    one = episode(0, True)
+    assert [len(prefix) for prefix in prefixes(one)] == [2, 4, 5]
+    with Rollouts() as rollouts:
+        source = GoldAnswer(Scorer(), ANSWERS, rollouts)
+        given = source.signals([one, episode(1, False, stop=StopReason.INFRA_ERROR)], 0)
+    np.testing.assert_allclose(given["gold_logprobs"][0], [-1 / 2, -1 / 4, -1 / 5])
+    assert given["gold_logprobs"][1] == [0.0] * 3
+
+
+def test_a_task_set_without_an_answer_has_no_information_to_gain():
+    with Rollouts() as rollouts:
+        with pytest.raises(CreditError, match="has no `answer`"):
+            GoldAnswer(Scorer(), TaskSet("acme/none", {}), rollouts)
+        with pytest.raises(CreditError, match="no renderer"):
+            GoldAnswer(ScriptedPolicy([]), ANSWERS, rollouts)
+
+
+class Gambler(Policy):
+    """Adds 1 or 2 by chance, then 0, then submits: only turn 0 decides whether the counter ends at 2."""
+
+    name = "gambler"
+
+    async def generate(self, request: Request) -> Reply:
+        amount = int(np.random.default_rng(request.sampling.seed).integers(1, 3))
+        calls = [Call("add", {"amount": amount}), Call("add", {"amount": 0}), Call("submit", {})]
+        return Reply(Message("assistant", "", (calls[min(request.turn, 2)],)))
+
+
+class Outcome(TargetReached):
+    """Success alone."""
+
+    weights = {"ok": 0.0}
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch):
+    """Rollouts over a counter, and a group of eight gamblers."""
+    from agentgym.training import rollouts as module
+
+    class Here(module.EpisodeManager):
+        def __init__(self, policy: Any, **options: Any) -> None:
+            super().__init__(policy, environment=CounterWithState, **options)
+
+    monkeypatch.setattr(module, "EpisodeManager", Here)
+    with Rollouts(reward=Outcome()) as rollouts:
+        tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
+        yield rollouts, rollouts.play(Gambler(), tasks, run="r", group_size=8, record=False)
+
+
+def test_playing_on_values_every_state(counted: Any):
+    """After turn 0 the end is certain, so every continuation has the trajectory's own return."""
+    rollouts, played = counted
+    given = PlayedOn(Gambler(), rollouts, Sampling(), samples=3).signals(played, 0)["continuations"]
+    assert {t.outcome_reward for t in played} == {0.0, 1.0}
+    for trajectory, values in zip(played, given, strict=True):
+        assert len(values) == 4
+        assert values[0] == [t.outcome_reward for t in played]
+        assert values[1] == values[2] == [trajectory.outcome_reward] * 3
+        assert values[3] == [trajectory.outcome_reward]
+
+
+def test_leaving_a_turn_out_shows_what_it_was_for(counted: Any):
+    """Without its addition the counter is at 0; without the addition of 0 nothing changes; without submit no end."""
+    rollouts, played = counted
+    given = LeftOut(rollouts, exact=3).signals(played, 0)["counterfactuals"]
+    for trajectory, returns in zip(played, given, strict=True):
+        won = trajectory.outcome_reward
+        assert len(returns) == 8
+        assert returns[frozenset()] == 0.0
+        assert returns[frozenset({0, 1, 2})] == won
+        assert returns[frozenset({0, 2})] == won
+        assert returns[frozenset({1, 2})] == returns[frozenset({0, 1})] == 0.0
+    fewer = LeftOut(rollouts).signals(played[:1], 0)["counterfactuals"][0]
+    assert set(fewer) == {frozenset(), frozenset({0, 1, 2}), frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
+
+
+@declare(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
+def rising(group: Group) -> Array:
+    """How much the value rises with each turn."""
+    values = group.signal("values")
+    return np.nan_to_num(values[:, 1:] - values[:, :-1])
+
+
+def test_a_group_gets_the_signals_of_its_own_trajectories(model: Any):
+    played = batch(np.random.default_rng(5), size=4)
+    groups = [Group.from_trajectories(played[:2]), Group.from_trajectories(played[2:])]
+    with pytest.raises(MissingSignalError, match="values"):
+        rising(groups[0])
+    critic = Critic(model)
+    with_values = with_sources(groups, played, [critic], 0)
+    whole = critic.signals(played, 0)["values"]
+    np.testing.assert_array_equal(with_values[1].values[0], whole[2])  # type: ignore[index]
+    assert np.isfinite(np.concatenate(rising(with_values[1]))).all()
+
+
+def test_only_what_the_estimator_requires_is_made(model: Any):
+    with Rollouts() as rollouts:
+        options: dict[str, Any] = dict(
+            model=model,
+            policy=Scorer(),
+            rollouts=rollouts,
+            sampling=Sampling(),
+            task_set=ANSWERS,
+            encode=lambda text: [1],
+        )
+        assert sources_for(estimator("rloo"), SignalsSection(), **options) == []
+        (critic,) = sources_for(rising, SignalsSection(double=True, privileged=True), **options)
+        assert isinstance(critic, Critic)
+        assert critic.double
+
+        @declare(
+            requires=("gold_logprobs", "contributions", "counterfactuals", "continuations"),
+            bias="heuristic",
+            source="x",
+        )
+        def everything(group: Group) -> Array:
+            """Needs all there is."""
+            return np.zeros(group.played.shape)
+
+        made = sources_for(everything, SignalsSection(), **options)
+        assert {type(source) for source in made} == {GoldAnswer, Progress, LeftOut, PlayedOn}
