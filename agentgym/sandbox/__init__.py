@@ -2,11 +2,25 @@
 
 contract.py, limits.py   what every backend promises          namespaces.py   the default backend
 guest_sandbox.py         the contract, spoken to a guest      machine.py, link.py, replies.py   and how it is spoken to
-channel.py, snapshots.py channels; files out and back         spawner.py, packages.py   starting the spawner
+channel.py, sessions.py  channels; sessions run again         spawner.py, packages.py   starting the spawner
+snapshots.py, trees.py   files out and back, as layers        stacking.py   having the spawner keep layers
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
 """
 
-from agentgym.sandbox.contract import Backend, Capabilities, Channel, ExecResult, Running, Sandbox, Snapshot, Usage
+from agentgym.sandbox.contract import (
+    Backend,
+    Capabilities,
+    Channel,
+    ExecResult,
+    Layer,
+    Running,
+    Sandbox,
+    Snapshot,
+    Usage,
+)  # fmt: skip
 from agentgym.sandbox.limits import SandboxSpec
 
-__all__ = ["Backend", "Capabilities", "Channel", "ExecResult", "Running", "Sandbox", "SandboxSpec", "Snapshot", "Usage"]
+__all__ = [
+    "Backend", "Capabilities", "Channel", "ExecResult", "Layer", "Running", "Sandbox", "SandboxSpec", "Snapshot",
+    "Usage",
+]  # fmt: skip

@@ -7,7 +7,7 @@ typed: `SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from agentgym.sandbox.limits import SandboxSpec
@@ -81,12 +81,40 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """Files, or changes to the files of the layers below: an archive as `guest/archive.py` writes it.
+
+    `digest` is a hash of all of `data`, times included; `snapshots.layer_of` makes it.
+    """
+
+    digest: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files of a sandbox at one moment. Live processes are not captured. `id` is a content hash."""
+    """The files under /work and /tmp of a sandbox at one moment: live processes are not captured, and neither are
+    the variables of sessions (`sessions.replay` runs a session's code again).
+
+    Plain data: any backend restores it, in any process. Snapshots are equal if their files are.
+
+    Attributes:
+        id: SHA-256 over the sorted paths, kinds, modes, link targets and contents of all files: equal files have equal
+            ids, however they came about. Times do not count.
+        backend: name of the backend that it was taken on.
+        layers: the lowest first; the files are what is left when each is unpacked over those before.
+        entries: digest of each file by its path, as bytes; from it a snapshot of changes gets its id.
+    """
 
     id: str
-    backend: str
-    data: bytes
+    backend: str = field(compare=False)
+    layers: tuple[Layer, ...] = field(compare=False)
+    entries: Mapping[bytes, bytes] = field(repr=False, compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all layers together."""
+        return sum(len(layer.data) for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True)

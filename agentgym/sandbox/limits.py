@@ -7,6 +7,19 @@ from typing import Literal
 
 from agentgym.errors import SandboxError
 
+LIMITS = {
+    "wall": "seconds a call may take; at its end everything it started is killed",
+    "memory": "memory of all processes together",
+    "processes": "processes and threads alive at once",
+    "cpu": "share of processor time of all processes together",
+    "disk": "bytes in files",
+    "inodes": "files and directories",
+    "open_files": "descriptors of each process",
+    "output": "bytes of output a call gives back, cut at the source",
+    "network": "what can be reached: nothing, or the names of the spec",
+}
+"""Every limit by the name under which `Capabilities` calls it enforced or missing, and what it bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:

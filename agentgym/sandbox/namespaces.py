@@ -19,18 +19,20 @@ import weakref
 from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Sandbox, Snapshot
+from agentgym.sandbox import census
+from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
-from agentgym.sandbox.snapshots import restorable
+from agentgym.sandbox.snapshots import restore
 from agentgym.sandbox.spawner import Spawner
+from agentgym.sandbox.stacking import Stacking, keys_of
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
 _CREATE_S = 30.0
-_UNPACK_S = 60.0
+_STACKING_TRIES = 3
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
@@ -42,7 +44,9 @@ class NamespacesBackend:
 
     name = "namespaces"
 
-    def __init__(self) -> None:
+    def __init__(self, *, layers_mib: int = 2048) -> None:
+        """`layers_mib`: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them."""
+        self._layers_mib, self._stacking = layers_mib, Stacking()
         self._spawners: dict[tuple[str, ...], Spawner] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
@@ -57,7 +61,7 @@ class NamespacesBackend:
         Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
             that; SandboxUnavailable if no sandbox can be made at all.
         """
-        _check(spec, snapshot)
+        _check(spec)
         machine = await self._make(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
         self._sandboxes.add(sandbox)
@@ -79,6 +83,14 @@ class NamespacesBackend:
             snapshots=True,
         )
 
+    async def running(self) -> list[Running]:
+        """Every namespaces sandbox on this machine whose spawner this process may look at."""
+        return await asyncio.to_thread(census.running, self.name)
+
+    async def clean(self) -> list[str]:
+        """End spawners whose owner is dead, and remove control groups that no living spawner owns."""
+        return await asyncio.to_thread(census.clean)
+
     async def close(self) -> None:
         """Close every sandbox and end the spawners. The backend may be used again afterwards."""
         await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
@@ -94,7 +106,7 @@ class NamespacesBackend:
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[preload] = Spawner(preload)
+                spawner = self._spawners[preload] = Spawner(preload, layers_mib=self._layers_mib)
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -105,22 +117,38 @@ class NamespacesBackend:
     async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         async with self._gate():
             try:
-                machine = await self._order(spec)
-            except ConnectionError:  # the spawner was killed; a new one can serve
-                machine = await self._order(spec)
-            if snapshot is not None:
-                try:
-                    await _unpack(machine, snapshot)
-                except BaseException:
-                    await machine.close()
+                return await self._filled(spec, snapshot)
+            except ConnectionError as error:  # the spawner was killed; a new one can serve
+                if isinstance(error, SandboxDied):
                     raise
-            return machine
+                return await self._filled(spec, snapshot)
 
-    async def _order(self, spec: SandboxSpec) -> Machine:
+    async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+        """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
+        layers = snapshot.layers if snapshot is not None else ()
+        for _ in range(_STACKING_TRIES):
+            try:
+                machine = await self._order(spec, keys_of(layers))
+            except _LayersMissing as missing:
+                if await self._stacking.provide(self._spawner(spec.preload), layers, missing.keys):
+                    break
+                continue  # another order may have pushed them out again
+            machine.stacked, machine.renewable = snapshot, True
+            return machine
+        machine = await self._order(spec, [])
+        if snapshot is not None:
+            try:
+                await restore(machine, snapshot)
+            except BaseException:
+                await machine.close()
+                raise
+        return machine
+
+    async def _order(self, spec: SandboxSpec, layers: list[str]) -> Machine:
         spawner = self._spawner(spec.preload)
         try:
             control, guest_end = socket.socketpair()
-            lifeline, spawner_end = socket.socketpair()
+            lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
             raise SandboxUnavailable(
                 f"No sockets for a sandbox ({error.strerror}): each takes two descriptors. Raise the limit (ulimit -n)."
@@ -128,14 +156,7 @@ class NamespacesBackend:
         machine = Machine(Link(control), lifeline)
         try:
             with guest_end, spawner_end:
-                while True:
-                    try:
-                        spawner.order(_order_of(spec, spawner), guest_end, spawner_end)
-                        break
-                    except BlockingIOError:  # its queue is full
-                        await asyncio.sleep(0.001)
-                    except OSError as error:
-                        raise ConnectionError("the spawner is gone") from error
+                await spawner.order(_order_of(spec, layers, spawner), guest_end.fileno(), spawner_end.fileno())
             async with asyncio.timeout(_CREATE_S):
                 header, _ = await machine.link.expect_greeting()
         except SandboxDied as error:
@@ -146,6 +167,8 @@ class NamespacesBackend:
                 if not words:
                     raise ConnectionError("the spawner is gone") from error
                 raise SandboxUnavailable(f"The spawner process ended:\n{words}") from error
+            if verdict and verdict.get("kind") == "layers":
+                raise _LayersMissing(json.loads(verdict["text"])) from None
             raise _refusal(verdict) from error
         except TimeoutError as error:
             await machine.close()
@@ -160,7 +183,7 @@ class NamespacesBackend:
         return machine
 
 
-def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
+def _check(spec: SandboxSpec) -> None:
     if spec.network:
         raise LimitUnenforceable(
             f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
@@ -171,11 +194,17 @@ def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
             f"SandboxSpec.image is {spec.image!r}: the namespaces backend knows 'host' only, the host's own Python and "
             "programs, read-only. Another image needs another backend."
         )
-    if snapshot is not None and snapshot.backend != NamespacesBackend.name:
-        raise SandboxUnavailable(f"The snapshot is of the backend {snapshot.backend!r}; only that one restores it.")
 
 
-def _order_of(spec: SandboxSpec, spawner: Spawner) -> dict[str, Any]:
+class _LayersMissing(Exception):
+    """The spawner does not keep these layers, or no longer."""
+
+    def __init__(self, keys: list[str]) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
+def _order_of(spec: SandboxSpec, layers: list[str], spawner: Spawner) -> dict[str, Any]:
     disk = spec.disk_mib * _MIB
     return {
         "memory": max(spec.memory_mib * _MIB, disk + _GUEST_MEMORY),
@@ -187,17 +216,8 @@ def _order_of(spec: SandboxSpec, spawner: Spawner) -> dict[str, Any]:
         "open_files": spec.open_files,
         "environment": {**spawner.environment, **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
+        "layers": layers,
     }
-
-
-async def _unpack(machine: Machine, snapshot: Snapshot) -> None:
-    with restorable(snapshot) as descriptor:
-        worked, said = await machine.trusted("unpack", _UNPACK_S, [descriptor])
-    if not worked:
-        raise SandboxUnavailable(
-            f"The files of snapshot {snapshot.id[:12]} cannot be restored ({said}). "
-            "If they do not fit, give the spec more disk_mib or inodes."
-        )
 
 
 _REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run -p Delegate=yes)."

@@ -6,6 +6,7 @@ sandbox it is about.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -22,6 +23,7 @@ from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET
 from agentgym.sandbox.packages import entries_of
 
+OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from guest import spawner; sys.path.remove({folder!r}); spawner.main()"
 )
@@ -35,7 +37,7 @@ _ENDING_S = 15.0
 class Spawner:
     """One spawner process, for all sandboxes that preload the same modules."""
 
-    def __init__(self, preload: tuple[str, ...]) -> None:
+    def __init__(self, preload: tuple[str, ...], *, layers_mib: int) -> None:
         """Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found."""
         self.owner = os.getpid()
         self._lock = threading.Lock()
@@ -47,6 +49,7 @@ class Spawner:
             "hidden": _package_folders(),
             "packages": packages,
             "preload": list(preload),
+            "layers": layers_mib * 2**20,
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors, errors_write = os.pipe()
@@ -54,7 +57,7 @@ class Spawner:
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(Path(__file__).parent))],
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(Path(__file__).parent)), f"{OWNER}{self.owner}"],
                 python_environment(packages=False),
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[
@@ -76,9 +79,17 @@ class Spawner:
         ours.send(json.dumps(config).encode())
         ours.setblocking(False)
 
-    def order(self, spec: dict[str, Any], control: socket.socket, lifeline: socket.socket) -> None:
-        """Ask for one sandbox. Raises: BlockingIOError if too many are in the queue, OSError if the spawner is dead."""
-        socket.send_fds(self._socket, [json.dumps(spec).encode()], [control.fileno(), lifeline.fileno()])
+    async def order(self, order: dict[str, Any], source: int, lifeline: int) -> None:
+        """Ask for one sandbox, or one layer, with its two descriptors. Raises: ConnectionError if it is dead."""
+        message = json.dumps(order).encode()
+        while True:
+            try:
+                socket.send_fds(self._socket, [message], [source, lifeline])
+                return
+            except BlockingIOError:  # its queue is full
+                await asyncio.sleep(0.001)
+            except OSError as error:
+                raise ConnectionError("the spawner is gone") from error
 
     @property
     def alive(self) -> bool:

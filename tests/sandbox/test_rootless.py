@@ -34,6 +34,10 @@ def test_every_check_of_what_is_enforced_passes(said):
     assert said["findings"] == []
 
 
+def test_snapshots_lie_on_layers_and_resets_happen_in_place(said):
+    assert said["layers"] == {"stacked": True, "same": [True, True], "in_place": True, "seen": ""}
+
+
 def test_limits_that_need_control_groups_are_refused_unless_accepted(said):
     if said["level"] == "ns+cgroup":
         pytest.skip("this user has a delegated control group: nothing is missing")

@@ -290,8 +290,9 @@ async def test_what_the_spec_asks_and_cannot_be_had_is_refused_with_a_reason(bac
 
 
 async def test_a_broken_snapshot_is_refused(backend, small):
-    from agentgym.sandbox.contract import Snapshot
+    from agentgym.sandbox.contract import Layer, Snapshot
 
+    broken = Snapshot("x" * 64, "namespaces", (Layer("y" * 64, b"junk\n"),), {})
     with pytest.raises(SandboxError, match="cannot be restored"):
-        await backend.create(small, snapshot=Snapshot("x" * 64, "namespaces", b"junk\n"))
+        await backend.create(small, snapshot=broken)
     assert guests() == set()

@@ -121,6 +121,13 @@ class Cgroups:
                 return first, second
         return None
 
+    def forget_peak(self, name: str) -> None:
+        """Count the peak of memory anew, where that can be done: version 2 keeps it for as long as the group."""
+        for tree in self.hierarchies:
+            if "memory" in tree.controllers and tree.version == 1:
+                with contextlib.suppress(OSError):
+                    _write(tree.parent, f"{name}/memory.max_usage_in_bytes", "0")
+
     def remove(self, name: str) -> bool:
         """Remove a group whose processes are gone. Returns: False if the kernel is not done with it yet."""
         done = True

@@ -14,6 +14,7 @@ PREFIX = struct.Struct(">II")
 MAX_HEADER_BYTES = 65_536  # of a reply; requests come from the host and are not bounded by this
 HOST_SOCKET = 3  # where the spawner finds its socket
 MAX_DATAGRAM = 1 << 17  # one order to the spawner
+RESET = b"reset"  # what a host says on a lifeline
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 
 

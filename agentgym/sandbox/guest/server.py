@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, python
+from . import archive, files, frames, jobs, python, renewal
 from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
@@ -30,10 +30,15 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
     os._exit(1)
 
 
-def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None) -> NoReturn:
-    """Answer requests until the host hangs up. `memory`: descriptors of the kill counter and the peak."""
+def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
+    """Answer requests until the host hangs up.
+
+    Args:
+        memory: descriptors of the kill counter and the peak.
+        changes: descriptor of the directory with the changes to the layers; -1 if there are none.
+    """
     try:
-        Guest(control, spec, memory).run()
+        Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -43,8 +48,12 @@ def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] 
 class Guest:
     """Process 1 of a sandbox: reads requests from the host's socket, has them done, and sends the replies."""
 
-    def __init__(self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None) -> None:
-        self.control, self.memory = control, memory
+    def __init__(
+        self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1
+    ) -> None:
+        self.control, self.memory, self.changes = control, memory, changes
+        self.spent_s = 0.0
+        self.unspoilt: dict[str, Any] = {}
         self.watch = Watch()
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
@@ -60,10 +69,13 @@ class Guest:
             "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
             "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
             "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
+            "clear": self._clear, "renew": self._renew,
         }  # fmt: skip
 
     def run(self) -> None:
         self._reply(0, missing=self.missing)
+        with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
+            self.unspoilt = renewal.state()
         while True:
             self.watch.once(self.runner.next_deadline_s())
             self.runner.end_overdue()
@@ -165,24 +177,57 @@ class Guest:
         """Stream the writable files into the host's pipe, with everything else stopped meanwhile."""
 
         def work() -> None:
-            with open(descriptors[0], "wb", closefd=False) as out:
-                archive.pack(out)
+            if request["changes"]:
+                os.fchdir(self.changes)
+            else:
+                os.chdir("/")
+            with open(descriptors[0], "wb", buffering=1 << 20, closefd=False) as out:
+                archive.pack(out, changes=request["changes"])
 
         self.runner.stop_everything()
         self.runner.run_trusted(request, work)
 
     def _unpack(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         def work() -> None:
+            os.chdir("/")
             os.lseek(descriptors[0], 0, os.SEEK_SET)
             with open(descriptors[0], "rb", closefd=False) as source:
-                archive.unpack(source)
+                archive.unpack(source, as_layer=False)
 
         self.runner.run_trusted(request, work)
 
+    def _clear(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        """Before a reset: kill everything, and hold on to nothing in the writable areas.
+
+        Fails if the agent has left what no fresh files take away; the sandbox must be exchanged then.
+        """
+        self.runner.clear()
+        os.chdir("/")
+        if self.changes >= 0:
+            os.close(self.changes)
+            self.changes = -1
+        left = renewal.changes(self.unspoilt)
+        if left:
+            raise OSError(errno.EPERM, f"not as it was: {left}")
+        self._reply(request["id"])
+
+    def _renew(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        """After a reset: the writable areas are fresh ones."""
+        if descriptors:
+            self.changes = os.dup(descriptors[0])
+        os.chdir("/work")
+        self.spent_s += self._spent_s()
+        self.runner.meter.begin_anew()
+        self._reply(request["id"])
+
+    def _spent_s(self) -> float:
+        """Processor time of this process and of those that have ended, since the last reset."""
+        ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
+        return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime - self.spent_s
+
     def _usage(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         processes = [pid for pid in jobs.parents() if pid != 1]
-        ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
-        seconds = ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
+        ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._spent_s()
         written = self.runner.meter.written()
         for pid in processes:
             written += written_by(pid)
