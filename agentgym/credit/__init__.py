@@ -4,11 +4,15 @@
     group = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0.5, 0.0], [0.0]])
     advantages = estimator("return_to_go", gamma=1.0)(group)   # one float64 array per trajectory
 
-One estimator per file, each registered in the entry-point group `agentgym.estimators`. numpy only, float64.
+One estimator per file, each registered in the entry-point group `agentgym.estimators`; `presets.py` holds published
+systems that are one of them with certain options. numpy only, float64.
 
 group.py         the signals of one group, validated          returns.py      what a turn or an episode was worth
-declaration.py   what an estimator declares, and the edge     statistics.py   baselines and spreads over trajectories
-                 rules that hold for all of them              options.py      options of estimators, checked when set
+kinds.py         the kinds of signal there are                statistics.py   baselines and spreads over trajectories
+signals.py       checks of what is given                      gathering.py    the same over turns with the same label
+declaration.py   what an estimator declares, and the edge     whitening.py    one mean and spread for turns of a batch
+                 rules that hold for all of them              critics.py      what a critic predicted before each turn
+options.py       options of estimators, checked when set      truncation.py   other outcomes for truncated episodes
 """
 
 from agentgym.credit.declaration import (

@@ -39,6 +39,7 @@ class Given(TypedDict, total=False):
     components: Mapping[str, Numbers] | None
     outcome_components: Mapping[str, Iterable[float | None]] | None
     lengths: Sequence[Sequence[int]] | None
+    score_norms: Numbers | None
     versions: Sequence[Sequence[int]] | None
     entropies: Numbers | None
     log_ratios: Sequence[Sequence[Iterable[float]]] | None
@@ -121,6 +122,7 @@ class Group:
 
         lengths: [N, T] trainable tokens of each turn.
         entropies: [N, T] mean entropy per token of the policy in each turn, in nats.
+        score_norms: [N, T] sum over the turn's tokens of 1 - 2 pi + sum_a pi_a^2, how far each could move the policy.
         versions: [N, T] version of the weights that sampled each turn.
         log_ratios: [N, T, L] log pi_train - log pi_rollout of each of the turn's own tokens, NaN behind the last.
     """
@@ -153,6 +155,7 @@ class Group:
     continuations: Lists | None = None
     lengths: Array | None = None
     entropies: Array | None = None
+    score_norms: Array | None = None
     versions: Array | None = None
     log_ratios: Lists | None = None
 

@@ -50,7 +50,8 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
         findings.add("The outcome makes no difference to any advantage: turn rewards alone can teach to stop trying.")
     if compares:
         with findings.no_exception("A group of one"):
-            alone = estimate(Group.from_arrays(**random_signals(rng, size=1)))
+            single = random_signals(rng, size=1)
+            alone = estimate(Group.from_arrays(**{**single, "outcomes": _raised(single["outcomes"])}))
             if np.any(alone[0] != 0):
                 findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
     if equals_get_zero:
@@ -151,6 +152,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "continuations": lists(more=1),
         "lengths": [[int(x) for x in rng.integers(1, 99, k)] for k in turns],
         "entropies": some(0, 2),
+        "score_norms": some(0, 9),
         "versions": [[int(x) for x in rng.integers(0, 4, k)] for k in turns],
         "log_ratios": lists(),
     }

@@ -37,6 +37,7 @@ def equipped(problem: Problem) -> Problem:
         state_keys=lambda p: [state for state, _ in p.steps],
         action_keys=lambda p: [action for _, action in p.steps],
         lengths=lambda p: [TOKENS[action] for _, action in p.steps],
+        score_norms=lambda p: [float((row**2).sum()) for row in p.score],
         tool_turn=lambda p: [action in ("go", "search") for _, action in p.steps],
         values=lambda p: [*(value(p, k) for k in range(len(p.steps))), 0.0],
         action_values=lambda p: [action_value(p, k) for k in range(len(p.steps))],

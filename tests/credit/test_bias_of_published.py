@@ -31,7 +31,12 @@ def test_probabilities_of_all_paths_sum_to_one_and_an_exact_critic_agrees_with_t
 @every_problem
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("opo", {"baseline": "loo"}), ("loop", {}), ("user_rl", {"score": "sum", **LEFT_OUT})],
+    [
+        ("opo", {"baseline": "loo"}),
+        ("otb", {"baseline": "loo"}),
+        ("loop", {}),
+        ("user_rl", {"score": "sum", **LEFT_OUT}),
+    ],
 )
 def test_an_estimator_whose_baseline_holds_others_alone_is_unbiased(name, options, problem, size):
     chosen = make(name, **options)
@@ -163,7 +168,7 @@ def test_a_discount_can_flip_the_sign_of_going_on(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["opo", "gtpo", "gigpo", "hgpo", "rtmc", "rebn", "reinforce_pp", "gdpo", "mapo", "loop"]
+    "name", ["opo", "otb", "gtpo", "gigpo", "hgpo", "rtmc", "rebn", "reinforce_pp", "gdpo", "mapo", "loop"]
 )
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_others_have_the_right_sign_on_the_flip_problem(name: str, size: int):

@@ -84,6 +84,20 @@ def test_opo_without_any_token_is_the_plain_mean():
     expect(estimator("opo", baseline="loo")(group), [[1.35, 1.35], [-0.9], [-0.45] * 3])
 
 
+def test_otb_weighs_returns_by_what_their_scores_weigh_up_to_the_turn():
+    """Norms [1, 2], [2], [1, 0, 3]; summed up [1, 3], [2], [1, 1, 4].
+
+    Turn 0: (1 * 1.5 + 2 * 0 + 1 * 0.3)/4 = 0.45. Turn 1: (3 * 1 + 1 * 0.3)/4 = 0.825. Turn 2: itself.
+    Left out: turn 0 (0.3)/3 = 0.1, 1.8/2 = 0.9, 1.5/3 = 0.5; turn 1 the other's; turn 2 the others' whole 0.75.
+    """
+    group = GROUP.with_signals(score_norms=[[1, 2], [2], [1, 0, 3]])
+    expect(estimator("otb")(group), [[1.05, 0.175], [-0.45], [-0.15, -0.525, 0]])
+    expect(estimator("otb", baseline="loo")(group), [[1.4, 0.7], [-0.9], [-0.2, -0.7, -0.65]])
+    none = GROUP.with_signals(score_norms=[[0, 0], [0], [0, 0, 0]])
+    expect(estimator("otb")(none), [[0.9, 0.35], [-0.6], [-0.3, -0.35, 0]])
+    expect(estimator("otb", baseline="loo")(none), estimator("return_to_go")(GROUP))
+
+
 @pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")
 def test_mt_grpo_two_segment_counts_turn_rewards_up_to_the_tools_result():
     """Outcome minus mean: 2/3, -1/3, -1/3. Turn sums 0.5, 0, 0.3 minus their mean 0.8/3: 0.7/3, -0.8/3, 0.1/3.

@@ -22,7 +22,7 @@ few = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 PUBLISHED = [
     "agentrl", "archer", "bilevel_gae", "flow_grpo", "gdpo", "gigpo", "gtpo", "hgpo", "hybrid", "kevin", "loop", "mapo",
-    "mt_grpo_two_segment", "opo", "ragen", "rebn", "reinforce_pp", "reinforce_pp_baseline", "rtmc", "sweet_rl",
+    "mt_grpo_two_segment", "opo", "otb", "ragen", "rebn", "reinforce_pp", "reinforce_pp_baseline", "rtmc", "sweet_rl",
     "turn_gae", "user_rl",
 ]  # fmt: skip
 
