@@ -42,6 +42,7 @@ PROMISES: dict[str, Promise] = {
     "rloo": Promise(**TRAJECTORY, one_turn="rloo"),
     "loop": Promise(**TRAJECTORY, one_turn="rloo"),
     "opo": Promise(),
+    "otb": Promise(),
     "mapo": Promise(shift=False, scale=None, monotone=False, **TRAJECTORY),  # divides by the mean
     "user_rl": Promise(shift=False, **DEVIATIONS, zero_sum=True),  # discounts by length
     "gdpo": Promise(**DEVIATIONS, zero_sum=True),

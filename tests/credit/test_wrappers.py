@@ -140,6 +140,25 @@ def test_with_nothing_set_masked_masks_nothing_and_asks_for_nothing():
         estimator("return_to_go | masked(overlong=True)")(GROUP)
 
 
+# truncation ---------------------------------------------------------------------------------------------------------
+
+
+def test_long_episodes_lose_a_part_of_their_outcome():
+    """Own tokens 20, 60 and 120, limit 100, buffer 80: nothing, half, all of the penalty 1: returns 1.5, -0.5, -0.7."""
+    long = GROUP.with_signals(lengths=[[10, 10], [60], [40, 40, 40]])
+    got = estimator("dr_grpo | truncation(limit_tokens=100, buffer_tokens=80)")(long)
+    expect(got, [[1.4] * 2, [-0.6], [-0.8] * 3])
+    with pytest.raises(CreditError, match="buffer_tokens <= limit_tokens"):
+        estimator("rloo | truncation(limit_tokens=10, buffer_tokens=80)")(long)
+
+
+def test_truncated_episodes_get_what_the_critic_still_expects():
+    """0.6 after the last turn of the second: returns 1 and 0.6."""
+    cut = Group.from_arrays(outcomes=[1, 0], turns=[1, 1], truncated=[False, True], values=[[0.5, 9], [0.5, 0.6]])
+    expect(estimator("rloo | truncation(mode='bootstrap')")(cut), [[0.4], [-0.4]])
+    assert estimator("rloo | truncation(mode='bootstrap')").bias == "biased"
+
+
 # entropy_weighted ---------------------------------------------------------------------------------------------------
 
 UNSURE = GROUP.with_signals(entropies=[[0.5, 2.0], [1.0], [4.0, 0.0, 0.1]])

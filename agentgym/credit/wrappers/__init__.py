@@ -9,6 +9,7 @@ entry-point group `agentgym.credit_wrappers`.
 wrapper.py           what a wrapper declares, and how it makes an estimator
 gated.py             lower rewards count where higher ones were reached
 calibrated.py        turn rewards weighed by how they went with success
+truncation.py        other outcomes for episodes that a budget ended
 masked.py            trajectories that are not trained on
 off_policy.py        turns weighed by how likely the trained policy still finds them
 entropy_weighted.py  turns weighed by how unsure the policy was
