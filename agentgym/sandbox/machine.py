@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.guest.frames import RESET
 from agentgym.sandbox.link import Link
+from agentgym.sandbox.network.proxy import Network, Proxy
+from agentgym.threads import in_thread
 
 _CLOSE_S = 15.0
 _VERDICT_S = 5.0
@@ -21,7 +24,13 @@ _CLOSED = "The sandbox was closed."
 
 
 class Machine:
-    """One guest and everything it lives in. `missing`: limits that are not enforced, each with the reason."""
+    """One guest and everything it lives in.
+
+    Attributes:
+        missing: limits that are not enforced, each with the reason. `network`: its way out, None without one.
+    """
+
+    network: Network | None = None
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
@@ -115,9 +124,24 @@ class Machine:
                 pass  # the spawner is gone, and the kernel has taken the sandbox with it
         finally:
             self._lifeline.close()
-            self._closing.set_result(None)
+            try:
+                await self.close_network()
+            finally:
+                self._closing.set_result(None)
+
+    async def open_network(self, proxy: Proxy, names: tuple[str, ...]) -> None:
+        """Let a guest in which no agent code has run yet out to the given names. Raises: see `Proxy.attach`."""
+        self.network = await proxy.attach(self.link, names)
+        weakref.finalize(self, self.network.stop)
+
+    async def close_network(self) -> None:
+        """End its connections. Last of all: the guest, which might hold on to the socket, must be dead."""
+        if self.network is not None:
+            await asyncio.shield(in_thread(self.network.close))
 
     def forget(self) -> None:
         """In a forked process: let go of what belongs to its parent."""
         self.link.forget()
         self._lifeline.close()
+        if self.network is not None:
+            self.network.stop()

@@ -25,6 +25,7 @@ from agentgym.sandbox.guest_sandbox import GuestSandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.snapshots import restore
 from agentgym.sandbox.spawner import Spawner
 from agentgym.sandbox.stacking import Stacking, keys_of
@@ -44,9 +45,15 @@ class NamespacesBackend:
 
     name = "namespaces"
 
-    def __init__(self, *, layers_mib: int = 2048) -> None:
-        """`layers_mib`: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them."""
+    def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
+        """Make none yet.
+
+        Args:
+            layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+        """
         self._layers_mib, self._stacking = layers_mib, Stacking()
+        self._proxy = proxy or Proxy()
         self._spawners: dict[tuple[str, ...], Spawner] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
@@ -99,6 +106,7 @@ class NamespacesBackend:
             self._spawners.clear()
         for spawner in spawners:
             await asyncio.to_thread(spawner.close)
+        await asyncio.to_thread(self._proxy.close)
 
     def _spawner(self, preload: tuple[str, ...]) -> Spawner:
         with self._lock:
@@ -117,11 +125,26 @@ class NamespacesBackend:
     async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         async with self._gate():
             try:
-                return await self._filled(spec, snapshot)
+                machine = await self._filled(spec, snapshot)
             except ConnectionError as error:  # the spawner was killed; a new one can serve
                 if isinstance(error, SandboxDied):
                     raise
-                return await self._filled(spec, snapshot)
+                try:
+                    machine = await self._filled(spec, snapshot)
+                except ConnectionError as again:
+                    if isinstance(again, SandboxDied):
+                        raise
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from again
+            if spec.network:
+                try:
+                    await machine.open_network(self._proxy, spec.network)
+                except BaseException:
+                    await machine.close()
+                    raise
+            return machine
 
     async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
@@ -184,11 +207,6 @@ class NamespacesBackend:
 
 
 def _check(spec: SandboxSpec) -> None:
-    if spec.network:
-        raise LimitUnenforceable(
-            f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
-            "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
-        )
     if spec.image != "host":
         raise SandboxUnavailable(
             f"SandboxSpec.image is {spec.image!r}: the namespaces backend knows 'host' only, the host's own Python and "
@@ -214,7 +232,7 @@ def _order_of(spec: SandboxSpec, layers: list[str], spawner: Spawner) -> dict[st
         "disk": disk,
         "inodes": spec.inodes,
         "open_files": spec.open_files,
-        "environment": {**spawner.environment, **dict(spec.environment)},
+        "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
         "layers": layers,
     }

@@ -25,7 +25,8 @@ def processes_below(pid: int) -> set[int]:
 
 def groups(spawner: int) -> set[str]:
     """Every control group that a spawner has made."""
-    return {str(path) for path in Path("/sys/fs/cgroup").rglob(f"agentgym-{spawner}")}
+    name = f"agentgym-{spawner}"
+    return {f"{at}/{name}" for at, below, _ in os.walk("/sys/fs/cgroup") if name in below}
 
 
 def mounts() -> list[str]:

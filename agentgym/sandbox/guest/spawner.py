@@ -25,7 +25,7 @@ from typing import Any
 
 from . import archive, areas, birth, kernel, python, root
 from .cgroups import Cgroups, Limits
-from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET
+from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .watch import Watch
 
@@ -111,7 +111,7 @@ class Spawner:
             self.broken = f"preloading {', '.join(config['preload'])} started threads; such a process cannot be forked"
 
     def _receive(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self.host, MAX_DATAGRAM, 2, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
         if not message:
             self._end()
             return
