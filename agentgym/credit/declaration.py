@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from agentgym.credit.composition import parts_of
 from agentgym.credit.group import SIGNALS, Group
 from agentgym.credit.options import check_options, options_of
 from agentgym.credit.signals import Array
@@ -242,9 +243,19 @@ def declare(
 def estimator(name: str, **options: Any) -> Estimator:
     """A registered estimator with its options: `estimator("return_to_go", gamma=1.0)(group)`.
 
+    Args:
+        name: as registered, or a whole composition with its wrappers, from the inside out:
+            "return_to_go(gamma=0.9) | gated(threshold=1.0) | masked(overlong=True)".
+        options: of the estimator.
     Warns: CreditWarning when the estimator is one that is kept for reproduction only.
-    Raises: UnknownNameError; CreditError for an unknown option or a wrong value.
+    Raises: UnknownNameError; CreditError for an unknown option, a wrong value or a text that cannot be read.
     """
+    if "|" in name or "(" in name:
+        inner, *wrappers = parts_of(name)
+        wrapped = estimator(inner.name, **{**inner.options, **options})
+        for part in wrappers:
+            wrapped = load("credit_wrappers", part.name)(wrapped, **part.options)
+        return wrapped
     made = load("estimators", name)
     if not isinstance(made, Estimator):
         raise CreditError(

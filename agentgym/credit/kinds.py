@@ -194,6 +194,7 @@ KINDS: Mapping[str, Kind] = {
     "outcomes": PerTrajectory(),
     "turn_rewards": PerTurn(),
     "tool_turn": Flags(),
+    "stop_reasons": TrajectoryLabels(),
     "state_keys": PerTurnLabels(),
     "action_keys": PerTurnLabels(),
     "branches": PerTurnLabels(),

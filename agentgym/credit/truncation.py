@@ -1,7 +1,7 @@
 """What to make of truncated episodes, other than to score them as they stand: groups with other outcomes.
 
-Each function takes a group and gives the group that an estimator then gets. Leaving truncated episodes out of the
-loss is a matter of the advantages, not of the group.
+Each function takes a group and gives the group that an estimator then gets. In a recipe these are the
+wrapper `truncation`. Leaving truncated episodes out of the loss is a matter of the advantages: `masked`.
 """
 
 from __future__ import annotations

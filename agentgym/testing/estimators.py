@@ -134,6 +134,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "components": {"found": sparse(), "tidy": sparse()},
         "outcome_components": {n: [float(x) for x in rng.random(size)] for n in ("success", "style")},
         "truncated": [bool(x) for x in rng.random(size) < 0.2],
+        "stop_reasons": [("answered", "max_turns", "max_tokens", "environment")[i % 4] for i in turns],
         "tool_turn": [[bool(x) for x in rng.random(k) < 0.7] for k in turns],
         "state_keys": [[f"s{rng.integers(4)}" for _ in range(k)] for k in turns],
         "action_keys": [[f"a{rng.integers(3)}" for _ in range(k)] for k in turns],
