@@ -233,4 +233,12 @@ REMEDIES: Mapping[str, str] = {
     "score_norms": "The policy's probabilities tell them: sum 1 - 2 pi + sum pi^2 over the tokens of each turn.",
     "counterfactuals": "Replay the episode without some of its turns, and score what comes out.",
     "continuations": "Play episodes on from the state before each turn, and give their returns.",
+    "contributions": "A progress estimator gives them: train one that shares the outcome out over the turns.",
+    "hindsight": "Score each turn with and without the outcome in the prompt, and give the difference in nats.",
+    "branches": "Give each turn the id of its place in the tree; trajectories that share a beginning share its ids.",
+    "tool_turn": "Trajectories from records carry it; give one True or False per turn.",
+    "stop_reasons": "Trajectories from records carry them; give one agentgym.messages.StopReason each.",
+    "versions": "Trajectories carry them if the policy records its `version` with each turn.",
+    "log_ratios": "TurnGRPOTrainer works them out; else score each turn's tokens under the policy being trained.",
+    "entropies": "TurnGRPOTrainer works them out; else give the policy's mean entropy per token in each turn.",
 }

@@ -21,8 +21,8 @@ def _bias(options: Mapping[str, Any]) -> Bias:
 @declare(
     requires=("outcomes", "branches"),
     bias=_bias,
-    source="branching and sibling comparison: arXiv:2507.19849 (ARPO), arXiv:2510.04678 not confirmed; values of "
-    "nodes, inheritance and weights: our own",
+    source="branching: arXiv:2507.19849 (ARPO); comparing siblings: TreeRL and AT2PO, not confirmed against them; "
+    "values of nodes, inheritance and weights: our own",
 )
 def sibling(
     group: Group,

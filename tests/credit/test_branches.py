@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mdp_evidence import INFORMED
 from mdp_trees import estimated_gradient, trees
 from test_estimators_by_hand import expect
@@ -125,3 +128,38 @@ def test_a_biased_form_over_trees_is_as_biased_as_recorded(name, options, proble
     assert chosen.bias == "biased"
     got = estimated_gradient(INFORMED[problem], chosen, fan)
     assert np.linalg.norm(got - true) / np.linalg.norm(true) == pytest.approx(error, abs=1e-4)
+
+
+def totals(group: Group) -> dict:
+    """What each turn of the tree is pushed by in all, however many rows list it."""
+    found: defaultdict = defaultdict(float)
+    for labels, advantages in zip(group.branches, estimator("sibling")(group), strict=True):
+        for label, advantage in zip(labels, advantages, strict=True):
+            found[label] += advantage
+    return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(-8, 8)), min_size=2, max_size=6
+    )
+)
+def test_whole_rows_and_forked_rows_push_every_turn_alike(rows):
+    """P7: a trajectory that lists only what came after its fork, against one that repeats the beginning."""
+    paths = list({tuple(actions): outcome / 8 for actions, outcome in rows}.items())
+    paths = [(way, o) for way, o in paths if not any(other[: len(way)] == way and other != way for other, _ in paths)]
+    if len(paths) < 2:
+        return
+    labels = [[way[: k + 1] for k in range(len(way))] for way, _ in paths]
+    listed: set = set()
+    own, parents = [], []
+    for row in labels:
+        fresh = [label for label in row if label not in listed]
+        own.append(fresh)
+        parents.append(row[len(row) - len(fresh) - 1] if len(fresh) < len(row) else None)
+        listed.update(fresh)
+    outcomes = [outcome for _, outcome in paths]
+    whole = totals(Group.from_arrays(outcomes=outcomes, branches=labels))
+    forked = totals(Group.from_arrays(outcomes=outcomes, branches=own, parents=parents))
+    assert forked == pytest.approx(whole, abs=1e-12)

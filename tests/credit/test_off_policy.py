@@ -40,7 +40,7 @@ def test_a_turn_counts_by_its_ratio(options, expected):
 
 
 def test_turns_that_are_too_old_are_cut_one_by_one():
-    """The newest in the batch is 7: more than 2 behind is below 5. Against the trained version 9: below 7."""
+    """The newest of the group is 7: more than 2 behind is below 5. Against the trained version 9: below 7."""
     aged = GROUP.with_signals(versions=[[4, 5], [7]], log_ratios=[[[0], [0]], [[0]]])
     expect(estimator("rloo | off_policy(max_lag=2)")(aged), [[0, 1], [-1]])
     trained = Group.from_arrays(

@@ -56,18 +56,17 @@ def off_policy(
             weights; a trainer that weighs each token calls `ratio_weights` itself.
         max_lag: turns sampled by weights more than this many versions older than the trained ones get 0,
             and only those turns. The trained version is the group's `train_version`, or else the newest
-            that sampled anything in the batch.
+            that sampled any of its turns.
     Returns: as the wrapped estimator.
     """
-    newest = max((float(np.nanmax(g.versions, initial=0)) for g in groups if g.versions is not None), default=0.0)
     found = []
     for group, advantages in zip(groups, estimate(groups), strict=True):
         weights = ratio_weights(group.signal("log_ratios"), mode=mode, level=level, over=over, high=high, low=low)
         advantages = advantages * turn_weights(weights, group.signal("log_ratios"))
         if max_lag is not None:
-            trained = newest if group.train_version is None else group.train_version
-            old = trained - np.where(group.played, group.signal("versions"), trained) > max_lag
-            advantages = np.where(old, 0.0, advantages)
+            versions = np.where(group.played, group.signal("versions"), 0.0)
+            trained = versions.max(initial=0.0) if group.train_version is None else group.train_version
+            advantages = np.where(trained - versions > max_lag, 0.0, advantages)
         found.append(advantages)
     return found
 

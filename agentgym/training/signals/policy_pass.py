@@ -27,7 +27,11 @@ class PolicyPass:
     def signals(self, batch: Mapping[str, Any], played: Sequence[Trajectory]) -> dict[str, Rows]:
         """`entropies` of every turn, and `log_ratios` of its tokens where the batch has what they were sampled with."""
         means = self.entropies.float().cpu().numpy()
-        found = {"entropies": _rows(played, lambda row, start, end: float(means[row, start:end].mean()), 0.0)}
+
+        def mean(row: int, start: int, end: int) -> float:
+            return float(means[row, start:end].mean()) if end > start else 0.0
+
+        found = {"entropies": _rows(played, mean, 0.0)}
         if "sampling_per_token_logps" in batch:
             gap = (self.logps - batch["sampling_per_token_logps"]).double().cpu().numpy()
             ratios = np.nan_to_num(gap, nan=0.0)  # a token whose log-probability was not recorded corrects nothing
