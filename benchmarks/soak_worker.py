@@ -156,9 +156,8 @@ def guests() -> list[int]:
 
 async def containers() -> list[int]:
     """Process 1 of each container of ours, as the host sees it."""
-    label = "agentgym.owner"
-    wanted = "{{.ID}} {{.Label " + json.dumps(label) + "}}"
-    listed = await docker("ps", "--filter", f"label={label}", "--format", wanted)
+    shown = '{{.ID}} {{.Label "agentgym.owner"}}'
+    listed = await docker("ps", "--filter", "label=agentgym.owner", "--format", shown)
     names = [line.split()[0] for line in listed if line.split()[1:] and line.split()[1].startswith(f"{os.getpid()}:")]
     return [int(pid) for pid in await docker("inspect", "--format", "{{.State.Pid}}", *names) if int(pid) > 0]
 

@@ -27,7 +27,9 @@ class Machine:
     """One guest and everything it lives in.
 
     Attributes:
-        missing: limits that are not enforced, each with the reason. `network`: its way out, None without one.
+        missing: limits that are not enforced, each with the reason.
+        image_digest: which image its files are of, as "sha256:..."; "" for the host's own programs.
+        network: its way out, None without one.
     """
 
     network: Network | None = None
@@ -36,6 +38,7 @@ class Machine:
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
+        self.image_digest = ""
         self.stacked: Snapshot | None = None  # what it lies on; its guest reports changes to that alone
         self.renewable = False
         self._closing: asyncio.Future[None] | None = None
