@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from agentgym.credit.estimators.return_to_go import above_those_who_reached
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Scale
-from agentgym.credit.return_to_go import above_those_who_reached
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, standardised

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from mdp_signals import EQUIPPED, MISJUDGED
 from recorded_bias import RECORDED
-from small_mdps import Path, Problem, go_score
 from test_unbiasedness import angle, make
+
+from agentgym.credit.exact.bias import with_tokens
+from agentgym.credit.exact.problems import Path, Problem, go_score
+from agentgym.credit.exact.signals import EQUIPPED, MISJUDGED
 
 SIZES = (2, 3, 4)
 LEFT_OUT = {"baseline": "loo", "scale": "none"}
@@ -86,15 +88,6 @@ def test_archer_is_as_wrong_as_its_critic(problem: Problem):
     got = flattered.estimated_gradient(make("archer"), 2)
     assert make("archer").bias == "biased"
     np.testing.assert_allclose(got, problem.true_gradient() + pushed, rtol=0, atol=1e-9)
-
-
-def with_tokens(problem: Problem) -> Problem:
-    """Two tokens a turn: the value before it, and what is expected once the turn is known."""
-    return problem.with_signals(
-        token_values=lambda p: [
-            list(pair) for pair in zip(p.signals["values"], p.signals["action_values"], strict=False)
-        ]
-    )
 
 
 @pytest.mark.parametrize("size", [2, 3])

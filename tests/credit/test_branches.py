@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mdp_evidence import INFORMED
-from mdp_trees import estimated_gradient, trees
 from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
 from agentgym.credit.branches import tree_of
+from agentgym.credit.exact.evidence import INFORMED
+from agentgym.credit.exact.trees import estimated_gradient, trees
 from agentgym.errors import CreditError
 
 # Two first turns, a and b; a is followed by x and by y, b by z. Only x led to success.

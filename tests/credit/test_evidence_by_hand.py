@@ -12,7 +12,7 @@ import pytest
 from test_estimators_by_hand import GROUP, expect
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.trace import gaps_closed
+from agentgym.credit.estimators.trace import gaps_closed
 from agentgym.errors import CreditError, MissingSignalError
 
 LN2 = math.log(2)

@@ -25,20 +25,20 @@ MUTATIONS = [
     ("statistics.py", "count = among.sum(axis=0)\n", "count = among.sum(axis=1)\n", HAND),
     ("returns.py", "where(k == group.turns - 1, outcomes", "where(k == group.turns - 2, outcomes", HAND),
     ("returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
-    ("grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
-    ("return_to_go.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
-    ("mt_grpo.py", "return centred(worth, baseline)", "return centred(-worth, baseline)", HAND),
-    ("opo.py", "lengths.sum() - own * lengths", "lengths.sum() + own * lengths", PUBLISHED),
+    ("estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
+    ("estimators/return_to_go.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
+    ("estimators/mt_grpo.py", "return centred(worth, baseline)", "return centred(-worth, baseline)", HAND),
+    ("estimators/opo.py", "lengths.sum() - own * lengths", "lengths.sum() + own * lengths", PUBLISHED),
     ("critics.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
-    ("mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
+    ("estimators/mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
     ("shaping.py", "above_those_who_reached(worth - before", "above_those_who_reached(worth + before", EVIDENCE),
-    ("igpo.py", "gamma * found[:, k + 1]", "gamma * found[:, k + 0]", EVIDENCE),
-    ("trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
-    ("spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
-    ("hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),
-    ("hca.py", "-np.expm1(-ratio)", "+np.expm1(-ratio)", EVIDENCE),
-    ("vine.py", "return worth - carried", "return worth + carried", BRANCHES),
-    ("sibling.py", "np.maximum(tree.siblings - 1, 1)", "np.maximum(tree.siblings - 0, 1)", BRANCHES),
+    ("estimators/igpo.py", "gamma * found[:, k + 1]", "gamma * found[:, k + 0]", EVIDENCE),
+    ("estimators/trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
+    ("estimators/spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
+    ("estimators/hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),
+    ("estimators/hca.py", "-np.expm1(-ratio)", "+np.expm1(-ratio)", EVIDENCE),
+    ("estimators/vine.py", "return worth - carried", "return worth + carried", BRANCHES),
+    ("estimators/sibling.py", "np.maximum(tree.siblings - 1, 1)", "np.maximum(tree.siblings - 0, 1)", BRANCHES),
     ("branches.py", "total[here] / count[here]", "total[here] * count[here]", BRANCHES),
     ("counterfactual.py", "math.comb(turns - 1, size)", "math.comb(turns - 0, size)", REPLAYS),
     ("wrappers/gated.py", "(reached >= threshold)", "(reached > threshold)", WRAPPERS),
@@ -70,10 +70,10 @@ def passes(copied: Path, *tests: str) -> bool:
 @pytest.mark.slow
 def test_the_tests_pass_on_the_copy_and_run_against_it(copied):
     """Else a mutation would be caught by something else than its error, or never be seen."""
-    where = "import agentgym.credit.rloo as m; print(m.__file__)"
+    where = "import agentgym.credit.estimators.rloo as m; print(m.__file__)"
     env = {**os.environ, "PYTHONPATH": str(copied)}
     got = subprocess.run([sys.executable, "-P", "-c", where], env=env, capture_output=True, text=True, check=True)
-    assert got.stdout.strip() == str(copied / "agentgym" / "credit" / "rloo.py")
+    assert got.stdout.strip() == str(copied / "agentgym" / "credit" / "estimators" / "rloo.py")
     assert passes(copied, *sorted({tests for *_, tests in MUTATIONS}))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_estimator_properties import identical, make, same
 
 from agentgym.credit import Group, batch_advantages
-from agentgym.credit.bilevel_gae import token_advantages
+from agentgym.credit.estimators.bilevel_gae import token_advantages
 from agentgym.credit.whitening import turn_weights
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.registry import names

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 import pytest
-from mdp_evidence import INFORMED
-from small_mdps import Problem, stop_or_go
 
 from agentgym.credit import estimator
+from agentgym.credit.exact.evidence import INFORMED
+from agentgym.credit.exact.problems import Problem, stop_or_go
 
 SIZES = (2, 3, 4)
 ROOMY = {name: problem for name, problem in INFORMED.items() if name != "back_and_forth"}
@@ -82,7 +82,7 @@ def test_exact_hindsight_is_exact_where_every_return_can_follow_every_turn():
     """Outcomes alone: 0 and 1 both can follow any turn of the flip problem, so hca is the policy gradient."""
     flip = INFORMED["flip"]
     outcome_only = Problem(tuple(type(p)(**{**vars(p), "rewards": (math.nan,) * len(p.rewards)}) for p in flip.paths))
-    from mdp_evidence import hindsight_of
+    from agentgym.credit.exact.evidence import hindsight_of
 
     told = outcome_only.with_signals(hindsight=hindsight_of(outcome_only))
     np.testing.assert_allclose(

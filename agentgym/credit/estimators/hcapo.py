@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym.credit.declaration import declare
+from agentgym.credit.estimators.return_to_go import above_those_who_reached
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.return_to_go import above_those_who_reached
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, divided, spread, standardised

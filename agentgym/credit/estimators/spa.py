@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.estimators.return_to_go import above_those_who_reached
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
-from agentgym.credit.return_to_go import above_those_who_reached
 from agentgym.credit.returns import episode_returns, returns_to_go, summable_rewards
 from agentgym.credit.signals import Array
 

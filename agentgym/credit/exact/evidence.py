@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
-from mdp_signals import EQUIPPED, mean_worth
-from small_mdps import Path, Problem
+from agentgym.credit.exact.problems import Path, Problem
+from agentgym.credit.exact.signals import EQUIPPED, mean_worth
 
 
 def before(path: Path, k: int) -> Hashable:
@@ -30,7 +30,7 @@ class Arbitrary:
         return self.known.setdefault(key, self.low + (self.high - self.low) * ((0.37 * (len(self.known) + 1)) % 1.0))
 
 
-def hindsight_of(problem: Problem):
+def hindsight_of(problem: Problem) -> Callable[[Path], list[float]]:
     """The exact log of P(turn k | state, return from there) / P(turn k | state) of a path's turns."""
     chance: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
@@ -58,7 +58,10 @@ def informed(problem: Problem) -> Problem:
     """The problem with potentials, gold log-probs and contributions that are wrong, and exact hindsight and replays."""
     potential, logprob, share, other = Arbitrary(-1, 2), Arbitrary(-2, 0), Arbitrary(-1, 1), Arbitrary(0, 1)
     value = mean_worth(problem, before)
-    turns = lambda p: range(len(p.steps))  # noqa: E731
+
+    def turns(path: Path) -> range:
+        return range(len(path.steps))
+
     return problem.with_signals(
         potentials=lambda p: [potential(before(p, k)) for k in turns(p)],
         gold_logprobs=lambda p: [*(logprob(before(p, k)) for k in turns(p)), logprob(after(p, len(p.steps) - 1))],

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agentgym.credit.archer import archer
-from agentgym.credit.bilevel_gae import bilevel_gae
-from agentgym.credit.grpo import grpo
-from agentgym.credit.reinforce_pp import reinforce_pp
-from agentgym.credit.rloo import rloo
+from agentgym.credit.estimators.archer import archer
+from agentgym.credit.estimators.bilevel_gae import bilevel_gae
+from agentgym.credit.estimators.grpo import grpo
+from agentgym.credit.estimators.reinforce_pp import reinforce_pp
+from agentgym.credit.estimators.rloo import rloo
 
 # LOOP, a leave-one-out baseline and nothing else; how importance weights are clipped is the trainer's affair.
 loop = rloo.preset("loop", source="Chen et al. 2025, arXiv:2502.01600")

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from small_mdps import Path, Problem, back_and_forth, flip, lucky_tool, stop_or_go
+from agentgym.credit.exact.problems import Path, Problem, back_and_forth, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {
     "flip": flip(), "stop_or_go": stop_or_go(), "lucky_tool": lucky_tool(), "back_and_forth": back_and_forth(),
@@ -17,7 +17,8 @@ TOKENS = {"go": 2, "search": 3, "stop": 5, "answer": 4}
 
 def mean_worth(problem: Problem, key_of: Callable[[Path, int], Hashable]) -> Callable[[Path, int], float]:
     """The expectation of what still comes from a turn on, given its key."""
-    total, weight = defaultdict(float), defaultdict(float)
+    total: defaultdict[Hashable, float] = defaultdict(float)
+    weight: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
         for k in range(len(path.rewards)):
             total[key_of(path, k)] += path.probability * path.worth(k)

@@ -49,7 +49,8 @@ class Problem:
 
     def true_gradient(self) -> np.ndarray:
         """[P] d/d theta of the expected sum of outcome and turn rewards, by the definition of the expectation."""
-        return sum(p.probability * (p.outcome + np.nansum(p.rewards)) * p.score.sum(axis=0) for p in self.paths)
+        parts = [p.probability * (p.outcome + np.nansum(p.rewards)) * p.score.sum(axis=0) for p in self.paths]
+        return np.asarray(np.sum(parts, axis=0))
 
     @cache  # noqa: B019 - a handful of problems live as long as the tests
     def groups(self, size: int) -> list[tuple[float, Group, tuple[Path, ...]]]:
@@ -105,7 +106,7 @@ def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _nothing(signals: Mapping[str, Any]) -> dict[str, Any]:
     """The signals of a trajectory without a turn."""
-    nothing = {}
+    nothing: dict[str, Any] = {}
     for name, row in signals.items():
         if name.endswith("components"):
             nothing[name] = _nothing(row)
@@ -201,7 +202,13 @@ def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
     """
     paths: list[Path] = []
 
-    def play_on(room: int, chance: float, rewards: tuple, scores: tuple, steps: tuple) -> None:
+    def play_on(
+        room: int,
+        chance: float,
+        rewards: tuple[float, ...],
+        scores: tuple[np.ndarray, ...],
+        steps: tuple[tuple[str, str], ...],
+    ) -> None:
         name = ("hall", "vault")[room]
         stopped = (*scores, go_score(go[room], False, room, 2)), (*steps, (name, "stop"))
         for outcome, p in ((0.25, 1.0),) if room == 0 else ((1.0, 0.8), (0.0, 0.2)):

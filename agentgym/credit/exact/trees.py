@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
 import numpy as np
-from mdp_evidence import after
-from small_mdps import Path, Problem
 
 from agentgym.credit import Estimator, Group
+from agentgym.credit.exact.evidence import after
+from agentgym.credit.exact.problems import Path, Problem
 
 Grown = tuple[tuple[Path, tuple[int, ...]], ...]
 """Leaves: a path, and which child was taken at each turn."""
