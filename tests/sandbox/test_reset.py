@@ -210,7 +210,7 @@ async def test_resets_leave_nothing_on_the_host(small):
     sandboxes = [first, await backend.create(small, snapshot=await first.snapshot())]
     (spawner,) = backend._spawners.values()
 
-    def counted() -> tuple[object, ...]:
+    def counted() -> tuple[int, list[str], int, int]:
         handles = len(os.listdir(f"/proc/{spawner.pid}/fd")) if os.geteuid() == 0 else 0
         return len(processes_below(spawner.pid)), mounts(), open_files(), handles
 
@@ -222,10 +222,12 @@ async def test_resets_leave_nothing_on_the_host(small):
             await sandbox.write("more", b"y" * 1_000_000)
             await sandbox.reset()
     for _ in range(100):
-        if counted() == before:
+        after = counted()
+        if after[:3] == before[:3] and after[3] <= before[3]:  # the child of the last reset may not have been reaped
             break
         await asyncio.sleep(0.01)
-    assert counted() == before
+    assert after[:3] == before[:3]
+    assert after[3] <= before[3]
     await backend.close()
 
 

@@ -37,7 +37,8 @@ class Box:
 
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
         self.name, self.lifeline, self.spec = name, lifeline, spec
-        self.layer: str = spec.get("layer", "")  # key of the layer that it builds
+        self.layer: str = spec.get("layer", "")  # key of the layer that it is ordered to build
+        self.builds = False  # it is the one that builds it
         self.helper = self.pid = -1
         self.process = -1  # pidfd of process 1
         self.namespace = -1  # its mount namespace
@@ -133,6 +134,7 @@ class Spawner:
 
     def _create(self, box: Box, source: int) -> None:
         spec = box.spec
+        box.builds = bool(box.layer)
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
             if not box.layer:
@@ -171,6 +173,7 @@ class Spawner:
         try:
             reason = self.layers.begin(key, order["parent"], order["size"], in_use)
         except OSError as error:
+            self.layers.abandon(key)
             reason = birth.describe(error)
         return ("unavailable", reason) if reason else None
 
@@ -323,7 +326,8 @@ class Spawner:
         """Process 1 is dead, and with it everything in its pid namespace."""
         self.watch.remove(box.process)
         os.close(box.process)
-        os.close(box.namespace)
+        if box.namespace >= 0:
+            os.close(box.namespace)
         _, status = os.waitpid(box.pid, 0)
         if box.layer:
             said = os.read(box.said, 4096).decode("utf-8", "replace")
@@ -344,6 +348,7 @@ class Spawner:
         self.boxes.discard(box)
         if box.said >= 0:
             os.close(box.said)
+        if box.builds:
             self.layers.abandon(box.layer)
         deadline = time.monotonic() + 0.05
         while not self.cgroups.remove(box.name):
