@@ -25,7 +25,8 @@ def processes_below(pid: int) -> set[int]:
 
 def groups(spawner: int) -> set[str]:
     """Every control group that a spawner has made."""
-    return {str(path) for path in Path("/sys/fs/cgroup").rglob(f"agentgym-{spawner}")}
+    walk = os.walk("/sys/fs/cgroup")  # which passes over what goes meanwhile
+    return {f"{folder}/{name}" for folder, names, _ in walk for name in names if name == f"agentgym-{spawner}"}
 
 
 def mounts() -> list[str]:

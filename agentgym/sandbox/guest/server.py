@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, python, renewal
+from . import archive, files, frames, jobs, network, python, renewal
 from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
+from .watchdog import Watchdog
 
 _MAX_REQUEST = 1 << 26
 
@@ -63,13 +64,14 @@ class Guest:
         os.environ.clear()
         os.environ.update(self.environment)
         self.runner = Runner(self.watch, self._reply, self._memory_kills)
+        self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.watch.add(control.fileno(), self._receive)
         self.operations: dict[str, Callable[[dict[str, Any], bytes, list[int]], None]] = {
             "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
             "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
             "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
-            "clear": self._clear, "renew": self._renew,
+            "listen": self._listen, "clear": self._clear, "renew": self._renew,
         }  # fmt: skip
 
     def run(self) -> None:
@@ -77,13 +79,15 @@ class Guest:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:
-            self.watch.once(self.runner.next_deadline_s())
+            waits = (self.runner.next_deadline_s(), self.watchdog.due_s())
+            self.watch.once(min((wait for wait in waits if wait is not None), default=None))
             self.runner.end_overdue()
+            self.watchdog.look()
 
     # Requests and replies
 
     def _receive(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 18, 8, socket.MSG_CMSG_CLOEXEC)
+        data, descriptors = frames.receive(self.control, 1 << 18, 8)
         if not data:
             os._exit(0)
         self.descriptors += descriptors
@@ -233,19 +237,25 @@ class Guest:
             written += written_by(pid)
             with contextlib.suppress(OSError):
                 seconds += time.clock_gettime(jobs.clock_of(pid))
-        peak = ended.ru_maxrss if self.memory is None else int(os.pread(self.memory[1], 64, 0)) // 1024
+        peak = max(ended.ru_maxrss, self.watchdog.peak // 1024)
+        if self.memory is not None:
+            peak = int(os.pread(self.memory[1], 64, 0)) // 1024
         self._reply(
             request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
             written=written, started=self.runner.meter.started(),
         )  # fmt: skip
 
+    def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        network.hand_over_listener(descriptors[0])
+        self._reply(request["id"])
+
     def _memory_kills(self) -> int:
-        """How often the kernel has killed for this sandbox's memory limit; 0 where no control group counts it."""
+        """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""
         if self.memory is not None:
             for line in os.pread(self.memory[0], 4096, 0).splitlines():
                 if line.startswith(b"oom_kill "):
                     return int(line.split()[1])
-        return 0
+        return self.watchdog.kills
 
 
 def _whole(descriptor: int) -> bytes:
