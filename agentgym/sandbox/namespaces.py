@@ -6,6 +6,11 @@
 Not covered: holes in the kernel itself, side channels, fairness beyond control groups. Files written in the
 sandbox live in memory and count against `memory_mib`, which is therefore taken as at least `disk_mib` + 32: else
 full files would starve the guest, and agent code could kill its own sandbox, which voids an episode.
+
+A sandbox made from a snapshot is mounted over the snapshot's layers, which the spawner keeps unpacked: it costs as
+much as an empty one, however large they are. As on Docker, a folder that came with the snapshot cannot be renamed
+(EXDEV; `mv` and `shutil.move` copy it then), and sandboxes over the same lowest layer share one user id of the host.
+Where the kernel has no overlay in memory (before Linux 6.6), the files are unpacked into each sandbox instead.
 """
 
 from __future__ import annotations
