@@ -6,6 +6,11 @@
 Not covered: holes in the kernel itself, side channels, fairness beyond control groups. Files written in the
 sandbox live in memory and count against `memory_mib`, which is therefore taken as at least `disk_mib` + 32: else
 full files would starve the guest, and agent code could kill its own sandbox, which voids an episode.
+
+A sandbox made from a snapshot is mounted over the snapshot's layers, which the spawner keeps unpacked: it costs as
+much as an empty one, however large they are. As on Docker, a folder that came with the snapshot cannot be renamed
+(EXDEV; `mv` and `shutil.move` copy it then), and sandboxes over the same lowest layer share one user id of the host.
+Where the kernel has no overlay in memory (before Linux 6.6), the files are unpacked into each sandbox instead.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
 _CREATE_S = 30.0
 _STACKING_TRIES = 3
+_LEAST_INODES = 64
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
@@ -170,14 +176,14 @@ class NamespacesBackend:
         fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
         for _ in range(_STACKING_TRIES if fits else 0):
             try:
-                machine = await self._order(spec, keys_of(layers))
+                machine = await self._order(spec, snapshot)
             except _LayersMissing as missing:
                 if await self._stacking.provide(await self._spawner_of(spec), layers, missing.keys):
                     break
                 continue  # another order may have pushed them out again
             machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
             return machine
-        machine = await self._order(spec, [])
+        machine = await self._order(spec, None)
         if snapshot is not None:
             try:
                 await restore(machine, snapshot)
@@ -186,7 +192,7 @@ class NamespacesBackend:
                 raise
         return machine
 
-    async def _order(self, spec: SandboxSpec, layers: list[str]) -> Machine:
+    async def _order(self, spec: SandboxSpec, below: Snapshot | None) -> Machine:
         spawner = await self._spawner_of(spec)
         try:
             control, guest_end = socket.socketpair()
@@ -198,7 +204,7 @@ class NamespacesBackend:
         machine = Machine(Link(control), lifeline)
         try:
             with guest_end, spawner_end:
-                await spawner.order(_order_of(spec, layers, spawner), guest_end.fileno(), spawner_end.fileno())
+                await spawner.order(_order_of(spec, below, spawner), guest_end.fileno(), spawner_end.fileno())
             async with asyncio.timeout(_CREATE_S):
                 header, _ = await machine.link.expect_greeting()
         except SandboxDied as error:
@@ -233,19 +239,22 @@ class _LayersMissing(Exception):
         self.keys = keys
 
 
-def _order_of(spec: SandboxSpec, layers: list[str], spawner: Spawner) -> dict[str, Any]:
+def _order_of(spec: SandboxSpec, below: Snapshot | None, spawner: Spawner) -> dict[str, Any]:
+    """Layers count against the limits of the disk: so a snapshot of a fork of a fork is bounded, and fits anywhere."""
     disk = spec.disk_mib * _MIB
+    taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
     return {
         "memory": max(spec.memory_mib * _MIB, disk + _GUEST_MEMORY),
         "address_space": spec.memory_mib * _MIB,  # used only where no control group bounds the sum
         "processes": spec.processes,
         "cores": spec.cpu_cores,
         "disk": disk,
-        "inodes": spec.inodes,
+        "writable": max(disk - taken, _MIB),
+        "inodes": max(spec.inodes - files, _LEAST_INODES),
         "open_files": spec.open_files,
         "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
-        "layers": layers,
+        "layers": keys_of(below.layers) if below is not None else [],
     }
 
 

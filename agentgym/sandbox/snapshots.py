@@ -15,7 +15,7 @@ from agentgym.sandbox.machine import Machine
 from agentgym.sandbox.trees import changes_of, digest_of, id_of, merged, tree_of
 
 MOST_LAYERS = 8  # a sandbox is mounted over all of them, and each look-up of a file may pass through all
-_INLINE_BYTES = 2**20  # what is larger is hashed in a thread
+_SMALL_BYTES = 2**20  # what is larger is looked at in a thread
 _UNPACK_S = 60.0
 _HEADER_BYTES = 1024  # of a record, on average, names and all
 _OUR_FILES = 16
@@ -41,13 +41,16 @@ def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None, *, mos
 
 
 def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Few layers: the lowest, which many snapshots share, and all changes to it as one; or one, if those are more."""
-    if len(layers) <= MOST_LAYERS:
-        return layers
-    lowest, changes = layers[0], merged([layer.data for layer in layers[1:]], lowest=False)
-    if len(changes) <= len(lowest.data):
-        return lowest, layer_of(changes)
-    return (layer_of(merged([lowest.data, changes], lowest=True)),)
+    """Few layers, which take at most half as much again as the files: what upper ones hide still takes room below.
+
+    The lowest, which many snapshots share, is kept for as long as that can be.
+    """
+    lowest, *upper = layers
+    if sum(len(layer.data) for layer in upper) > max(len(lowest.data) // 2, _SMALL_BYTES):
+        return (layer_of(merged([layer.data for layer in layers], lowest=True)),)
+    if len(layers) > MOST_LAYERS:
+        return lowest, layer_of(merged([layer.data for layer in upper], lowest=False))
+    return layers
 
 
 async def receive_files(
@@ -85,8 +88,8 @@ async def receive_files(
         await asyncio.gather(collected, return_exceptions=True)
         os.close(read)
     try:
-        many = len(data) > _INLINE_BYTES or (below is not None and len(below.layers) >= MOST_LAYERS)
-        if many:
+        upper = sum(len(layer.data) for layer in below.layers[1:]) if below is not None else 0
+        if len(data) + upper > _SMALL_BYTES:
             return await asyncio.to_thread(snapshot_of, data, backend, below, most_files=most_files)
         return snapshot_of(data, backend, below, most_files=most_files)
     except ValueError as error:

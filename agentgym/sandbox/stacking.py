@@ -97,6 +97,10 @@ async def _build(spawner: Spawner, key: str, parent: str, data: bytes) -> str:
                 await asyncio.sleep(_BUSY_S)  # the builder of one who gave up is about to end
     except TimeoutError:
         return f"no layer within {_BUILD_S:g} s"
+    except ConnectionError:
+        raise
+    except OSError as error:
+        return f"no layer: {error.strerror}"
     finally:
         os.close(archive)
 

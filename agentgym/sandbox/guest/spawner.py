@@ -20,11 +20,11 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from typing import Any
 
-from . import archive, areas, birth, image, kernel, python, root, seccomp
+from . import areas, birth, image, kernel, python, root, seccomp
 from .cgroups import Cgroups, Limits
+from .errands import in_child
 from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .watch import Watch
@@ -35,7 +35,8 @@ class Box:
 
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
         self.name, self.lifeline, self.spec = name, lifeline, spec
-        self.layer: str = spec.get("layer", "")  # key of the layer that it builds
+        self.layer: str = spec.get("layer", "")  # key of the layer that it is ordered to build
+        self.builds = False  # it is the one that builds it
         self.helper = self.pid = -1
         self.process = -1  # pidfd of process 1
         self.namespace = -1  # its mount namespace
@@ -54,7 +55,7 @@ class Spawner:
         self.counter = 0
         self.broken: tuple[str, str] | None = None  # kind and text of what every order is answered with
         self.cgroups = Cgroups()
-        self.layers = Layers(0, self._remove_folder)
+        self.layers = Layers(0, lambda work: in_child(self.watch, work))
         self.host_gone = False
         self.as_root, self.own_id = os.geteuid() == 0, 0
 
@@ -149,6 +150,7 @@ class Spawner:
 
     def _create(self, box: Box, source: int) -> None:
         spec = box.spec
+        box.builds = bool(box.layer)
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
             if not box.layer:
@@ -187,6 +189,7 @@ class Spawner:
         try:
             reason = self.layers.begin(key, order["parent"], order["size"], in_use)
         except OSError as error:
+            self.layers.abandon(key)
             reason = birth.describe(error)
         return ("unavailable", reason) if reason else None
 
@@ -271,7 +274,7 @@ class Spawner:
         """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
         self.cgroups.forget_peak(box.name)
         try:
-            self._in_child(lambda: self._mount_again(box))
+            in_child(self.watch, lambda: self._mount_again(box))
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
 
@@ -282,43 +285,6 @@ class Spawner:
             self._tell(box, "unavailable", birth.describe(error))
         else:
             socket.send_fds(box.lifeline, [json.dumps({"kind": "reset"}).encode()], [changes] if changes >= 0 else [])
-
-    def _remove_folder(self, name: str) -> None:
-        """Remove a folder of the layers' store beside everything else: it may hold many files."""
-
-        def work() -> None:
-            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
-            try:
-                archive.clear(store, os.fsencode(name), itself=True)
-            finally:
-                os.close(store)
-
-        try:
-            self._in_child(work)
-        except OSError:  # no more processes: then it has to wait
-            work()
-
-    def _in_child(self, work: Callable[[], None]) -> None:
-        """Raises: OSError if there can be no more processes."""
-        pid = os.fork()
-        if pid == 0:
-            try:
-                kernel.die_with_parent()
-                work()
-            finally:
-                os._exit(0)
-        try:
-            handle = os.pidfd_open(pid)
-        except OSError:  # no more descriptors
-            os.waitpid(pid, 0)
-            return
-
-        def bury() -> None:
-            self.watch.remove(handle)
-            os.close(handle)
-            os.waitpid(pid, 0)
-
-        self.watch.add(handle, bury)
 
     def _abort(self, box: Box) -> None:
         """Creation failed half-way: without its go, the helper ends by itself."""
@@ -341,7 +307,8 @@ class Spawner:
         """Process 1 is dead, and with it everything in its pid namespace."""
         self.watch.remove(box.process)
         os.close(box.process)
-        os.close(box.namespace)
+        if box.namespace >= 0:
+            os.close(box.namespace)
         _, status = os.waitpid(box.pid, 0)
         if box.layer:
             said = os.read(box.said, 4096).decode("utf-8", "replace")
@@ -362,6 +329,7 @@ class Spawner:
         self.boxes.discard(box)
         if box.said >= 0:
             os.close(box.said)
+        if box.builds:
             self.layers.abandon(box.layer)
         deadline = time.monotonic() + 0.05
         while not self.cgroups.remove(box.name):
