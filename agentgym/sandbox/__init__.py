@@ -3,6 +3,7 @@
 contract.py, limits.py   what every backend promises          namespaces.py   the default backend
 guest_sandbox.py         the contract, spoken to a guest      machine.py, link.py, replies.py   and how it is spoken to
 channel.py, snapshots.py channels; files out and back         spawner.py, packages.py   starting the spawner
+census.py                which sandboxes run on this machine, and what dead processes left behind
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
 """
 
