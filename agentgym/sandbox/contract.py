@@ -7,7 +7,7 @@ typed: `SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from agentgym.sandbox.limits import SandboxSpec
@@ -18,7 +18,7 @@ class Usage:
     """What a call used, or a sandbox since it was made or reset. 0 where the kernel does not count it.
 
     Attributes:
-        cpu_s: processor time. `wall_s`: time during which at least one call ran.
+        cpu_s: processor time, but of children whose parent ignores their end. `wall_s`: during which a call ran.
         peak_memory_mib: most memory held at once; of a call, by its largest process.
         processes: alive now, of a sandbox. `disk_bytes`: held by files now.
         written_bytes: given to write calls by processes that have ended or answered: files, pipes and sockets alike.
@@ -69,6 +69,7 @@ class Capabilities:
         available: sandboxes can be made here at all; `reason` says why not, and what to do.
         level: `ns+cgroup`, `ns`, `container`, `process`.
         enforced: limits by name that are truly enforced. `missing`: those that are not, each with its remedy.
+        watched: those missing that are watched instead: exceeded for moments, noticed, and seen to.
         snapshots: `snapshot` and `create(snapshot=...)` work.
     """
 
@@ -78,15 +79,44 @@ class Capabilities:
     missing: tuple[tuple[str, str], ...] = ()
     snapshots: bool = False
     reason: str = ""
+    watched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Files, or changes to the files of the layers below: an archive as `guest/archive.py` writes it.
+
+    `digest` is a hash of all of `data`, times included; `snapshots.layer_of` makes it.
+    """
+
+    digest: str
+    data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files of a sandbox at one moment. Live processes are not captured. `id` is a content hash."""
+    """The files under /work and /tmp of a sandbox at one moment: live processes are not captured, and neither are
+    the variables of sessions (`sessions.replay` runs a session's code again).
+
+    Plain data: any backend restores it, in any process. Snapshots are equal if their files are.
+
+    Attributes:
+        id: SHA-256 over the sorted paths, kinds, modes, link targets and contents of all files: equal files have equal
+            ids, however they came about. Times do not count.
+        backend: name of the backend that it was taken on.
+        layers: the lowest first; the files are what is left when each is unpacked over those before.
+        entries: digest of each file by its path, as bytes; from it a snapshot of changes gets its id.
+    """
 
     id: str
-    backend: str
-    data: bytes
+    backend: str = field(compare=False)
+    layers: tuple[Layer, ...] = field(compare=False)
+    entries: Mapping[bytes, bytes] = field(repr=False, compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all layers together."""
+        return sum(len(layer.data) for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +136,25 @@ class Running:
     age_s: float = 0.0
     memory_mib: float = 0.0
     processes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One request that a sandbox with a network made of its proxy.
+
+    Attributes:
+        host, port: where it wanted to go; empty and 0 if the request said nothing that can be read.
+        allowed: it was on the list and led to a public address, or to one that the list names.
+        bytes_sent, bytes_received: between the proxy and that server, TLS and all.
+        reason: why it was refused or cut short; empty if neither.
+    """
+
+    host: str
+    port: int
+    allowed: bool
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    reason: str = ""
 
 
 class Channel(Protocol):

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from agentgym.errors import SandboxDied
 from agentgym.sandbox import metering
 from agentgym.sandbox.channel import LineChannel
-from agentgym.sandbox.contract import ExecResult, Snapshot, Usage
+from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, Reply
 from agentgym.sandbox.machine import Machine
 from agentgym.sandbox.replies import exec_result, file_error, usage_of, whole_number
+from agentgym.sandbox.sessions import SessionCall, SessionLog
 from agentgym.sandbox.snapshots import receive_files
 
 _MIB = 2**20
@@ -41,7 +42,10 @@ class GuestSandbox:
         self._sessions: dict[str, asyncio.Lock] = {}
         self._channels: builtins.list[LineChannel] = []
         self._owner = os.getpid()
+        self._log = SessionLog()
         self._busy = metering.BusyTime()
+        self._resetting = asyncio.Lock()
+        self._closed = False
 
     async def exec(
         self,
@@ -70,7 +74,17 @@ class GuestSandbox:
         if session is None:
             return await self._run({"op": "python"}, text, timeout_s, max_output_bytes)
         async with self._sessions.setdefault(session, asyncio.Lock()):
-            return await self._run({"op": "session", "session": session}, text, timeout_s, max_output_bytes)
+            alive = False
+            try:
+                request = {"op": "session", "session": session}
+                result = await self._run(request, text, timeout_s, max_output_bytes)
+                alive = not result.timed_out and result.exit_code >= 0
+            finally:
+                if not alive:
+                    self._log.forget(session)
+            if alive:
+                self._log.add(SessionCall(session, code, result.exit_code))
+            return result
 
     async def read(self, path: str, *, max_bytes: int = 16 * _MIB) -> bytes:
         """Content of a regular file. A link is followed only where it stays in the writable area."""
@@ -102,18 +116,33 @@ class GuestSandbox:
         return channel
 
     async def snapshot(self) -> Snapshot:
-        """The files under /work and /tmp. Everything in the sandbox stands still meanwhile."""
-        most = self._spec.disk_mib * _MIB + self._spec.inodes * 1024 + _MIB
-        return await receive_files(self._current(), self._backend, most, _FILE_S)
+        """The files under /work and /tmp. Everything in the sandbox stands still meanwhile.
+
+        Live processes and the variables of sessions are not in it; `sessions.replay` makes sessions anew. A sandbox
+        that was itself made from a snapshot hands over only what has changed since.
+        """
+        machine = self._current()
+        return await receive_files(machine, self._backend, self._spec, _FILE_S, below=machine.stacked)
 
     async def reset(self) -> None:
-        """Exchange the machine for a fresh one, with the files it was created with. Calls under way get SandboxDied."""
-        old = self._current()
-        self._machine = await self._renew()
-        self._sessions.clear()
-        self._busy = metering.BusyTime()
-        self._drop_channels()
-        await old.close()
+        """Back to the files it was created with; nothing of what ran in it stays. Calls under way get SandboxDied.
+
+        In place if that leaves no trace, else by exchanging the machine for a fresh one.
+        """
+        self._current()
+        async with self._resetting:
+            self._drop_channels()
+            self._sessions.clear()
+            self._log, self._busy = SessionLog(), metering.BusyTime()
+            if await self._machine.renew():
+                return
+            await self._machine.close()
+            if self._closed:
+                raise SandboxDied("The sandbox was closed.")
+            machine = await self._renew()
+            self._machine = machine
+            if self._closed:  # meanwhile
+                await machine.close()
 
     async def usage(self) -> Usage:
         header, _ = await self._link.call({"op": "usage"}, deadline_s=_GRACE_S)
@@ -121,6 +150,7 @@ class GuestSandbox:
 
     async def close(self) -> None:
         """Kill everything and leave nothing behind. May be called twice."""
+        self._closed = True
         self._drop_channels()
         if self._owner == os.getpid():
             await self._machine.close()
@@ -133,9 +163,25 @@ class GuestSandbox:
         self._channels.clear()
 
     @property
+    def session_log(self) -> SessionLog:
+        """The calls that made the sessions of now, for `sessions.replay`."""
+        return self._log.copy()
+
+    @property
     def missing(self) -> dict[str, str]:
         """Limits of the spec that this machine does not enforce, with the reason; only with `insecure_ok`."""
         return self._machine.missing
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """What it asked of its network since it was made or reset, in order; kept after its end. Empty without one."""
+        network = self._machine.network
+        return () if network is None else network.connections
+
+    @property
+    def image_digest(self) -> str:
+        """Which image its files are of, as "sha256:..."; "" for the host's own programs."""
+        return self._machine.image_digest
 
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
@@ -160,6 +206,8 @@ class GuestSandbox:
     def _current(self) -> Machine:
         if self._owner != os.getpid():
             raise SandboxDied("This sandbox was made in another process; a forked process must make its own.")
+        if self._resetting.locked():
+            raise SandboxDied("This sandbox is being reset.")
         return self._machine
 
     @property

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.network.rules import Rules
 
 LIMITS = {
     "wall": "seconds a call may take; at its end everything it started is killed",
@@ -33,7 +34,9 @@ class SandboxSpec:
         disk_mib: bytes that may be written in all. `inodes`: files and directories that may be made.
         open_files: descriptors per process.
         network: False is no network at all, not even the host's loopback. Else the names that may be reached, over
-            HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`.
+            HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`. Without a port,
+            80 and 443. A name must lead to a public address; `"127.0.0.1:8000"` names an address itself, the
+            host's loopback in this case. `"*"` is every public name.
         preload: Python modules the warm interpreter imports once, before any agent code runs.
         environment: environment variables of every command; nothing is inherited from the host.
         insecure_ok: accept a backend that cannot enforce every limit (it then says which in its capabilities).
@@ -60,5 +63,7 @@ class SandboxSpec:
                 f"SandboxSpec.network is {self.network!r}: False, or a tuple of the names that may be reached, "
                 "such as ('example.org', '*.example.org:8443')."
             )
+        if self.network:
+            Rules.parse(self.network)
         if self.memory_mib < 16:
             raise SandboxError(f"SandboxSpec.memory_mib is {self.memory_mib}: Python itself needs 16 or more.")

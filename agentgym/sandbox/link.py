@@ -81,6 +81,15 @@ class Link:
             if memory >= 0:
                 os.close(memory)
 
+    def interrupt(self, reason: str) -> None:
+        """Whoever waits gets SandboxDied with the reason; answers still on their way are dropped."""
+        for one in self._waiting.values():
+            _fail(one, reason)
+
+    def forget_interrupted(self) -> None:
+        """The guest will answer no call that was interrupted: one who does is lying again."""
+        self._waiting = {number: one for number, one in self._waiting.items() if not one.future.done()}
+
     def close(self, reason: str) -> None:
         """End the link; whoever waits gets SandboxDied with the reason."""
         if self.dead is not None:
@@ -94,8 +103,7 @@ class Link:
         self._out.clear()
         waiting, self._waiting = list(self._waiting.values()), {}
         for one in waiting:
-            if not one.future.done() and not one.future.get_loop().is_closed():
-                one.future.set_exception(SandboxDied(reason))
+            _fail(one, reason)
 
     def forget(self) -> None:
         """In a forked process: let go of the socket without a word to the guest or the event loop."""
@@ -185,6 +193,11 @@ class Link:
             f"The sandbox did not answer {operation!r} within {deadline_s:g} s, its own time limit included: "
             "the guest is stalled, or the machine overloaded. The sandbox is closed."
         )
+
+
+def _fail(one: _Waiting, reason: str) -> None:
+    if not one.future.done() and not one.future.get_loop().is_closed():
+        one.future.set_exception(SandboxDied(reason))
 
 
 def in_memory(data: bytes) -> int:

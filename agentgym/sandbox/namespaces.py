@@ -22,20 +22,26 @@ from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, Sandb
 from agentgym.sandbox import census
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
-from agentgym.sandbox.snapshots import restorable
+from agentgym.sandbox.network.proxy import Proxy, environment_for
+from agentgym.sandbox.snapshots import restore
 from agentgym.sandbox.spawner import Spawner
+from agentgym.sandbox.stacking import Stacking, keys_of
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
 _CREATE_S = 30.0
-_UNPACK_S = 60.0
+_STACKING_TRIES = 3
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_STAND_IN = {"memory": "each process alone is bounded, not their sum", "cpu": "only time limits bound processor use"}
+_STAND_IN = {  # what guest/watchdog.py does
+    "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
+    "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
+}
 
 
 class NamespacesBackend:
@@ -43,8 +49,17 @@ class NamespacesBackend:
 
     name = "namespaces"
 
-    def __init__(self) -> None:
-        self._spawners: dict[tuple[str, ...], Spawner] = {}
+    def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
+        """Make none yet.
+
+        Args:
+            layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+        """
+        self._layers_mib, self._stacking = layers_mib, Stacking()
+        self._proxy = proxy or Proxy()
+        self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
+        self._images: dict[str, Image] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -58,7 +73,6 @@ class NamespacesBackend:
         Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
             that; SandboxUnavailable if no sandbox can be made at all.
         """
-        _check(spec, snapshot)
         machine = await self._make(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
         self._sandboxes.add(sandbox)
@@ -77,6 +91,7 @@ class NamespacesBackend:
             "ns" if missing else "ns+cgroup",
             enforced=tuple(name for name in _ENFORCED if name not in missing),
             missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
+            watched=tuple(missing),
             snapshots=True,
         )
 
@@ -96,14 +111,28 @@ class NamespacesBackend:
             self._spawners.clear()
         for spawner in spawners:
             await asyncio.to_thread(spawner.close)
+        await asyncio.to_thread(self._proxy.close)
 
-    def _spawner(self, preload: tuple[str, ...]) -> Spawner:
+    async def _image(self, name: str) -> Image | None:
+        """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
+        if name == HOST:
+            return None
+        if name not in self._images:
+            image = await asyncio.to_thread(prepare, name)
+            self._images.setdefault(name, image)
+        return self._images[name]
+
+    async def _spawner_of(self, spec: SandboxSpec) -> Spawner:
+        return self._spawner(spec.preload, await self._image(spec.image))
+
+    def _spawner(self, preload: tuple[str, ...], image: Image | None) -> Spawner:
         with self._lock:
-            spawner = self._spawners.get(preload)
+            key = (image.digest if image else "", preload)
+            spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[preload] = Spawner(preload)
+                spawner = self._spawners[key] = Spawner(preload, image, layers_mib=self._layers_mib)
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -114,22 +143,54 @@ class NamespacesBackend:
     async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         async with self._gate():
             try:
-                machine = await self._order(spec)
-            except ConnectionError:  # the spawner was killed; a new one can serve
-                machine = await self._order(spec)
-            if snapshot is not None:
+                machine = await self._filled(spec, snapshot)
+            except ConnectionError as error:  # the spawner was killed; a new one can serve
+                if isinstance(error, SandboxDied):
+                    raise
                 try:
-                    await _unpack(machine, snapshot)
+                    machine = await self._filled(spec, snapshot)
+                except ConnectionError as again:
+                    if isinstance(again, SandboxDied):
+                        raise
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from again
+            if spec.network:
+                try:
+                    await machine.open_network(self._proxy, spec.network)
                 except BaseException:
                     await machine.close()
                     raise
             return machine
 
-    async def _order(self, spec: SandboxSpec) -> Machine:
-        spawner = self._spawner(spec.preload)
+    async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+        """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
+        layers = snapshot.layers if snapshot is not None else ()
+        fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
+        for _ in range(_STACKING_TRIES if fits else 0):
+            try:
+                machine = await self._order(spec, keys_of(layers))
+            except _LayersMissing as missing:
+                if await self._stacking.provide(await self._spawner_of(spec), layers, missing.keys):
+                    break
+                continue  # another order may have pushed them out again
+            machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
+            return machine
+        machine = await self._order(spec, [])
+        if snapshot is not None:
+            try:
+                await restore(machine, snapshot)
+            except BaseException:
+                await machine.close()
+                raise
+        return machine
+
+    async def _order(self, spec: SandboxSpec, layers: list[str]) -> Machine:
+        spawner = await self._spawner_of(spec)
         try:
             control, guest_end = socket.socketpair()
-            lifeline, spawner_end = socket.socketpair()
+            lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
             raise SandboxUnavailable(
                 f"No sockets for a sandbox ({error.strerror}): each takes two descriptors. Raise the limit (ulimit -n)."
@@ -137,14 +198,7 @@ class NamespacesBackend:
         machine = Machine(Link(control), lifeline)
         try:
             with guest_end, spawner_end:
-                while True:
-                    try:
-                        spawner.order(_order_of(spec, spawner), guest_end, spawner_end)
-                        break
-                    except BlockingIOError:  # its queue is full
-                        await asyncio.sleep(0.001)
-                    except OSError as error:
-                        raise ConnectionError("the spawner is gone") from error
+                await spawner.order(_order_of(spec, layers, spawner), guest_end.fileno(), spawner_end.fileno())
             async with asyncio.timeout(_CREATE_S):
                 header, _ = await machine.link.expect_greeting()
         except SandboxDied as error:
@@ -155,6 +209,8 @@ class NamespacesBackend:
                 if not words:
                     raise ConnectionError("the spawner is gone") from error
                 raise SandboxUnavailable(f"The spawner process ended:\n{words}") from error
+            if verdict and verdict.get("kind") == "layers":
+                raise _LayersMissing(json.loads(verdict["text"])) from None
             raise _refusal(verdict) from error
         except TimeoutError as error:
             await machine.close()
@@ -165,26 +221,19 @@ class NamespacesBackend:
         if "error" in header:
             await machine.close()
             raise _refusal({"kind": "unavailable", "text": str(header.get("text"))})
-        machine.missing = header["missing"]
+        machine.missing, machine.image_digest = header["missing"], spawner.image_digest
         return machine
 
 
-def _check(spec: SandboxSpec, snapshot: Snapshot | None) -> None:
-    if spec.network:
-        raise LimitUnenforceable(
-            f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
-            "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
-        )
-    if spec.image != "host":
-        raise SandboxUnavailable(
-            f"SandboxSpec.image is {spec.image!r}: the namespaces backend knows 'host' only, the host's own Python and "
-            "programs, read-only. Another image needs another backend."
-        )
-    if snapshot is not None and snapshot.backend != NamespacesBackend.name:
-        raise SandboxUnavailable(f"The snapshot is of the backend {snapshot.backend!r}; only that one restores it.")
+class _LayersMissing(Exception):
+    """The spawner does not keep these layers, or no longer."""
+
+    def __init__(self, keys: list[str]) -> None:
+        super().__init__(keys)
+        self.keys = keys
 
 
-def _order_of(spec: SandboxSpec, spawner: Spawner) -> dict[str, Any]:
+def _order_of(spec: SandboxSpec, layers: list[str], spawner: Spawner) -> dict[str, Any]:
     disk = spec.disk_mib * _MIB
     return {
         "memory": max(spec.memory_mib * _MIB, disk + _GUEST_MEMORY),
@@ -194,19 +243,10 @@ def _order_of(spec: SandboxSpec, spawner: Spawner) -> dict[str, Any]:
         "disk": disk,
         "inodes": spec.inodes,
         "open_files": spec.open_files,
-        "environment": {**spawner.environment, **dict(spec.environment)},
+        "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
+        "layers": layers,
     }
-
-
-async def _unpack(machine: Machine, snapshot: Snapshot) -> None:
-    with restorable(snapshot) as descriptor:
-        worked, said = await machine.trusted("unpack", _UNPACK_S, [descriptor])
-    if not worked:
-        raise SandboxUnavailable(
-            f"The files of snapshot {snapshot.id[:12]} cannot be restored ({said}). "
-            "If they do not fit, give the spec more disk_mib or inodes."
-        )
 
 
 _REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run -p Delegate=yes)."
@@ -221,6 +261,8 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
             f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
             "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
         )
+    if kind == "image":
+        return SandboxUnavailable(f"No sandbox can be made of this image: {text}.")
     return SandboxUnavailable(
         f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
         "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
@@ -229,6 +271,6 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
     )
 
 
-def _end_spawners(spawners: dict[tuple[str, ...], Spawner]) -> None:
+def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], Spawner]) -> None:
     for spawner in spawners.values():
         spawner.close()

@@ -1,29 +1,72 @@
-"""The files of a sandbox, out of it and into another: a pipe out, a file in memory back."""
+"""The files of a sandbox, out of it and into another: a pipe out, files in memory back, in layers between."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import io
-import json
+import contextlib
+import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import BinaryIO
 
-from agentgym.errors import SandboxError
-from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.archive import records
+from agentgym.errors import SandboxError, SandboxUnavailable
+from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import in_memory
 from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.trees import changes_of, digest_of, id_of, merged, tree_of
+
+MOST_LAYERS = 8  # a sandbox is mounted over all of them, and each look-up of a file may pass through all
+_INLINE_BYTES = 2**20  # what is larger is hashed in a thread
+_UNPACK_S = 60.0
+_HEADER_BYTES = 1024  # of a record, on average, names and all
+_OUR_FILES = 16
 
 
-async def receive_files(machine: Machine, backend: str, most: int, timeout_s: float) -> Snapshot:
-    """Have the guest stream its files. Raises: SandboxError if they are more than `most` bytes or cannot be read."""
+def layer_of(data: bytes) -> Layer:
+    """A layer out of an archive. Raises: ValueError if it is none."""
+    return Layer(digest_of(changes_of(data)), data)
+
+
+def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None, *, most_files: int | None = None) -> Snapshot:
+    """The snapshot that an archive makes, on top of another one if it holds changes to that.
+
+    Raises: ValueError if it is no archive, or one of more files.
+    """
+    changes = changes_of(data, most=most_files)
+    tree = tree_of(below.entries if below else {}, changes)
+    name = id_of(tree)
+    if below is not None and name == below.id:
+        return below
+    layers = (*(below.layers if below else ()), Layer(digest_of(changes), data))
+    return Snapshot(name, backend, _flattened(layers), tree)
+
+
+def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Few layers: the lowest, which many snapshots share, and all changes to it as one; or one, if those are more."""
+    if len(layers) <= MOST_LAYERS:
+        return layers
+    lowest, changes = layers[0], merged([layer.data for layer in layers[1:]], lowest=False)
+    if len(changes) <= len(lowest.data):
+        return lowest, layer_of(changes)
+    return (layer_of(merged([lowest.data, changes], lowest=True)),)
+
+
+async def receive_files(
+    machine: Machine, backend: str, spec: SandboxSpec, timeout_s: float, *, below: Snapshot | None = None
+) -> Snapshot:
+    """Have the guest stream its files.
+
+    Args:
+        spec: bounds what is accepted: a guest that was taken over may send anything.
+        below: what the sandbox is stacked on, if it is: then only changes to it travel.
+    Raises: SandboxError if they are more than the spec allows, or cannot be read.
+    """
+    most, most_files = spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + 2**20, spec.inodes + _OUR_FILES
     read, write = os.pipe()
+    with contextlib.suppress(OSError):  # an ordinary user may have used up what all pipes of one may hold
+        fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 2**20)
     collected = asyncio.create_task(_collect(read, most))
     try:
-        packing = asyncio.create_task(machine.trusted("pack", timeout_s, [write]))
+        packing = asyncio.create_task(machine.trusted("pack", timeout_s, [write], changes=below is not None))
         try:
             await asyncio.wait({packing, collected}, return_when=asyncio.FIRST_COMPLETED)
             if collected.done():  # while the pipe is open it ends only by an error, and has the better reason
@@ -42,10 +85,12 @@ async def receive_files(machine: Machine, backend: str, most: int, timeout_s: fl
         await asyncio.gather(collected, return_exceptions=True)
         os.close(read)
     try:
-        digest = await asyncio.to_thread(content_hash, io.BytesIO(data))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SandboxError(f"What the sandbox sent as its files is no archive ({error!r:.200}).") from error
-    return Snapshot(digest, backend, data)
+        many = len(data) > _INLINE_BYTES or (below is not None and len(below.layers) >= MOST_LAYERS)
+        if many:
+            return await asyncio.to_thread(snapshot_of, data, backend, below, most_files=most_files)
+        return snapshot_of(data, backend, below, most_files=most_files)
+    except ValueError as error:
+        raise SandboxError(f"What the sandbox sent as its files is no archive ({error!s:.200}).") from error
 
 
 async def _collect(read: int, most: int) -> bytes:
@@ -70,22 +115,19 @@ async def _collect(read: int, most: int) -> bytes:
             raise SandboxError(f"The sandbox's files are more than {most} bytes: too many to keep.")
 
 
-def content_hash(source: BinaryIO) -> str:
-    """SHA-256 over names, kinds, modes and contents, but not times. Raises: ValueError for what is no archive."""
-    total = hashlib.sha256()
-    for record, content in records(source):
-        fields = [record[name] for name in ("t", "p", "m")] + [record.get("l"), record.get("n")]
-        total.update(json.dumps(fields).encode() + b"\n")
-        for piece in content:
-            total.update(piece)
-    return total.hexdigest()
+async def restore(machine: Machine, snapshot: Snapshot) -> None:
+    """Have the guest of a fresh sandbox unpack a snapshot, layer by layer: works on every backend.
 
-
-@contextmanager
-def restorable(snapshot: Snapshot) -> Iterator[int]:
-    """A descriptor to read a snapshot's bytes from."""
-    descriptor = in_memory(snapshot.data)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    Raises: SandboxUnavailable if the files do not fit, or are none.
+    """
+    for layer in snapshot.layers:
+        descriptor = in_memory(layer.data)
+        try:
+            worked, said = await machine.trusted("unpack", _UNPACK_S, [descriptor])
+        finally:
+            os.close(descriptor)
+        if not worked:
+            raise SandboxUnavailable(
+                f"The files of snapshot {snapshot.id[:12]} cannot be restored ({said}). "
+                "If they do not fit, give the spec more disk_mib or inodes."
+            )

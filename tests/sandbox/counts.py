@@ -25,8 +25,8 @@ def processes_below(pid: int) -> set[int]:
 
 def groups(spawner: int) -> set[str]:
     """Every control group that a spawner has made."""
-    walked = os.walk("/sys/fs/cgroup")  # not a glob, which fails when somebody else's group goes meanwhile
-    return {f"{folder}/{name}" for folder, names, _ in walked for name in names if name == f"agentgym-{spawner}"}
+    walk = os.walk("/sys/fs/cgroup")  # which passes over what goes meanwhile
+    return {f"{folder}/{name}" for folder, names, _ in walk for name in names if name == f"agentgym-{spawner}"}
 
 
 def mounts() -> list[str]:

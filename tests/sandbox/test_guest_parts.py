@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import struct
@@ -11,7 +10,7 @@ import struct
 import pytest
 
 from agentgym.sandbox.guest import archive, seccomp
-from agentgym.sandbox.snapshots import content_hash
+from agentgym.sandbox.snapshots import snapshot_of
 
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 X86_64 = 0xC000003E
@@ -99,33 +98,75 @@ def record(**fields) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
+FOLDER = record(t="d", p="work", m=0o755, u=0)
+
+
 def test_an_archive_has_the_same_hash_whatever_its_times():
-    one = record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ab"
-    two = record(t="f", p="work/a", m=0o644, u=2, n=2) + b"ab"
-    other = record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ac"
-    hashes = [content_hash(io.BytesIO(data)) for data in (one, two, other)]
-    assert hashes[0] == hashes[1] != hashes[2]
+    one = FOLDER + record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ab"
+    two = FOLDER + record(t="f", p="work/a", m=0o644, u=2, n=2) + b"ab"
+    other = FOLDER + record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ac"
+    first, second, third = (snapshot_of(data, "test") for data in (one, two, other))
+    assert first.id == second.id != third.id
+    assert first.layers[0].digest != second.layers[0].digest, "a layer is kept under what its bytes are, times too"
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"junk\n",
-        record(t="x", p="a", m=0, u=0),
-        record(t="f", p="a", m=0, u=0, n=-1),
-        record(t="f", p="a", m=0, u=0, n=5) + b"abc",
-        record(t="f", p="a", m=0, u=0, n="5") + b"abcde",
+        b"[]\n",
+        b"[" * 60_000 + b"\n",
         b"{" * 70_000,
+        record(t="x", p="work/a", m=0, u=0),
+        record(t="f", p="work/a", m=0, u=0, n=-1),
+        record(t="f", p="work/a", m=0, u=0, n=5) + b"abc",
+        record(t="f", p="work/a", m=0, u=0, n="5") + b"abcde",
+        record(t="f", p="work/a", m=0, u=0, n=2**60) + b"abcde",
+        record(t="f", p="work/a", m=0, u=0),
+        record(t="f", p="work/a", m=0o10000, u=0, n=0),
+        record(t="f", p="work/a", m=0, u=2**100, n=0),
+        record(t="f", p="work/a", m=True, u=0, n=0),
+        record(t="d", p="work/a", m=0, u=0, n=5) + b"abcde",
+        record(t="l", p="work/a", m=0, u=0),
+        record(t="l", p="work/a", m=0, u=0, l=5),
+        record(t="d", p="work/a", m=0, u=0, o=2),
+        record(t="d", p="work/a", m=0, u=0, more=[[]] * 1000),
+        record(t="d", p="work/" + "a/" * 3000 + "a", m=0, u=0),
+        *(record(t="f", p=path, m=0, u=0, n=0) for path in (
+            "", "/", "/etc/passwd", "etc", "work/", "work//a", "work/.", "work/..", "work/../x", "work/a/../../b",
+            "work/a\0b", "work/a/b", "tmp/a", "hex:7g", "hex:2f657463", "hex:776f726b2f2e2e", "\ud800", 5, None,
+        )),
+    ],
+)  # fmt: skip
+def test_what_is_no_archive_is_refused(data):
+    """Out of a hostile sandbox, or handed in as a snapshot: it is refused on the host, before anybody unpacks it."""
+    with pytest.raises(ValueError, match=r"."):
+        snapshot_of(FOLDER + data, "test")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        record(t="l", p="work", m=0, u=0, l="/etc"),
+        record(t="f", p="work", m=0, u=0, n=0),
+        record(t="w", p="work"),
+        record(t="d", p="work", m=0, u=0, o=1),
+        FOLDER + FOLDER,
+        FOLDER + record(t="d", p="tmp", m=0, u=0),
+        FOLDER + record(t="l", p="work/a", m=0, u=0, l="/etc") + record(t="f", p="work/a/b", m=0, u=0, n=0),
+        FOLDER + record(t="d", p="work/a", m=0, u=0) + record(t="l", p="work/a", m=0, u=0, l="/etc"),
+        FOLDER + record(t="f", p="work/b", m=0, u=0, n=0) + record(t="f", p="work/a", m=0, u=0, n=0),
     ],
 )
-def test_what_is_no_archive_is_refused(data):
+def test_an_archive_takes_no_detour(data):
+    """Roots are directories, no path comes twice or too late, and nothing lies below a link."""
     with pytest.raises(ValueError, match=r"."):
-        content_hash(io.BytesIO(data))
+        snapshot_of(data, "test")
 
 
 def test_names_that_are_no_text_survive_the_archive():
     for name in (b"plain", b"\xff\xfe", b"hex:trick", "ümlaut".encode(), b"with\nnewline"):
-        assert archive._decode(archive._encode(name)) == name
+        assert archive.decode(archive.encode(name)) == name
 
 
 def test_the_spawner_pid_is_in_its_groups_name():

@@ -14,14 +14,17 @@ pytestmark = pytest.mark.needs_namespaces
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def said() -> dict[str, object]:
+def as_ordinary_user(script: str) -> dict[str, object]:
+    """What a script prints when an ordinary user runs it."""
     switch = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [sys.executable, *switch, str(HERE / "rootless_checks.py")], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, *switch, str(HERE / script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, object]:
+    return as_ordinary_user("rootless_checks.py")
 
 
 def test_sandboxes_are_made_without_root(said):
@@ -34,6 +37,10 @@ def test_every_check_of_what_is_enforced_passes(said):
     assert said["findings"] == []
 
 
+def test_snapshots_lie_on_layers_and_resets_happen_in_place(said):
+    assert said["layers"] == {"stacked": True, "same": [True, True], "in_place": True, "seen": ""}
+
+
 def test_limits_that_need_control_groups_are_refused_unless_accepted(said):
     if said["level"] == "ns+cgroup":
         pytest.skip("this user has a delegated control group: nothing is missing")
@@ -41,3 +48,27 @@ def test_limits_that_need_control_groups_are_refused_unless_accepted(said):
     assert "insecure_ok" in said["refused"]
     assert "delegated" in said["refused"]
     assert "memory" in said["refused"]
+
+
+def test_a_network_needs_no_root():
+    said = as_ordinary_user("rootless_network_checks.py")
+    assert said["uid"] != 0
+    assert (said["plain"], said["tls"]) == ("GET /a with 0 bytes\n", "GET /b with 0 bytes\n")
+    assert "evil:80 is not among" in said["evil"]
+    assert said["direct"] == "111\n", "refused: the loopback is the sandbox's own"
+    assert said["connections"] == [["allowed.test", 80, True], ["allowed.test", 443, True], ["evil", 80, False]]
+    assert said["left"] == [0, 0]
+
+
+def test_what_no_control_group_limits_is_watched(said):
+    """The sum of memory and the processors: weaker than a limit, so both stay missing, but neither is left alone."""
+    if said["level"] == "ns+cgroup":
+        pytest.skip("this user has a delegated control group: nothing is left to watch")
+    assert set(said["watched"]) == {"memory", "cpu"}
+    seen = said["watchdog"]
+    assert seen["killed"] >= 1, "each process was within its own bound"
+    assert seen["hidden"] == [False, True], "memory that no process maps is counted too"
+    assert seen["modest"] == [True, False], "shared pages are not counted twice"
+    assert seen["cpu"] == ""
+    assert seen["kept"] == "1\n", "what is small is spared"
+    assert seen["peak_mib"] > 128

@@ -1,13 +1,14 @@
-"""The writable files of a sandbox as one stream of bytes, and back.
+"""The writable files of a sandbox as one stream of bytes, and back: a whole tree, or its changes to the one below.
 
-A record is a JSON header line and, for a file, its bytes: {"p": path, "t": "d"|"f"|"l", "m": mode, "u": mtime_ns,
-"n": size or "l": target}. Directories come before what is in them and names are sorted, so equal trees make
-equal streams but for the times. Sockets, pipes and hard links as such are not kept.
+A record is a JSON header line and, for a file, its bytes: {"p": path, "t": kind, "m": mode, "u": mtime_ns, "n": size or
+"l": target}. Kinds: "d" directory ("o": 1 if it hides the one below it rather than adding to it), "f" file, "l" link,
+"w" whiteout: what lies below under this name is gone. A directory comes before what is in it, names are sorted, no
+path comes twice: equal trees make equal streams but for the times. Sockets, pipes, owners, extended attributes
+and hard links as such are not kept.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -15,85 +16,255 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, TypeVar
 
-ROOTS = ("work", "tmp")
+from . import kernel
+
+ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # and the modes that they start with
 MAX_LINE = 65_536
+KINDS = ("d", "f", "l", "w")
+FIELDS = frozenset("tpmuonl")
+MAX_PATH = 4095  # no system call takes a longer one
+OPAQUE = "user.overlay.opaque"  # how an overlay file system marks a directory that hides the one below
 _HEX = "hex:"  # before the bytes of a name that is no text
-_NEEDED = {True: 0o500, False: 0o400}  # permissions of the owner to read a directory, a file
+_MAX_TIME_NS = 2**63 * 10**9  # an agent may set any time that the kernel knows
+_PAGE = 4096
+_SAFE_FOLDER = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS
 
 T = TypeVar("T")
+Record = dict[str, Any]
+header_line = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
-def pack(out: BinaryIO) -> None:
-    """Write every root's tree."""
-    for root in ROOTS:
-        _pack(os.fsencode(root), out)
+# Out of the sandbox
 
 
-def _pack(path: bytes, out: BinaryIO) -> None:
-    where = b"/" + path
-    status = os.lstat(where)
-    record: dict[str, Any] = {"p": _encode(path), "m": stat.S_IMODE(status.st_mode), "u": status.st_mtime_ns}
-    if stat.S_ISLNK(status.st_mode):
-        _put(out, {**record, "t": "l", "l": _encode(os.readlink(where))})
-    elif stat.S_ISDIR(status.st_mode):
-        _put(out, {**record, "t": "d"})
-        for name in sorted(_readable(where, status, os.listdir)):
-            _pack(path + b"/" + name, out)
-        os.chmod(where, stat.S_IMODE(status.st_mode))
-    elif stat.S_ISREG(status.st_mode):
-        descriptor = _readable(where, status, lambda name: os.open(name, os.O_RDONLY | os.O_NOFOLLOW))
-        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-        with open(descriptor, "rb") as file:
-            _put(out, {**record, "t": "f", "n": status.st_size})
-            left = status.st_size
-            while left:
-                piece = file.read(min(left, 1 << 20)) or bytes(min(left, 1 << 20))  # zeros if it shrank meanwhile
-                out.write(piece)
-                left -= len(piece)
+def pack(out: BinaryIO, *, changes: bool) -> None:
+    """Write the trees of `ROOTS` in the current directory.
+
+    Args:
+        changes: the directory is the upper one of an overlay; whiteouts and opaque directories are written too.
+    """
+    opened_up: list[tuple[bytes, int]] = []
+    waiting = [root for root in reversed(ROOTS) if not changes or os.path.lexists(root)]
+    try:
+        while waiting:
+            path = waiting.pop()
+            status = os.lstat(path)
+            record: Record = {"p": encode(path), "m": stat.S_IMODE(status.st_mode), "u": status.st_mtime_ns}
+            if stat.S_ISDIR(status.st_mode):
+                names = _readable(path, status, opened_up, os.listdir)
+                opaque = {"o": 1} if changes and _is_opaque(path) else {}
+                _put(out, {**record, **opaque, "t": "d"})
+                waiting += [path + b"/" + name for name in sorted(names, reverse=True)]
+            elif stat.S_ISREG(status.st_mode):
+                _pack_file(out, path, status, record, opened_up)
+            elif stat.S_ISLNK(status.st_mode):
+                _put(out, {**record, "t": "l", "l": encode(os.readlink(path))})
+            elif changes:  # a whiteout, or a pipe or socket: what it hides is gone in either case
+                _put(out, {"p": record["p"], "t": "w"})
+    finally:
+        for path, mode in reversed(opened_up):
+            os.chmod(path, mode)
 
 
-def _readable(where: bytes, status: os.stat_result, use: Callable[[bytes], T]) -> T:
-    """Use a file of ours; one that forbids even us to read it is opened up first, and the caller shuts it again."""
-    needed = _NEEDED[stat.S_ISDIR(status.st_mode)]
+def _pack_file(
+    out: BinaryIO, path: bytes, status: os.stat_result, record: Record, opened_up: list[tuple[bytes, int]]
+) -> None:
+    descriptor = _readable(path, status, opened_up, lambda name: os.open(name, os.O_RDONLY | os.O_NOFOLLOW))
+    try:
+        _put(out, {**record, "t": "f", "n": status.st_size})
+        left = status.st_size
+        while left:
+            piece = os.read(descriptor, min(left, 1 << 20)) or bytes(min(left, 1 << 20))  # it shrank meanwhile
+            out.write(piece)
+            left -= len(piece)
+    finally:
+        os.close(descriptor)
+
+
+def _readable(path: bytes, status: os.stat_result, opened_up: list[tuple[bytes, int]], use: Callable[[bytes], T]) -> T:
+    """Use a file of ours; one that forbids even us to read it is opened up, and shut again when all is packed."""
+    needed = 0o500 if stat.S_ISDIR(status.st_mode) else 0o400
     if status.st_mode & needed != needed:
-        os.chmod(where, stat.S_IMODE(status.st_mode) | 0o700)
-    return use(where)
+        opened_up.append((path, stat.S_IMODE(status.st_mode)))
+        os.chmod(path, stat.S_IMODE(status.st_mode) | 0o700)
+    return use(path)
 
 
-def unpack(source: BinaryIO) -> None:
-    """Make the files of a stream. The sandbox is fresh, and nothing of the agent's runs in it yet."""
-    late: list[tuple[bytes, int, int]] = []
-    for record, content in records(source):
-        path = b"/" + _decode(record["p"])
-        if record["t"] == "l":
-            os.symlink(_decode(record["l"]), path)
-            os.utime(path, ns=(record["u"], record["u"]), follow_symlinks=False)
-            continue
-        if record["t"] == "d":
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path, 0o700)
-        else:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with open(descriptor, "wb") as file:
-                for piece in content:
-                    file.write(piece)
-        late.append((path, record["m"], record["u"]))
-    for path, mode, time_ns in reversed(late):  # contents first: a read-only directory takes no more files
-        os.chmod(path, mode)
-        os.utime(path, ns=(time_ns, time_ns))
+def _is_opaque(path: bytes) -> bool:
+    try:
+        return os.getxattr(path, OPAQUE, follow_symlinks=False) == b"y"
+    except OSError:
+        return False
 
 
-def records(source: BinaryIO) -> Iterator[tuple[dict[str, Any], Iterator[bytes]]]:
-    """Records of a stream, each with its content. Raises: ValueError for anything that is no such stream."""
+# Into a sandbox
+
+
+def unpack(source: BinaryIO, *, as_layer: bool) -> int:
+    """Make the files of a stream in the current directory. Nothing of the agent's runs here yet.
+
+    Args:
+        as_layer: make a layer for an overlay: whiteouts and opaque directories stand as such. Else they are
+            done to the files already there.
+    Returns: bytes taken, in whole pages.
+    Raises: ValueError for what is no such stream, OSError for what does not fit; files made until then stay.
+    """
+    root = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder, inside = -1, None
+    directories: list[tuple[bytes, int, int]] = []
+    taken = 0
+    try:
+        for parts, record, content in records(source):
+            taken += _PAGE + -(-record.get("n", 0) // _PAGE) * _PAGE  # a page for the name and what the kernel keeps
+            if parts[:-1] != inside:
+                if folder >= 0:
+                    os.close(folder)
+                    folder = -1
+                inside = parts[:-1]
+                flags = os.O_PATH | os.O_DIRECTORY
+                folder = kernel.open_below(root, b"/".join(inside) or b".", flags, resolve=_SAFE_FOLDER)
+            if record["t"] == "d":
+                _make_directory(folder, parts[-1], record.get("o") == 1, as_layer)
+                directories.append((b"/".join(parts), record["m"], record["u"]))
+            else:
+                _make_other(folder, parts[-1], record, content, as_layer)
+        for path, mode, time_ns in reversed(directories):  # contents first: a read-only directory takes no more files
+            os.chmod(path, mode)
+            os.utime(path, ns=(time_ns, time_ns))
+        return taken
+    finally:
+        os.close(root)
+        if folder >= 0:
+            os.close(folder)
+
+
+def _make_directory(folder: int, name: bytes, opaque: bool, as_layer: bool) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+            os.unlink(name, dir_fd=folder)
+            os.mkdir(name, 0o700, dir_fd=folder)
+        elif opaque and not as_layer:
+            clear(folder, name)
+        os.chmod(name, 0o700, dir_fd=folder)
+    if opaque and as_layer:
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            os.setxattr(descriptor, OPAQUE, b"y")
+        finally:
+            os.close(descriptor)
+
+
+def _make_other(folder: int, name: bytes, record: Record, content: Iterator[bytes], as_layer: bool) -> None:
+    if not as_layer:
+        clear(folder, name, itself=True)
+    if record["t"] == "l":
+        os.symlink(decode(record["l"]), name, dir_fd=folder)
+        os.utime(name, ns=(record["u"], record["u"]), dir_fd=folder, follow_symlinks=False)
+    elif record["t"] == "f":
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(name, flags, 0o600, dir_fd=folder)
+        try:
+            for piece in content:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            os.fchmod(descriptor, record["m"])
+            os.utime(descriptor, ns=(record["u"], record["u"]))
+        finally:
+            os.close(descriptor)
+    elif as_layer:
+        os.mknod(name, stat.S_IFCHR, 0, dir_fd=folder)
+
+
+def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
+    """Remove everything in a directory and perhaps the directory, or whatever it is. Nothing else may write there."""
+    try:
+        status = os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return
+    found, waiting = [], [name]
+    while waiting:
+        path = waiting.pop()
+        found.append(path)
+        os.chmod(path, 0o700, dir_fd=folder)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    below = os.fsencode(entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(path + b"/" + below)
+                    else:
+                        os.unlink(below, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+    for path in reversed(found[0 if itself else 1 :]):
+        os.rmdir(path, dir_fd=folder)
+
+
+# The format
+
+
+def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes]]]:
+    """Records of a stream: the parts of the path, the header, the content.
+
+    Raises: ValueError for anything that is no such stream; every field that is handed on is of its type and range.
+    """
+    before: tuple[bytes, ...] = ()
+    newest: tuple[bytes, ...] = ()  # directory: what comes next is in it, or in one that it is in
     while line := source.readline(MAX_LINE):
-        record = json.loads(line)
-        size = record.get("n", 0)
-        if record["t"] not in ("d", "f", "l") or not isinstance(size, int) or size < 0:
-            raise ValueError(f"a record of kind {record['t']!r} and size {size!r}")
-        content = _content(source, size)
-        yield record, content
+        record = _checked(line)
+        parts = _parts(record)
+        if parts <= before:
+            raise ValueError(f"{record['p']!r:.200} comes too late, or twice")
+        if newest[: len(parts) - 1] != parts[:-1]:
+            raise ValueError(f"{record['p']!r:.200} comes without its directory")
+        if record["t"] == "d":
+            newest = parts
+        before = parts
+        content = _content(source, record.get("n", 0))
+        yield parts, record, content
         for _ in content:
             pass  # whatever the reader left
+
+
+def _checked(line: bytes) -> Record:
+    try:
+        record = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("a header that is nested too deep") from error
+    if not isinstance(record, dict) or record.get("t") not in KINDS or not isinstance(record.get("p"), str):
+        raise ValueError(f"a header that is none: {line[:80]!r}")
+    kind = record["t"]
+    if not FIELDS.issuperset(record) or record.get("o", 1) != 1:
+        raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")
+    if kind != "w" and not (_whole(record.get("m"), 0o7777) and _whole(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)):
+        raise ValueError(f"mode {record.get('m')!r:.40}, time {record.get('u')!r:.40}")
+    if ("n" in record) != (kind == "f") or not _whole(record.get("n", 0), 2**53):
+        raise ValueError(f"a record of kind {kind!r} and size {record.get('n')!r:.40}")
+    if ("l" in record) != (kind == "l") or not isinstance(record.get("l", ""), str):
+        raise ValueError(f"a record of kind {kind!r} with the target {record.get('l')!r:.40}")
+    return record
+
+
+def _whole(value: object, most: int, least: int = 0) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _parts(record: Record) -> tuple[bytes, ...]:
+    path = decode(record["p"])
+    parts = tuple(path.split(b"/"))
+    odd = any(part in (b"", b".", b"..") for part in parts)
+    if parts[0] not in ROOTS or odd or b"\0" in path or len(path) > MAX_PATH:
+        raise ValueError(f"the path {record['p']!r:.200}")
+    if len(parts) == 1 and (record["t"] != "d" or record.get("o")):
+        raise ValueError(f"{record['p']!r} as anything but a directory")
+    return parts
 
 
 def _content(source: BinaryIO, size: int) -> Iterator[bytes]:
@@ -105,14 +276,14 @@ def _content(source: BinaryIO, size: int) -> Iterator[bytes]:
         yield piece
 
 
-def _put(out: BinaryIO, record: dict[str, Any]) -> None:
-    line = json.dumps(record, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+def _put(out: BinaryIO, record: Record) -> None:
+    line = header_line(record).encode() + b"\n"
     if len(line) > MAX_LINE:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     out.write(line)
 
 
-def _encode(path: bytes) -> str:
+def encode(path: bytes) -> str:
     try:
         text = path.decode("utf-8")
     except UnicodeDecodeError:
@@ -120,5 +291,5 @@ def _encode(path: bytes) -> str:
     return _HEX + path.hex() if text.startswith(_HEX) else text
 
 
-def _decode(text: str) -> bytes:
-    return bytes.fromhex(text.removeprefix(_HEX)) if text.startswith(_HEX) else text.encode("utf-8")
+def decode(text: str) -> bytes:
+    return bytes.fromhex(text[len(_HEX) :]) if text.startswith(_HEX) else text.encode("utf-8")

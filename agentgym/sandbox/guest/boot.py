@@ -8,10 +8,10 @@ import os
 import resource
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
-from . import kernel, seccomp
-from .root import AGENT_ID
+from . import areas, kernel, seccomp
 
 NAMESPACES = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
@@ -19,37 +19,58 @@ NAMESPACES = (
 )  # fmt: skip
 
 
-def confine(spec: dict[str, Any]) -> None:
-    """Give up everything, in the order that lets each step still do its work. No payload has run before this ends."""
-    with contextlib.suppress(PermissionError):  # denied where an ordinary user mapped themselves; nothing to drop then
-        os.setgroups([])
-    os.setresgid(AGENT_ID, AGENT_ID, AGENT_ID)
-    os.setresuid(AGENT_ID, AGENT_ID, AGENT_ID)
-    kernel.die_with_parent()  # after the change of user, which clears it
-    if 0 in os.getresuid() or os.getppid() != 0:
-        raise PermissionError(f"still user {os.getresuid()}, parent {os.getppid()}: refusing to run anything")
+def confine(spec: dict[str, Any], tie_to_spawner: Callable[[], None]) -> int:
+    """Give up everything, in the order that lets each step still do its work. No payload has run before this ends.
+
+    Args:
+        tie_to_spawner: has this process end with the spawner; after the change of user, which would undo it.
+    Returns: a descriptor of the changes to the layers below, as `areas.mount` does.
+    """
+    layers = areas.open_layers(spec["layers"])  # as the spawner's user still: nobody else may enter their folder
+    _become_agent()
     if spec["cgroups"]:
         kernel.unshare(kernel.CLONE_NEWCGROUP)
-    _mount_private(spec)
+    os.chdir("/proc/self/fd")
+    changes = areas.mount(spec, layers)
+    _mount_kernel_files()
     _raise_loopback()
     kernel.set_host_name(b"sandbox")
     os.chdir("/work")
     _limit(spec)
+    tie_to_spawner()
+    _forgo_everything()
+    return changes
+
+
+def confine_builder(spec: dict[str, Any], tie_to_spawner: Callable[[], None]) -> None:
+    """The same for a process that makes a layer out of an archive, which may be hostile, in the current directory."""
+    layer = os.open(f"{areas.STORE}/{spec['layer']}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    _become_agent()
+    os.chdir("/proc/self/fd")
+    kernel.mount(str(layer), "/work", None, kernel.MS_BIND)
+    kernel.mount("tmpfs", areas.STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k")
+    os.close(layer)
+    os.chdir("/work")
+    _limit(spec)
+    tie_to_spawner()
+    _forgo_everything()
+
+
+def _become_agent() -> None:
+    areas.become_agent()
+    if 0 in os.getresuid() or os.getppid() != 0:
+        raise PermissionError(f"still user {os.getresuid()}, parent {os.getppid()}: refusing to run anything")
+
+
+def _forgo_everything() -> None:
     kernel.drop_capabilities()
     kernel.forgo_new_privileges()
     kernel.install_filter(seccomp.program())
     kernel.set_dumpable(False)
 
 
-def _mount_private(spec: dict[str, Any]) -> None:
-    """One bounded file system for everything writable: /work, /tmp and /dev/shm are three directories of it."""
+def _mount_kernel_files() -> None:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
-    size, inodes = spec["disk"], spec["inodes"] + 4  # four directories are ours, not the agent's
-    kernel.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={size},nr_inodes={inodes},mode=0755")
-    for name, mode, target in (("work", 0o755, "/work"), ("shm", 0o1777, "/dev/shm"), ("tmp", 0o1777, "/tmp")):
-        os.mkdir(f"/tmp/{name}")
-        os.chmod(f"/tmp/{name}", mode)
-        kernel.mount(f"/tmp/{name}", target, None, kernel.MS_BIND)  # /tmp last: it covers the file system's own root
     kernel.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
     kernel.mount("/proc/sys", "/proc/sys", None, kernel.MS_BIND)
     kernel.set_mount("/proc/sys", kernel.MOUNT_ATTR_RDONLY)

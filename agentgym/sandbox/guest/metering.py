@@ -10,7 +10,7 @@ _FIRST_PID_OF_A_LAP = 300  # pids below it are not given out a second time
 
 
 class Meter:
-    """Counts since the guest began. Made before any agent code runs."""
+    """Counts since the guest began, or began anew. Made before any agent code runs."""
 
     def __init__(self) -> None:
         self._everybody = self._guest = self._newest = -1
@@ -30,8 +30,13 @@ class Meter:
                 self._lap = int(file.read()) - _FIRST_PID_OF_A_LAP
         except (OSError, ValueError):
             self._newest = -1
-        self._first = 0
-        self._first = self.started()
+        self._first = self._written = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Count from now, when nothing of the agent's runs."""
+        self._first += self.started()
+        self._written += self.written()
 
     def written(self) -> int:
         """Bytes that ended processes, waited for by their parents up to the guest, gave to write calls; 0 if unknown.
@@ -40,7 +45,7 @@ class Meter:
         """
         if self._everybody < 0:
             return 0
-        return _bytes_written(self._everybody) - _bytes_written(self._guest)
+        return _bytes_written(self._everybody) - _bytes_written(self._guest) - self._written
 
     def started(self) -> int:
         """Processes and threads started; a lap of all pids that nobody looked at goes uncounted. 0 if unknown."""

@@ -46,6 +46,14 @@ class Runner:
         soonest = min((call.deadline for call in self.calls.values()), default=None)
         return None if soonest is None else max(soonest - time.monotonic(), 0.0)
 
+    def running(self) -> bool:
+        """Anything of the agent's may be running now."""
+        return bool(self.calls or self.sessions or self.channels)
+
+    def at_rest(self) -> bool:
+        """Everything of the agent's is stopped, and has to stay so."""
+        return any(call.thaws for call in self.calls.values())
+
     def end_overdue(self) -> None:
         now = time.monotonic()
         for call in [call for call in self.calls.values() if call.deadline <= now]:
@@ -96,6 +104,26 @@ class Runner:
 
     def stop_everything(self) -> None:
         _signal_all(signal.SIGSTOP)
+
+    def clear(self) -> None:
+        """Kill everything, and forget about it without another word."""
+        _signal_all(signal.SIGKILL)
+        streams = {id(stream): stream for call in self.calls.values() for stream in (call.stdout, call.stderr)}
+        processes = [call.process for call in self.calls.values() if call.session is None]
+        for session in self.sessions.values():
+            streams.update({id(stream): stream for stream in (session.stdout, session.stderr)})
+            processes.append(session.process)
+            self.watch.remove(session.calls.fileno())
+            session.calls.close()
+        for process in [*processes, *self.channels.values()]:
+            self.watch.remove(process.handle)
+            os.close(process.handle)
+        for stream in streams.values():
+            self.watch.remove(stream.read)
+            stream.close()
+        for owned in (self.calls, self.sessions, self.channels):
+            owned.clear()
+        _reap_all()
 
     def _with_room(self, start: Callable[[], int]) -> int:
         """Start a child; if the process limit is full, kill what nobody owns and try once more."""
@@ -318,9 +346,7 @@ class Runner:
         owners = self._owners()
         if not owners:
             _signal_all(signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                while True:
-                    os.waitpid(_ALL, 0)
+            _reap_all()
             return
         for _ in range(50):
             orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
@@ -339,3 +365,9 @@ def _signal_all(number: int) -> None:
     """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(_ALL, number)
+
+
+def _reap_all() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(_ALL, 0)

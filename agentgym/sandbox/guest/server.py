@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, python
+from . import archive, files, frames, jobs, network, python, renewal
 from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
+from .watchdog import Watchdog
 
 _MAX_REQUEST = 1 << 26
 
@@ -30,10 +31,15 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
     os._exit(1)
 
 
-def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None) -> NoReturn:
-    """Answer requests until the host hangs up. `memory`: descriptors of the kill counter and the peak."""
+def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
+    """Answer requests until the host hangs up.
+
+    Args:
+        memory: descriptors of the kill counter and the peak.
+        changes: descriptor of the directory with the changes to the layers; -1 if there are none.
+    """
     try:
-        Guest(control, spec, memory).run()
+        Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -43,8 +49,12 @@ def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] 
 class Guest:
     """Process 1 of a sandbox: reads requests from the host's socket, has them done, and sends the replies."""
 
-    def __init__(self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None) -> None:
-        self.control, self.memory = control, memory
+    def __init__(
+        self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1
+    ) -> None:
+        self.control, self.memory, self.changes = control, memory, changes
+        self.spent_s = 0.0
+        self.unspoilt: dict[str, Any] = {}
         self.watch = Watch()
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
@@ -54,24 +64,30 @@ class Guest:
         os.environ.clear()
         os.environ.update(self.environment)
         self.runner = Runner(self.watch, self._reply, self._memory_kills)
+        self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.watch.add(control.fileno(), self._receive)
         self.operations: dict[str, Callable[[dict[str, Any], bytes, list[int]], None]] = {
             "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
             "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
             "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
+            "listen": self._listen, "clear": self._clear, "renew": self._renew,
         }  # fmt: skip
 
     def run(self) -> None:
         self._reply(0, missing=self.missing)
+        with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
+            self.unspoilt = renewal.state()
         while True:
-            self.watch.once(self.runner.next_deadline_s())
+            waits = (self.runner.next_deadline_s(), self.watchdog.due_s())
+            self.watch.once(min((wait for wait in waits if wait is not None), default=None))
             self.runner.end_overdue()
+            self.watchdog.look()
 
     # Requests and replies
 
     def _receive(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 18, 8, socket.MSG_CMSG_CLOEXEC)
+        data, descriptors = frames.receive(self.control, 1 << 18, 8)
         if not data:
             os._exit(0)
         self.descriptors += descriptors
@@ -165,42 +181,81 @@ class Guest:
         """Stream the writable files into the host's pipe, with everything else stopped meanwhile."""
 
         def work() -> None:
-            with open(descriptors[0], "wb", closefd=False) as out:
-                archive.pack(out)
+            if request["changes"]:
+                os.fchdir(self.changes)
+            else:
+                os.chdir("/")
+            with open(descriptors[0], "wb", buffering=1 << 20, closefd=False) as out:
+                archive.pack(out, changes=request["changes"])
 
         self.runner.stop_everything()
         self.runner.run_trusted(request, work)
 
     def _unpack(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         def work() -> None:
+            os.chdir("/")
             os.lseek(descriptors[0], 0, os.SEEK_SET)
             with open(descriptors[0], "rb", closefd=False) as source:
-                archive.unpack(source)
+                archive.unpack(source, as_layer=False)
 
         self.runner.run_trusted(request, work)
 
+    def _clear(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        """Before a reset: kill everything, and hold on to nothing in the writable areas.
+
+        Fails if the agent has left what no fresh files take away; the sandbox must be exchanged then.
+        """
+        self.runner.clear()
+        os.chdir("/")
+        if self.changes >= 0:
+            os.close(self.changes)
+            self.changes = -1
+        left = renewal.changes(self.unspoilt)
+        if left:
+            raise OSError(errno.EPERM, f"not as it was: {left}")
+        self._reply(request["id"])
+
+    def _renew(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        """After a reset: the writable areas are fresh ones."""
+        if descriptors:
+            self.changes = os.dup(descriptors[0])
+        os.chdir("/work")
+        self.spent_s += self._spent_s()
+        self.runner.meter.begin_anew()
+        self._reply(request["id"])
+
+    def _spent_s(self) -> float:
+        """Processor time of this process and of those that have ended, since the last reset."""
+        ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
+        return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime - self.spent_s
+
     def _usage(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         processes = [pid for pid in jobs.parents() if pid != 1]
-        ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
-        seconds = ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
+        ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._spent_s()
         written = self.runner.meter.written()
         for pid in processes:
             written += written_by(pid)
             with contextlib.suppress(OSError):
                 seconds += time.clock_gettime(jobs.clock_of(pid))
-        peak = ended.ru_maxrss if self.memory is None else int(os.pread(self.memory[1], 64, 0)) // 1024
+        peak = max(ended.ru_maxrss, self.watchdog.peak // 1024)
+        if self.memory is not None:
+            peak = int(os.pread(self.memory[1], 64, 0)) // 1024
         self._reply(
             request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
             written=written, started=self.runner.meter.started(),
         )  # fmt: skip
 
+    def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        network.hand_over_listener(descriptors[0])
+        self._reply(request["id"])
+
     def _memory_kills(self) -> int:
-        """How often the kernel has killed for this sandbox's memory limit; 0 where no control group counts it."""
+        """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""
         if self.memory is not None:
             for line in os.pread(self.memory[0], 4096, 0).splitlines():
                 if line.startswith(b"oom_kill "):
                     return int(line.split()[1])
-        return 0
+        return self.watchdog.kills
 
 
 def _whole(descriptor: int) -> bytes:

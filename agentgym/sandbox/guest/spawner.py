@@ -2,13 +2,14 @@
 
 The host sends one datagram per sandbox, with two descriptors: the guest's end of the control socket, and the
 far end of a lifeline. The spawner answers on the lifeline alone: an error text if no sandbox came of it, and
-end-of-file once everything of the sandbox is gone. When the host closes its end, the sandbox is killed.
+end-of-file once everything of the sandbox is gone. When the host closes its end, the sandbox is killed; when it
+sends `RESET` there, the sandbox gets fresh writable areas. A layer is ordered in the same way, with its archive in
+place of the control socket; its builder is made as a sandbox is, and is gone when the layer is finished.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import json
@@ -16,28 +17,29 @@ import os
 import resource
 import signal
 import socket
-import struct
 import sys
 import time
 import traceback
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
-from . import boot, kernel, python, root, server
+from . import archive, areas, birth, image, kernel, python, root, seccomp
 from .cgroups import Cgroups, Limits
-from .frames import HOST_SOCKET, MAX_DATAGRAM
+from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
+from .layers import FIRST_LAYER_ID, Layers
 from .watch import Watch
-
-FIRST_HOST_ID = 2_000_000_000  # plus the pid of the sandbox: a user id nobody else has, for as long as it lives
-_PID = struct.Struct("i")
 
 
 class Box:
-    """One sandbox as the spawner sees it."""
+    """One sandbox, or the builder of a layer, as the spawner sees it."""
 
-    def __init__(self, name: str, lifeline: socket.socket) -> None:
-        self.name, self.lifeline = name, lifeline
+    def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
+        self.name, self.lifeline, self.spec = name, lifeline, spec
+        self.layer: str = spec.get("layer", "")  # key of the layer that it builds
         self.helper = self.pid = -1
         self.process = -1  # pidfd of process 1
+        self.namespace = -1  # its mount namespace
+        self.said = -1  # pipe from a builder: bytes it wrote, or what is wrong
         self.report = self.go = -1  # pipes from and to what becomes process 1, while it does
         self.unwanted = False
 
@@ -50,17 +52,26 @@ class Spawner:
         self.boxes: set[Box] = set()
         self.removals: list[str] = []
         self.counter = 0
-        self.broken: str | None = None
+        self.broken: tuple[str, str] | None = None  # kind and text of what every order is answered with
         self.cgroups = Cgroups()
+        self.layers = Layers(0, self._remove_folder)
         self.host_gone = False
-        self.as_root = os.geteuid() == 0
+        self.as_root, self.own_id = os.geteuid() == 0, 0
 
-    def run(self) -> None:
+    def run(self, handover: dict[str, Any] | None = None) -> None:
+        """Set up and serve. `handover`: what a spawner that moved into an image left for the image's Python."""
         parent = os.pidfd_open(os.getppid())  # not PDEATHSIG, which fires when the *thread* that started us ends
         try:
-            self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+            if handover is None:
+                self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+            else:
+                self.as_root, self.own_id = handover["as_root"], handover["own_id"]
+                self.cgroups, self.layers.most = Cgroups.taken_over(handover["cgroups"]), handover["layers"]
+                self._warm_up(handover["preload"])
+        except image.Refused as error:
+            self.broken = "image", str(error)
         except Exception:  # noqa: BLE001 - whatever it is, each create must be answered with it
-            self.broken = f"the spawner could not set itself up:\n{traceback.format_exc()}"
+            self.broken = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
         self.watch.add(self.host.fileno(), self._receive)
         self.watch.add(parent, self._end)
         gc.collect()
@@ -81,91 +92,129 @@ class Spawner:
     def _set_up(self, config: dict[str, Any]) -> None:
         reason = kernel.unsupported()
         if reason:
-            self.broken = reason
+            self.broken = "unavailable", reason
             return
+        self.layers.most = config["layers"]
         user, group = os.geteuid(), os.getegid()
         try:
             kernel.unshare(kernel.CLONE_NEWNS | (0 if self.as_root else kernel.CLONE_NEWUSER))
         except OSError as error:
-            self.broken = f"{error.strerror} at unshare"
+            self.broken = "unavailable", f"{error.strerror} at unshare"
             return
         if not self.as_root:
             _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"0 {user} 1")
-            _write("/proc/self/gid_map", f"0 {group} 1")
+            # not as 0, under an image: its Python starts in here, so the /proc files of sandboxes' process 1 will
+            # belong to user 0 of this namespace, if there is one, and to the machine's root if not
+            self.own_id = root.AGENT_ID if "image" in config else 0
+            _write("/proc/self/uid_map", f"{self.own_id} {user} 1")
+            _write("/proc/self/gid_map", f"{self.own_id} {group} 1")
+        if "image" in config:
+            image.move_in(config, self.own_id, as_root=self.as_root)
         root.enter(config)
         self.cgroups = Cgroups.open()
         root.leave_host()
-        python.prepare(config["preload"])
         if config["packages"]:
             sys.path.append(root.PACKAGES)
-        for name in config["preload"]:
+        self._warm_up(config["preload"])
+
+    def _warm_up(self, preload: list[str]) -> None:
+        python.prepare()
+        seccomp.program()  # made once, not by every guest
+        for name in preload:
             importlib.import_module(name)
         if len(os.listdir("/proc/self/task")) > 1:
-            self.broken = f"preloading {', '.join(config['preload'])} started threads; such a process cannot be forked"
+            text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
+            self.broken = "unavailable", text
 
     def _receive(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self.host, MAX_DATAGRAM, 2, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
         if not message:
             self._end()
             return
-        control, lifeline = descriptors
+        source, lifeline = descriptors
+        spec = json.loads(message)
+        self.counter += 1
+        box = Box(f"{self.counter}", socket.socket(fileno=lifeline), spec)
         try:
-            self._create(json.loads(message), control, socket.socket(fileno=lifeline))
+            refusal = self._refuse_layer(spec) if box.layer else self._refuse(spec)
+            if refusal:
+                self._bury(box, *refusal)
+            else:
+                self._create(box, source)
         finally:
-            os.close(control)
+            os.close(source)
 
     def _end(self) -> None:
         self.host_gone = True
 
-    def _create(self, spec: dict[str, Any], control: int, lifeline: socket.socket) -> None:
-        self.counter += 1
-        box = Box(f"{self.counter}", lifeline)
-        refusal = self._refuse(spec)
-        if refusal:
-            self._bury(box, *refusal)
-            return
-        spec["cgroups"] = bool(self.cgroups.hierarchies)
+    def _create(self, box: Box, source: int) -> None:
+        spec = box.spec
+        spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
-            self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
-            self._fork(box, spec, control)
+            if not box.layer:
+                self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
+            self._fork(box, source)
         except OSError as error:
             self._abort(box)
-            self._bury(box, "unavailable", _describe(error))
+            self._bury(box, "unavailable", birth.describe(error))
             return
         self.boxes.add(box)
         self.watch.add(box.report, lambda: self._deliver(box))
-        self.watch.add(lifeline.fileno(), lambda: self._kill(box))
+        self.watch.add(box.lifeline.fileno(), lambda: self._hear(box))
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         if self.broken:
-            return "unavailable", self.broken
+            return self.broken
         if self.cgroups.missing and not spec["insecure_ok"]:
             return "limit", json.dumps(self.cgroups.missing)
+        missing = self.layers.missing(spec["layers"])
+        if missing:
+            return "layers", json.dumps(missing)
         spec["missing"] = self.cgroups.missing
         if "memory" not in self.cgroups.missing:
             spec["address_space"] = 0
         return None
 
-    def _fork(self, box: Box, spec: dict[str, Any], control: int) -> None:
+    def _refuse_layer(self, order: dict[str, Any]) -> tuple[str, str] | None:
+        if self.broken:
+            return self.broken
+        key = order["layer"]
+        if not self.layers.missing([key]):
+            return "layer", ""
+        if self.layers.being_made(key):
+            return "busy", ""
+        in_use = {key for box in self.boxes for key in box.spec.get("layers", ())}
+        try:
+            reason = self.layers.begin(key, order["parent"], order["size"], in_use)
+        except OSError as error:
+            reason = birth.describe(error)
+        return ("unavailable", reason) if reason else None
+
+    def _fork(self, box: Box, source: int) -> None:
         """Start a helper that enters the new namespaces and forks process 1 there.
 
         Two plain forks rather than one raw clone: libc's own bookkeeping stays right in process 1. The helper
         joins the control groups, and process 1 is born there; the kernel takes milliseconds for that, in which
         the helper makes the namespaces.
         """
-        memory = self.cgroups.open_memory(box.name)
+        kept: tuple[int, ...] = ()
         go_read, box.go = os.pipe()
         box.report, report_write = os.pipe()
+        if box.layer:
+            box.said, said_write = os.pipe()
+            kept = (said_write,)
+        else:
+            kept = self.cgroups.open_memory(box.name) or ()
         try:
             box.helper = os.fork()
             if box.helper == 0:
                 os.close(box.go)  # else it would keep itself waiting when the spawner gives up
-                _helper(spec, control, go_read, report_write, memory)
+                birth.help_to_life(box.spec, source, go_read, report_write, kept)
         finally:
-            for descriptor in (go_read, report_write, *(memory or ())):
+            for descriptor in (go_read, report_write, *kept):
                 os.close(descriptor)
-        self.cgroups.attach(box.name, box.helper)
+        if not box.layer:
+            self.cgroups.attach(box.name, box.helper)
         os.write(box.go, b"f")
 
     def _deliver(self, box: Box) -> None:
@@ -175,25 +224,101 @@ class Spawner:
         os.close(box.report)
         box.report = -1
         try:
-            if len(answer) != _PID.size:
+            if len(answer) != birth.PID.size:
                 raise OSError(answer.decode("utf-8", "replace") or "the helper died")
-            (box.pid,) = _PID.unpack(answer)
+            (box.pid,) = birth.PID.unpack(answer)
             box.process = os.pidfd_open(box.pid)
             self.watch.add(box.process, lambda: self._reap(box))
-            outside = FIRST_HOST_ID + box.pid if self.as_root else 0
+            box.namespace = os.open(f"/proc/{box.pid}/ns/mnt", os.O_RDONLY)  # as long as it may: it hides itself soon
+            outside = self._user_of(box)
             _write(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             _write(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
         except OSError as error:
-            self._tell(box, "unavailable", _describe(error))
+            self._tell(box, "unavailable", birth.describe(error))
             box.unwanted = True
-        os.waitpid(box.helper, 0)  # before the go: process 1 shall tie its life to ours, not to the helper's
-        if not box.unwanted:
-            with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
-                os.write(box.go, b"g")
+        for word in (birth.MAPPED, birth.ALONE):
+            if not box.unwanted:
+                with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
+                    os.write(box.go, word)
+            if word == birth.MAPPED:
+                os.waitpid(box.helper, 0)  # the kernel takes its time, in which process 1 goes on
         os.close(box.go)
         box.go = -1
         if box.unwanted:
             self._kill(box)
+
+    def _user_of(self, box: Box) -> int:
+        """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
+        if box.layer:
+            return self.layers.give(box.layer, FIRST_LAYER_ID + box.pid if self.as_root else self.own_id)
+        if box.spec["layers"]:
+            return self.layers.kept[box.spec["layers"][0]].user
+        return image.FIRST_HOST_ID + box.pid if self.as_root else self.own_id
+
+    def _hear(self, box: Box) -> None:
+        try:
+            said = box.lifeline.recv(16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said == RESET and box.process >= 0:
+            self._reset(box)
+        else:
+            self._kill(box)
+
+    def _reset(self, box: Box) -> None:
+        """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
+        self.cgroups.forget_peak(box.name)
+        try:
+            self._in_child(lambda: self._mount_again(box))
+        except OSError as error:
+            self._tell(box, "unavailable", birth.describe(error))
+
+    def _mount_again(self, box: Box) -> None:
+        try:
+            changes = areas.mount_again(box.spec, box.namespace)
+        except OSError as error:
+            self._tell(box, "unavailable", birth.describe(error))
+        else:
+            socket.send_fds(box.lifeline, [json.dumps({"kind": "reset"}).encode()], [changes] if changes >= 0 else [])
+
+    def _remove_folder(self, name: str) -> None:
+        """Remove a folder of the layers' store beside everything else: it may hold many files."""
+
+        def work() -> None:
+            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
+            try:
+                archive.clear(store, os.fsencode(name), itself=True)
+            finally:
+                os.close(store)
+
+        try:
+            self._in_child(work)
+        except OSError:  # no more processes: then it has to wait
+            work()
+
+    def _in_child(self, work: Callable[[], None]) -> None:
+        """Raises: OSError if there can be no more processes."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                kernel.die_with_parent()
+                work()
+            finally:
+                os._exit(0)
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:  # no more descriptors
+            os.waitpid(pid, 0)
+            return
+
+        def bury() -> None:
+            self.watch.remove(handle)
+            os.close(handle)
+            os.waitpid(pid, 0)
+
+        self.watch.add(handle, bury)
 
     def _abort(self, box: Box) -> None:
         """Creation failed half-way: without its go, the helper ends by itself."""
@@ -216,8 +341,16 @@ class Spawner:
         """Process 1 is dead, and with it everything in its pid namespace."""
         self.watch.remove(box.process)
         os.close(box.process)
+        os.close(box.namespace)
         _, status = os.waitpid(box.pid, 0)
-        if not box.unwanted:
+        if box.layer:
+            said = os.read(box.said, 4096).decode("utf-8", "replace")
+            if status == 0 and said.isdecimal():
+                self.layers.finish(box.layer, int(said))
+                self._tell(box, "layer", "")
+            else:
+                self._tell(box, "unavailable", said or "the builder of the layer died")
+        elif not box.unwanted:
             code = os.waitstatus_to_exitcode(status)
             self._tell(box, "died", f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}")
         self._bury(box)
@@ -227,6 +360,9 @@ class Spawner:
             self._tell(box, kind, text)
         self.watch.remove(box.lifeline.fileno())
         self.boxes.discard(box)
+        if box.said >= 0:
+            os.close(box.said)
+            self.layers.abandon(box.layer)
         deadline = time.monotonic() + 0.05
         while not self.cgroups.remove(box.name):
             if time.monotonic() > deadline:
@@ -240,47 +376,6 @@ class Spawner:
             box.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
 
 
-def _helper(spec: dict[str, Any], control: int, go: int, report: int, memory: tuple[int, int] | None) -> NoReturn:
-    try:
-        kernel.die_with_parent()
-        kernel.unshare(boot.NAMESPACES)
-        if os.read(go, 1) != b"f":
-            os._exit(1)
-        guest = os.fork()
-        if guest:
-            os.write(report, _PID.pack(guest))
-            os._exit(0)
-        _guest(spec, [control, go, *(memory or ())])
-    except OSError as error:
-        os.write(report, _describe(error).encode())
-    finally:
-        os._exit(1)  # never back into the spawner's loop
-
-
-def _guest(spec: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Process 1 of the sandbox. Keeps the given descriptors, as 3, 4, ..., and no other."""
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 200) for descriptor in descriptors]
-    for position, descriptor in enumerate(high):
-        os.dup2(descriptor, 3 + position, inheritable=False)
-    null = os.open("/dev/null", os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    kernel.close_from(3 + len(high))
-    control = socket.socket(fileno=3)
-    try:
-        if os.read(4, 1) != b"g":
-            os._exit(1)  # the spawner is gone, or wants this sandbox no more
-        boot.confine(spec)
-    except OSError as error:
-        server.refuse(control, _describe(error))
-    os.close(4)
-    server.serve(control, spec, (5, 6) if len(high) == 4 else None)
-
-
-def _describe(error: OSError) -> str:
-    return f"{error.strerror or error}" + (f" at {error.filename2 or error.filename}" if error.filename else "")
-
-
 def _write(path: str, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY)
     try:
@@ -292,10 +387,23 @@ def _write(path: str, text: str) -> None:
 def main() -> None:
     """The spawner process: serves orders on the host's socket until the host closes it."""
     kernel.close_from(HOST_SOCKET + 1)
+    _settle()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run()
+
+
+def resume(descriptor: int) -> None:
+    """The same process, or its child, now run by an image's Python. `descriptor`: where the handover is."""
+    with open(descriptor, "rb") as file:
+        handover = json.load(file)
+    os.set_inheritable(HOST_SOCKET, False)
+    _settle()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run(handover)
+
+
+def _settle() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive
     kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
     gc.disable()
-    Spawner(socket.socket(fileno=HOST_SOCKET)).run()

@@ -1,0 +1,75 @@
+"""Sessions made anew: a snapshot keeps files, not running processes, so a session's code is run again instead.
+
+    log = sandbox.session_log
+    fork = await backend.create(spec, snapshot=await sandbox.snapshot())
+    await replay(fork, log)
+
+The code runs on the files as they are in the snapshot, not as they were when it first ran: code that reads a file it
+removed, or that depends on time, chance or its process number, does not come to the same variables. `replay` notices
+only if an exit code differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.contract import Sandbox
+
+MOST_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCall:
+    """Code that ran in a session to its end, whether or not it raised."""
+
+    session: str
+    code: str
+    exit_code: int
+
+
+class SessionLog:
+    """The calls that made the sessions which are alive, in order. Past 4 MiB of code, it gives up and says so."""
+
+    def __init__(self, calls: Iterable[SessionCall] = (), *, complete: bool = True) -> None:
+        self._calls, self.complete = list(calls), complete
+        self._size = sum(len(call.code) for call in self._calls)
+
+    @property
+    def calls(self) -> tuple[SessionCall, ...]:
+        return tuple(self._calls)
+
+    def add(self, call: SessionCall) -> None:
+        self._size += len(call.code)
+        if self._size > MOST_BYTES:
+            self.complete = False
+            self._calls.clear()
+        elif self.complete:
+            self._calls.append(call)
+
+    def forget(self, session: str) -> None:
+        """A session's process is gone, and its variables with it."""
+        self._calls = [call for call in self._calls if call.session != session]
+
+    def copy(self) -> SessionLog:
+        return SessionLog(self._calls, complete=self.complete)
+
+
+async def replay(sandbox: Sandbox, log: SessionLog, *, timeout_s: float = 30) -> None:
+    """Run the calls of a log again, in order, so that a sandbox has the sessions that another one had.
+
+    Args:
+        timeout_s: for each call.
+    Raises: SandboxError if the log is not complete, or a call ends otherwise than it did; SandboxDied.
+    """
+    if not log.complete:
+        raise SandboxError(f"The sessions ran more than {MOST_BYTES} bytes of code: too much to keep and replay.")
+    for number, call in enumerate(log.calls, 1):
+        result = await sandbox.run_python(call.code, session=call.session, timeout_s=timeout_s)
+        if result.timed_out or result.exit_code != call.exit_code:
+            ended = "ran out of time" if result.timed_out else f"ended with exit code {result.exit_code}"
+            raise SandboxError(
+                f"Session {call.session!r} cannot be replayed: call {number} of {len(log.calls)} {ended}, the first "
+                f"time with {call.exit_code}. It said: {result.stderr[-300:].decode('utf-8', 'replace')!r}"
+            )

@@ -1,0 +1,234 @@
+"""A reset in place is as good as a new sandbox: whatever an agent can leave is gone, or the machine is exchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from counts import mounts, open_files, processes_below
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.namespaces import NamespacesBackend
+
+pytestmark = pytest.mark.needs_namespaces
+
+EVERYTHING_LEFT = """
+import os, signal, socket, subprocess, sys
+for folder in ("/work", "/tmp", "/dev/shm"):
+    for number in range(20): open(f"{folder}/{number}", "w").write("x" * 1000)
+    os.makedirs(f"{folder}/a/b"); os.chmod(f"{folder}/a", 0); os.mkfifo(f"{folder}/pipe")
+os.chmod("/tmp", 0o700); os.chmod("/work", 0o555)
+servers = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+servers[0].bind("\\0abstract"); servers[1].bind("/tmp/socket")
+listener = socket.create_server(("127.0.0.1", 5005))
+held = [open("/work/1"), os.memfd_create("m"), *os.openpty()]
+for command in ("sleep 60", "trap '' TERM HUP; setsid sleep 60", "while :; do :; done"):
+    subprocess.Popen(["sh", "-c", command], start_new_session=True)
+value = 1
+"""
+LOOK_AROUND = """
+import os, socket
+found = [name for name in globals() if name == "value"]
+for folder in ("/work", "/tmp", "/dev/shm"):
+    found += [f"{folder}/{name}" for name in os.listdir(folder)] + [oct(os.stat(folder).st_mode)]
+for family, address in ((socket.AF_UNIX, "\\0abstract"), (socket.AF_INET, ("127.0.0.1", 5005))):
+    one = socket.socket(family)
+    try: one.bind(address)
+    except OSError as error: found.append(repr(error))
+    one.close()
+found += [os.getpriority(os.PRIO_PROCESS, 1), sorted(os.sched_getaffinity(0)), os.getcwd()]
+found += [len(os.listdir("/proc/self/fd"))]
+import resource; found += [resource.getrlimit(kind) for kind in range(16)]
+print(found, sorted(name for name in os.listdir("/proc") if name.isdecimal() and name not in ("1", str(os.getpid()))))
+"""
+
+
+async def left_after(sandbox) -> list[str]:
+    return [(await sandbox.run_python(LOOK_AROUND, session=session)).text for session in (None, "a")]
+
+
+@pytest.fixture(params=["plain", "layers"])
+async def sandbox(request, backend, small):
+    made = await backend.create(small)
+    if request.param == "layers":
+        await made.run_python("open('kept', 'w').write('kept'); open('/tmp/kept', 'w').write('kept')")
+        snapshot = await made.snapshot()
+        await made.close()
+        made = await backend.create(small, snapshot=snapshot)
+    yield made
+    await made.close()
+
+
+async def test_nothing_an_agent_leaves_survives_a_reset(sandbox):
+    first = await left_after(sandbox)
+    machine, files = sandbox._machine, await sandbox.snapshot()
+    await sandbox.reset()
+    assert await left_after(sandbox) == first
+    for _ in range(3):
+        done = await sandbox.run_python(EVERYTHING_LEFT, session="a")
+        assert done.ok, done.stderr
+        channel = await sandbox.open_channel(["cat"])
+        assert await left_after(sandbox) != first
+        await sandbox.reset()
+        assert await left_after(sandbox) == first
+        assert (await sandbox.snapshot()).id == files.id
+        with pytest.raises(SandboxDied):
+            await channel.request(1)
+    assert sandbox._machine is machine, "in place"
+
+
+async def test_usage_starts_anew(sandbox):
+    await sandbox.run_python("open('big', 'w').write('x' * 3_000_000); sum(range(6_000_000))")
+    before = await sandbox.usage()
+    await sandbox.reset()
+    after = await sandbox.usage()
+    assert (before.disk_bytes > 3_000_000, after.disk_bytes < 10_000) == (True, True)
+    assert after.cpu_s < before.cpu_s / 2
+    assert after.processes == 0
+
+
+LINGERING = """
+import socket
+server = socket.create_server(("127.0.0.1", 5005)); near = socket.create_connection(("127.0.0.1", 5005))
+far = server.accept()[0]; far.close(); near.recv(1); near.close()
+"""
+
+
+async def test_a_sandbox_with_connections_that_linger_is_exchanged(sandbox):
+    """Closed by its processes, a connection keeps its port busy for a minute; only a new network is free of it."""
+    files, machine = await sandbox.snapshot(), sandbox._machine
+    first = await left_after(sandbox)
+    done = await sandbox.run_python(LINGERING)
+    assert done.ok, done.stderr
+    await sandbox.reset()
+    assert sandbox._machine is not machine
+    assert await left_after(sandbox) == first
+    assert (await sandbox.snapshot()).id == files.id
+
+
+@pytest.mark.parametrize(
+    ("handicap", "named"),
+    [
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))", "limits"),
+        ("os.setpriority(os.PRIO_PROCESS, 0, 15)", "priority"),
+        ("os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))", "scheduler"),
+        ("held.append(socket.create_server(('127.0.0.1', 0)))", "connections"),
+        ("pass", ""),
+    ],
+)
+def test_a_guest_that_was_handicapped_is_not_used_again(handicap, named):
+    """The filter keeps agent code from it; were there a way around, the guest would still notice."""
+    code = f"import os, resource, socket; held = []; before = state(); {handicap}; print(changes(before))"
+    import_it = "from agentgym.sandbox.guest.renewal import changes, state; "
+    in_new_network = ["unshare", "--net", "--map-root-user"]
+    done = subprocess.run(
+        [*in_new_network, sys.executable, "-c", import_it + code], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == named, done.stderr
+
+
+async def test_calls_under_way_end_and_calls_after_it_work(sandbox):
+    endless = [
+        asyncio.create_task(sandbox.run_python("while True: pass", session="a")),
+        asyncio.create_task(sandbox.exec(["sleep", "60"])),
+        asyncio.create_task(sandbox.run_python("while True: print('x' * 10000)")),
+    ]
+    await asyncio.sleep(0.2)
+    machine = sandbox._machine
+    resetting = asyncio.create_task(sandbox.reset())
+    await asyncio.sleep(0)
+    with pytest.raises(SandboxDied, match="reset"):
+        await sandbox.run_python("print(1)")
+    await resetting
+    for answer in await asyncio.gather(*endless, return_exceptions=True):
+        assert isinstance(answer, SandboxDied), answer
+        assert "reset" in str(answer)
+    assert sandbox._machine is machine
+    results = await asyncio.gather(*(sandbox.run_python(f"print({n})") for n in range(4)))
+    assert [result.text for result in results] == ["0\n", "1\n", "2\n", "3\n"]
+
+
+async def test_a_cancelled_call_before_a_reset_leaves_no_answer_behind(sandbox):
+    for pause in (0.0, 0.001, 0.01):
+        running = asyncio.create_task(sandbox.run_python("while True: pass"))
+        await asyncio.sleep(pause)
+        running.cancel()
+        await sandbox.reset()
+        await asyncio.gather(running, return_exceptions=True)
+        assert (await sandbox.run_python("print(1)")).text == "1\n"
+
+
+async def test_two_resets_at_once_and_a_close_in_the_middle(backend, small, sandbox):
+    await asyncio.gather(sandbox.reset(), sandbox.reset(), return_exceptions=True)
+    assert (await sandbox.run_python("print(1)")).text == "1\n"
+    other = await backend.create(small)
+    outcome = await asyncio.gather(other.reset(), other.close(), return_exceptions=True)
+    assert all(one is None or isinstance(one, SandboxDied) for one in outcome)
+    with pytest.raises(SandboxDied):
+        await other.run_python("pass")
+
+
+async def test_a_reset_that_is_cancelled_leaves_no_half_made_sandbox(backend, small):
+    """Either it had not begun, or it was done, or the sandbox is dead: no call ever runs in between."""
+    for pause in (0.0, 0.0003, 0.001, 0.002, 0.004):
+        sandbox = await backend.create(small)
+        await sandbox.write("f", b"x")
+        resetting = asyncio.create_task(sandbox.reset())
+        await asyncio.sleep(pause)
+        resetting.cancel()
+        await asyncio.gather(resetting, return_exceptions=True)
+        try:
+            assert (await sandbox.exec(["pwd"])).text == "/work\n"
+            assert await sandbox.list() in ([], ["f"])
+        except SandboxDied:
+            pass
+        await sandbox.close()
+
+
+async def test_a_reset_whose_guest_or_spawner_is_dead_makes_a_new_machine(small):
+    backend = NamespacesBackend()
+    sandbox = await backend.create(small)
+    for victim in ("guest", "spawner"):
+        machine = sandbox._machine
+        (spawner,) = backend._spawners.values()
+        for pid in processes_below(spawner.pid) if victim == "guest" else [spawner.pid]:
+            os.kill(pid, signal.SIGKILL)
+        await sandbox.reset()
+        assert sandbox._machine is not machine
+        assert (await sandbox.run_python("print(1)")).text == "1\n"
+    await backend.close()
+
+
+async def test_resets_leave_nothing_on_the_host(small):
+    backend = NamespacesBackend()
+    first = await backend.create(small)
+    await first.write("f", b"x" * 100_000)
+    sandboxes = [first, await backend.create(small, snapshot=await first.snapshot())]
+    (spawner,) = backend._spawners.values()
+
+    def counted() -> tuple[object, ...]:
+        handles = len(os.listdir(f"/proc/{spawner.pid}/fd")) if os.geteuid() == 0 else 0
+        return len(processes_below(spawner.pid)), mounts(), open_files(), handles
+
+    for sandbox in sandboxes:
+        await sandbox.reset()
+    before = counted()
+    for _ in range(30):
+        for sandbox in sandboxes:
+            await sandbox.write("more", b"y" * 1_000_000)
+            await sandbox.reset()
+    for _ in range(100):
+        if counted() == before:
+            break
+        await asyncio.sleep(0.01)
+    assert counted() == before
+    await backend.close()
+
+
+async def test_no_queue_outlives_its_processes(sandbox):
+    code = "import ctypes, os; print(ctypes.CDLL(None, use_errno=True).syscall(240, b'q', os.O_CREAT | 2, 0o600, None))"
+    assert (await sandbox.run_python(code)).text == "-1\n"
