@@ -26,7 +26,7 @@ from agentgym.testing.backends.case import Breach, Case, deny, same
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
 _CALL_S = 20.0
 _SETTLE_S = 5.0
-_SLACK = {"descriptors": 16}  # connections that a client library keeps; a leak at every check exceeds it in a run
+_SLACK = {"descriptors": 32}  # connections that a client library keeps; a leak at every check exceeds it in a run
 _PRELUDE = """
 import json, os
 def report(value): print("FOUND " + json.dumps(value), flush=True)
