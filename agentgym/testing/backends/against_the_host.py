@@ -130,7 +130,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
         for path in ("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/timer_list", "/proc/sched_debug",
                      "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup",
                      "/sys/kernel/debug/tracing/trace", "/sys/kernel/tracing/trace", "/sys/kernel/debug/sched/debug",
-                     "/sys/kernel/vmcoreinfo", "/sys/fs/pstore/dmesg", "/proc/vmallocinfo", "/proc/slabinfo",
+                     "/sys/fs/pstore/dmesg", "/proc/vmallocinfo", "/proc/slabinfo",
                      "/sys/firmware/dmi/entries/0-0/raw", "/sys/kernel/security/lockdown", "/proc/acpi/wakeup"):
             attempt(path, lambda: content(path))
         attempt("kernel addresses", lambda: content("/proc/kallsyms", addresses))
