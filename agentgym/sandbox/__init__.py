@@ -4,6 +4,7 @@ contract.py, limits.py   what every backend promises          namespaces.py   th
 guest_sandbox.py         the contract, spoken to a guest      machine.py, link.py, replies.py   and how it is spoken to
 channel.py, sessions.py  channels; sessions run again         spawner.py, packages.py   starting the spawner
 snapshots.py, trees.py   files out and back, as layers        stacking.py   having the spawner keep layers
+images.py                root filesystems, kept unpacked      image_*.py   reading the forms they come in
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
 """
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from rootfs import assemble
 
 from agentgym.errors import ConformanceError, LimitUnenforceable
 from agentgym.sandbox.limits import SandboxSpec
@@ -56,6 +63,36 @@ async def watched(backend: NamespacesBackend) -> dict[str, object]:
         }  # fmt: skip
 
 
+class OfImage(NamespacesBackend):
+    """Every sandbox on an image made of the system's Python."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        os.environ["AGENTGYM_CACHE"] = str(folder / "cache")
+        self._rootfs = str(assemble(folder / "rootfs", shutil.which("python3", path="/usr/bin") or sys.executable))
+
+    async def create(self, spec, *, snapshot=None):
+        return await super().create(dataclasses.replace(spec, image=self._rootfs), snapshot=snapshot)
+
+
+async def of_image() -> dict[str, object]:
+    """The same from an image's own Python, which runs as this user from its start."""
+    with tempfile.TemporaryDirectory() as folder:
+        backend = OfImage(Path(folder))
+        try:
+            await check_backend(backend)
+            findings = []
+        except ConformanceError as error:
+            findings = error.findings
+        sandbox = await backend.create(SPEC)
+        await sandbox.write("f", b"x")
+        snapshot = await sandbox.snapshot()
+        fork = await backend.create(SPEC, snapshot=snapshot)
+        stacked = fork._machine.stacked is snapshot
+        await backend.close()
+    return {"findings": findings, "digest": sandbox.image_digest[:7], "stacked": stacked}
+
+
 async def main() -> None:
     backend = NamespacesBackend()
     capabilities = await backend.probe()
@@ -91,6 +128,7 @@ async def main() -> None:
         "seen": (await again.exec(["sh", "-c", "ls -a /tmp /tmp/.. /dev/shm | grep -E '^[0-9a-f]{64}$|changes'"])).text,
     }
     await backend.close()
+    said["image"] = await of_image()
     print(json.dumps(said))
 
 

@@ -128,6 +128,25 @@ async def test_an_image_keeps_the_contract_and_withstands_every_attack(rootfs):
         await backend.close()
 
 
+async def test_snapshots_and_resets_of_an_image_are_as_quick_as_the_hosts(rootfs, small):
+    """Layers are kept by the image's own spawner; a snapshot holds what was written, and nothing of the image."""
+    backend = NamespacesBackend()
+    spec = dataclasses.replace(small, image=str(rootfs))
+    try:
+        sandbox = await backend.create(spec)
+        await sandbox.write("f", b"x")
+        snapshot = await sandbox.snapshot()
+        fork = await backend.create(spec, snapshot=snapshot)
+        machine = fork._machine
+        await fork.exec(["sh", "-c", "rm f; echo y > g"])
+        await fork.reset()
+        on_host = await backend.create(small, snapshot=snapshot)
+        assert (machine.stacked is snapshot, fork._machine is machine) == (True, True)
+        assert await fork.list() == await on_host.list() == ["f"]
+    finally:
+        await backend.close()
+
+
 async def test_the_host_has_no_image_digest(backend, small):
     sandbox = await backend.create(small)
     assert sandbox.image_digest == ""

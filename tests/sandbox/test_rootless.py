@@ -59,3 +59,7 @@ def test_what_no_control_group_limits_is_watched(said):
     assert seen["cpu"] == ""
     assert seen["kept"] == "1\n", "what is small is spared"
     assert seen["peak_mib"] > 128
+
+
+def test_an_ordinary_user_has_images_too(said):
+    assert said["image"] == {"findings": [], "digest": "sha256:", "stacked": said["layers"]["stacked"]}
