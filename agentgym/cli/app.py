@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, show, tasks, train
+from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train
 from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
 
@@ -83,4 +83,5 @@ app.command("show")(show.show)
 app.command("report")(report.report)
 app.command("check")(check.check)
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(credit.app, name="credit")

@@ -10,7 +10,7 @@ from agentgym.policy.contract import Reply
 from agentgym.sandbox.contract import Usage
 from agentgym.sandbox.metering import as_counts, since, together
 
-_SAID = ("cpu_s", "written_bytes", "peak_memory_mib")  # of parallel calls the walls, and what is started, overlap
+_SAID = ("cpu_s", "written_bytes")  # of parallel calls the walls, and what is started, overlap
 
 
 class TurnMeter:
@@ -37,6 +37,8 @@ class TurnMeter:
         for name in _SAID:
             if said.get(name, 0) > counts.get(name, 0):
                 counts[name] = said[name]
+        if said.get("peak_memory_mib"):  # what a process says of itself includes memory it shares with the others
+            counts.setdefault("peak_memory_mib", said["peak_memory_mib"])
         return counts
 
 

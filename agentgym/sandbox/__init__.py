@@ -5,6 +5,7 @@ guest_sandbox.py         the contract, spoken to a guest      machine.py, link.p
 channel.py, sessions.py  channels; sessions run again         spawner.py, packages.py   starting the spawner
 snapshots.py, trees.py   files out and back, as layers        stacking.py   having the spawner keep layers
 images.py                root filesystems, kept unpacked      image_*.py   reading the forms they come in
+network/                 the proxy on the host: the only way out of a sandbox that asks for a network
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)
 """
 
@@ -12,16 +13,17 @@ from agentgym.sandbox.contract import (
     Backend,
     Capabilities,
     Channel,
+    Connection,
     ExecResult,
     Layer,
     Running,
     Sandbox,
     Snapshot,
     Usage,
-)  # fmt: skip
+)
 from agentgym.sandbox.limits import SandboxSpec
 
 __all__ = [
-    "Backend", "Capabilities", "Channel", "ExecResult", "Layer", "Running", "Sandbox", "SandboxSpec", "Snapshot",
-    "Usage",
+    "Backend", "Capabilities", "Channel", "Connection", "ExecResult", "Layer", "Running", "Sandbox", "SandboxSpec",
+    "Snapshot", "Usage",
 ]  # fmt: skip

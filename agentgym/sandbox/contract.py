@@ -18,7 +18,7 @@ class Usage:
     """What a call used, or a sandbox since it was made or reset. 0 where the kernel does not count it.
 
     Attributes:
-        cpu_s: processor time. `wall_s`: time during which at least one call ran.
+        cpu_s: processor time, but of children whose parent ignores their end. `wall_s`: during which a call ran.
         peak_memory_mib: most memory held at once; of a call, by its largest process.
         processes: alive now, of a sandbox. `disk_bytes`: held by files now.
         written_bytes: given to write calls by processes that have ended or answered: files, pipes and sockets alike.
@@ -136,6 +136,25 @@ class Running:
     age_s: float = 0.0
     memory_mib: float = 0.0
     processes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One request that a sandbox with a network made of its proxy.
+
+    Attributes:
+        host, port: where it wanted to go; empty and 0 if the request said nothing that can be read.
+        allowed: it was on the list and led to a public address, or to one that the list names.
+        bytes_sent, bytes_received: between the proxy and that server, TLS and all.
+        reason: why it was refused or cut short; empty if neither.
+    """
+
+    host: str
+    port: int
+    allowed: bool
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    reason: str = ""
 
 
 class Channel(Protocol):

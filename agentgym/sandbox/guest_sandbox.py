@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from agentgym.errors import SandboxDied
 from agentgym.sandbox import metering
 from agentgym.sandbox.channel import LineChannel
-from agentgym.sandbox.contract import ExecResult, Snapshot, Usage
+from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link, Reply
 from agentgym.sandbox.machine import Machine
@@ -171,6 +171,12 @@ class GuestSandbox:
     def missing(self) -> dict[str, str]:
         """Limits of the spec that this machine does not enforce, with the reason; only with `insecure_ok`."""
         return self._machine.missing
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """What it asked of its network since it was made or reset, in order; kept after its end. Empty without one."""
+        network = self._machine.network
+        return () if network is None else network.connections
 
     @property
     def image_digest(self) -> str:

@@ -6,6 +6,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.network.rules import Rules
+
+LIMITS = {
+    "wall": "seconds a call may take; at its end everything it started is killed",
+    "memory": "memory of all processes together",
+    "processes": "processes and threads alive at once",
+    "cpu": "share of processor time of all processes together",
+    "disk": "bytes in files",
+    "inodes": "files and directories",
+    "open_files": "descriptors of each process",
+    "output": "bytes of output a call gives back, cut at the source",
+    "network": "what can be reached: nothing, or the names of the spec",
+}
+"""Every limit by the name under which `Capabilities` calls it enforced or missing, and what it bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +36,9 @@ class SandboxSpec:
         disk_mib: bytes that may be written in all. `inodes`: files and directories that may be made.
         open_files: descriptors per process.
         network: False is no network at all, not even the host's loopback. Else the names that may be reached, over
-            HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`.
+            HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`. Without a port,
+            80 and 443. A name must lead to a public address; `"127.0.0.1:8000"` names an address itself, the
+            host's loopback in this case. `"*"` is every public name.
         preload: Python modules the warm interpreter imports once, before any agent code runs.
         environment: environment variables of every command; nothing is inherited from the host.
         insecure_ok: accept a backend that cannot enforce every limit (it then says which in its capabilities).
@@ -49,5 +65,7 @@ class SandboxSpec:
                 f"SandboxSpec.network is {self.network!r}: False, or a tuple of the names that may be reached, "
                 "such as ('example.org', '*.example.org:8443')."
             )
+        if self.network:
+            Rules.parse(self.network)
         if self.memory_mib < 16:
             raise SandboxError(f"SandboxSpec.memory_mib is {self.memory_mib}: Python itself needs 16 or more.")

@@ -6,13 +6,16 @@ import asyncio
 import json
 import os
 import socket
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.frames import RESET
+from agentgym.sandbox.guest.frames import RESET, receive
 from agentgym.sandbox.link import Link
+from agentgym.sandbox.network.proxy import Network, Proxy
+from agentgym.threads import in_thread
 
 _CLOSE_S = 15.0
 _VERDICT_S = 5.0
@@ -23,9 +26,13 @@ _CLOSED = "The sandbox was closed."
 class Machine:
     """One guest and everything it lives in.
 
-    `missing`: limits that are not enforced, each with the reason. `image_digest`: what its files are of; "" for the
-    host's own.
+    Attributes:
+        missing: limits that are not enforced, each with the reason.
+        image_digest: which image its files are of, as "sha256:..."; "" for the host's own programs.
+        network: its way out, None without one.
     """
+
+    network: Network | None = None
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
@@ -93,7 +100,7 @@ class Machine:
                 await ready.wait()
             finally:
                 loop.remove_reader(self._lifeline)
-        said, descriptors, _, _ = socket.recv_fds(self._lifeline, 65_536, 1)
+        said, descriptors = receive(self._lifeline, 65_536, 1)
         if json.loads(said)["kind"] != "reset":
             raise OSError("the spawner could not mount them")
         return descriptors
@@ -120,9 +127,24 @@ class Machine:
                 pass  # the spawner is gone, and the kernel has taken the sandbox with it
         finally:
             self._lifeline.close()
-            self._closing.set_result(None)
+            try:
+                await self.close_network()
+            finally:
+                self._closing.set_result(None)
+
+    async def open_network(self, proxy: Proxy, names: tuple[str, ...]) -> None:
+        """Let a guest in which no agent code has run yet out to the given names. Raises: see `Proxy.attach`."""
+        self.network = await proxy.attach(self.link, names)
+        weakref.finalize(self, self.network.stop)
+
+    async def close_network(self) -> None:
+        """End its connections. Last of all: the guest, which might hold on to the socket, must be dead."""
+        if self.network is not None:
+            await asyncio.shield(in_thread(self.network.close))
 
     def forget(self) -> None:
         """In a forked process: let go of what belongs to its parent."""
         self.link.forget()
         self._lifeline.close()
+        if self.network is not None:
+            self.network.stop()

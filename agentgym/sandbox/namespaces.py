@@ -5,9 +5,9 @@
 
 Not covered: holes in the kernel itself, side channels, fairness beyond control groups. An image's own Python makes
 its sandboxes, as a user whom nobody else is and without a network, but not inside one: run images that you would run
-as an ordinary user. Files written in the
-sandbox live in memory and count against `memory_mib`, which is therefore taken as at least `disk_mib` + 32: else
-full files would starve the guest, and agent code could kill its own sandbox, which voids an episode.
+as an ordinary user. Files written in the sandbox live in memory and count against `memory_mib`, which is therefore
+taken as at least `disk_mib` + 32: else full files would starve the guest, and agent code could kill its own sandbox,
+which voids an episode.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ import weakref
 from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox.contract import Capabilities, Sandbox, Snapshot
+from agentgym.sandbox import census
+from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.guest_sandbox import GuestSandbox
 from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.snapshots import restore
 from agentgym.sandbox.spawner import Spawner
 from agentgym.sandbox.stacking import Stacking, keys_of
@@ -49,9 +51,15 @@ class NamespacesBackend:
 
     name = "namespaces"
 
-    def __init__(self, *, layers_mib: int = 2048) -> None:
-        """`layers_mib`: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them."""
+    def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
+        """Make none yet.
+
+        Args:
+            layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+        """
         self._layers_mib, self._stacking = layers_mib, Stacking()
+        self._proxy = proxy or Proxy()
         self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
         self._images: dict[str, Image] = {}
         self._lock = threading.Lock()
@@ -67,7 +75,6 @@ class NamespacesBackend:
         Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
             that; SandboxUnavailable if no sandbox can be made at all.
         """
-        _check(spec)
         machine = await self._make(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
         self._sandboxes.add(sandbox)
@@ -90,6 +97,14 @@ class NamespacesBackend:
             snapshots=True,
         )
 
+    async def running(self) -> list[Running]:
+        """Every namespaces sandbox on this machine whose spawner this process may look at."""
+        return await asyncio.to_thread(census.running, self.name)
+
+    async def clean(self) -> list[str]:
+        """End spawners whose owner is dead, and remove control groups that no living spawner owns."""
+        return await asyncio.to_thread(census.clean)
+
     async def close(self) -> None:
         """Close every sandbox and end the spawners. The backend may be used again afterwards."""
         await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
@@ -98,6 +113,7 @@ class NamespacesBackend:
             self._spawners.clear()
         for spawner in spawners:
             await asyncio.to_thread(spawner.close)
+        await asyncio.to_thread(self._proxy.close)
 
     async def _image(self, name: str) -> Image | None:
         """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
@@ -129,23 +145,39 @@ class NamespacesBackend:
     async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         async with self._gate():
             try:
-                return await self._filled(spec, snapshot)
+                machine = await self._filled(spec, snapshot)
             except ConnectionError as error:  # the spawner was killed; a new one can serve
                 if isinstance(error, SandboxDied):
                     raise
-                return await self._filled(spec, snapshot)
+                try:
+                    machine = await self._filled(spec, snapshot)
+                except ConnectionError as again:
+                    if isinstance(again, SandboxDied):
+                        raise
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from again
+            if spec.network:
+                try:
+                    await machine.open_network(self._proxy, spec.network)
+                except BaseException:
+                    await machine.close()
+                    raise
+            return machine
 
     async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
         layers = snapshot.layers if snapshot is not None else ()
-        for _ in range(_STACKING_TRIES):
+        fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
+        for _ in range(_STACKING_TRIES if fits else 0):
             try:
                 machine = await self._order(spec, keys_of(layers))
             except _LayersMissing as missing:
                 if await self._stacking.provide(await self._spawner_of(spec), layers, missing.keys):
                     break
                 continue  # another order may have pushed them out again
-            machine.stacked, machine.renewable = snapshot, True
+            machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
             return machine
         machine = await self._order(spec, [])
         if snapshot is not None:
@@ -195,14 +227,6 @@ class NamespacesBackend:
         return machine
 
 
-def _check(spec: SandboxSpec) -> None:
-    if spec.network:
-        raise LimitUnenforceable(
-            f"SandboxSpec.network is {spec.network!r}: the namespaces backend cannot bound what a sandbox reaches on a "
-            "network, so it gives none. Leave network=False, and let tools on the host fetch what the agent may see."
-        )
-
-
 class _LayersMissing(Exception):
     """The spawner does not keep these layers, or no longer."""
 
@@ -221,7 +245,7 @@ def _order_of(spec: SandboxSpec, layers: list[str], spawner: Spawner) -> dict[st
         "disk": disk,
         "inodes": spec.inodes,
         "open_files": spec.open_files,
-        "environment": {**spawner.environment, **dict(spec.environment)},
+        "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
         "insecure_ok": spec.insecure_ok,
         "layers": layers,
     }

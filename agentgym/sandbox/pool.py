@@ -99,7 +99,7 @@ class Pool:
                 shelf.missed(self._ready)
             self._waits.add(time.monotonic() - began)
             lease = self._lend(shelf, place)
-            self._restock(shelf)
+        asyncio.get_running_loop().call_soon(self._restock, shelf)  # the asker goes first
         return lease
 
     async def warm(self, spec: SandboxSpec, count: int, *, snapshot: Snapshot | None = None) -> None:
@@ -198,15 +198,16 @@ class Pool:
 
     def _restock(self, shelf: Shelf) -> None:
         """Begin to make what the shelf lacks, as far as there is room that nobody waits for."""
-        if shelf.paused_until > time.monotonic() or self._shelves.get(shelf.key) is not shelf:
-            return
-        usable = sum(shelf.usable(place) for place in shelf.ready)
-        for _ in range(shelf.target - usable - shelf.coming):
-            place = self._admission.enter_at_once(shelf.cost_mib)
-            if place is None:
-                break
-            shelf.coming += 1
-            self._in_background(self._restocked(shelf, place), None)
+        with self._lock:
+            if shelf.paused_until > time.monotonic() or self._shelves.get(shelf.key) is not shelf:
+                return
+            usable = sum(shelf.usable(place) for place in shelf.ready)
+            for _ in range(shelf.target - usable - shelf.coming):
+                place = self._admission.enter_at_once(shelf.cost_mib)
+                if place is None:
+                    break
+                shelf.coming += 1
+                self._in_background(self._restocked(shelf, place), None)
         self._shrink_later()
 
     async def _restocked(self, shelf: Shelf, place: Place) -> None:

@@ -66,11 +66,17 @@ async def receive_files(
         fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 2**20)
     collected = asyncio.create_task(_collect(read, most))
     try:
+        packing = asyncio.create_task(machine.trusted("pack", timeout_s, [write], changes=below is not None))
         try:
-            worked, said = await machine.trusted("pack", timeout_s, [write], changes=below is not None)
+            await asyncio.wait({packing, collected}, return_when=asyncio.FIRST_COMPLETED)
+            if collected.done():  # while the pipe is open it ends only by an error, and has the better reason
+                await collected
+            worked, said = await packing
         finally:
             os.close(write)
-        if collected.done() or worked:  # done already: it has the better reason
+            packing.cancel()
+            await asyncio.gather(packing, return_exceptions=True)
+        if worked:
             data = await asyncio.wait_for(collected, timeout_s)
         if not worked:
             raise SandboxError(f"The sandbox's files could not be read: {said}.")
@@ -88,7 +94,7 @@ async def receive_files(
 
 
 async def _collect(read: int, most: int) -> bytes:
-    """Everything from a pipe, up to a bound; one who writes more is kept waiting and runs into its time limit."""
+    """Everything from a pipe. Raises: SandboxError past a bound."""
     os.set_blocking(read, False)
     loop, data = asyncio.get_running_loop(), bytearray()
     while True:

@@ -24,6 +24,7 @@ from agentgym.sandbox.guest.frames import HOST_SOCKET
 from agentgym.sandbox.images import Image
 from agentgym.sandbox.packages import entries_of
 
+OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from guest import spawner; sys.path.remove({folder!r}); spawner.main()"
 )
@@ -75,7 +76,7 @@ class Spawner:
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder))],
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), f"{OWNER}{self.owner}"],
                 python_environment(packages=False),
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[

@@ -9,7 +9,7 @@ environments.py  check_environment, made of
     world.py     the same seed gives the same world      answers.py  every call is answered
     closing.py   close frees everything                  agents.py   what whole episodes come to
     leftovers.py what is left in the process             arguments.py  right, wrong and hostile arguments
-tools.py, task_sets.py, rewards.py, estimators.py, policies.py, call_formats.py, backends.py   the other checks
+tools.py, task_sets.py, rewards.py, estimators.py, policies.py, call_formats.py, backends/   the other checks
 hidden_truth.py  is the truth shown?                     findings.py  how breaches are kept
 clock.py  FakeClock      counter.py  a tiny world        byte_renderer.py  a tiny renderer
 """

@@ -60,7 +60,10 @@ class PolicySection(Section):
 
 
 class EpisodeSection(Section):
-    """Budgets of an episode and how its turns are sampled. Tokens count everything after the prompt."""
+    """Budgets of an episode and how its turns are sampled. Tokens count everything after the prompt.
+
+    `pool`: how many sandboxes of each kind lie ready ahead of time, 0 for none (see agentgym.sandbox.pool).
+    """
 
     max_turns: Count = 8
     max_tokens: Count = 1024
@@ -70,6 +73,7 @@ class EpisodeSection(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
     backend: str | None = None
+    pool: Annotated[int, Field(ge=0)] = 0
 
     def budgets(self) -> Budgets:
         """As the episode manager wants them."""

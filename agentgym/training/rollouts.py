@@ -14,6 +14,8 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.sandbox.pool import Pool
 from agentgym.task import Task
 
 _SILENT = Ended()
@@ -27,6 +29,7 @@ class Rollouts:
     Args:
         reward: a Reward, a registered name, or None for each environment's own.
         budgets, concurrency, backend, seed: as for EpisodeManager.
+        pool: keep so many sandboxes of each kind ready ahead of time; 0 makes each when it is asked for.
         ledger: where every turn is recorded; a run label seen before is read back instead of played again.
     """
 
@@ -37,11 +40,15 @@ class Rollouts:
         budgets: Budgets | None = None,
         concurrency: int = 64,
         backend: str | None = None,
+        pool: int = 0,
         seed: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
         self.reward, self.budgets, self.concurrency = reward, budgets or Budgets(), concurrency
-        self.backend, self.seed, self.ledger = backend, seed, ledger
+        self.seed, self.ledger = seed, ledger
+        self.backend: Backend | str | None = backend
+        if pool:
+            self.backend = Pool(registry.load("backends", backend or registry.DEFAULT_BACKEND)(), ready=pool)
         self._runner = asyncio.Runner()
 
     def play(
@@ -109,6 +116,8 @@ class Rollouts:
 
     def close(self) -> None:
         """End the sandboxes and the loop."""
+        if isinstance(self.backend, Pool):
+            self._runner.run(self.backend.close())
         self._runner.run(registry.close_backends())
         self._runner.close()
         if self.ledger is not None:

@@ -85,7 +85,7 @@ class _Session:
         episode = recipe.episode
         self.rollouts = Rollouts(
             reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
-            backend=episode.backend, seed=recipe.seed, ledger=Ledger(run.ledger),
+            backend=episode.backend, pool=episode.pool, seed=recipe.seed, ledger=Ledger(run.ledger),
         )  # fmt: skip
         self.progress = Progress(
             SpinnerColumn(), TextColumn("{task.description:<22}"), BarColumn(bar_width=28), MofNCompleteColumn(),

@@ -27,7 +27,9 @@ def closed_folder(path: str) -> str | None:
 
 def main() -> None:
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    needed = {path: closed_folder(path) for path in {sys.base_prefix, sys.prefix, checkout}}
+    folders = [sys.base_prefix, sys.prefix, checkout]
+    folders += [path for path in sys.path if os.path.isdir(path) and not path.startswith(tuple(folders))]
+    needed = {path: closed_folder(path) for path in dict.fromkeys(folders)}
     kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", STASH, "tmpfs", 0, "mode=0755")

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import subprocess
 
 import pytest
 
 from agentgym import registry
 from agentgym.errors import ConformanceError
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.contract import Capabilities
+from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import SPEC, check_backend, checks
+from agentgym.sandbox.pool import Pool
+from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, NotApplicable, check_backend, checks, run_checks
 
 pytestmark = pytest.mark.needs_namespaces
 
 
 async def test_the_backend_passes_its_check(backend, check):
     """One contract suite over every registered backend that works on this machine."""
-    await check(backend)
+    try:
+        await check(backend)
+    except NotApplicable as reason:
+        pytest.skip(str(reason))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -67,12 +73,79 @@ async def test_a_backend_that_does_not_keep_its_limits_is_found_out():
 async def test_a_backend_that_is_not_available_is_one_finding():
     class Absent(NamespacesBackend):
         async def probe(self):
-            from agentgym.sandbox.contract import Capabilities
-
             return Capabilities(False, reason="no kernel; install one")
 
     with pytest.raises(ConformanceError, match="install one"):
         await check_backend(Absent())
+
+
+@pytest.mark.slow
+async def test_a_pool_keeps_the_contract_of_the_backend_it_holds():
+    """What it keeps ready is its own affair, and no leak."""
+    pool = Pool(NamespacesBackend(), ready=3)
+    try:
+        await check_backend(pool, attacks=False)
+        await check_backend(pool, only=("fork_bomb", "signals_to_everybody", "hard_links"))
+    finally:
+        await pool.close()
+
+
+async def test_every_check_gets_a_verdict_and_those_that_make_no_sense_say_why():
+    class Weak(NamespacesBackend):
+        async def probe(self):
+            enforced = ("wall", "processes", "disk", "inodes", "open_files", "output", "network")
+            return Capabilities(True, "ns", enforced, (("memory", "no group: run as root"), ("cpu", "likewise")))
+
+    backend = Weak()
+    try:
+        only = ("cpu_hog", "snapshots_restore_every_file", "hard_links", "a_command_ends_in_a_result")
+        verdicts = {one.name: one async for one in run_checks(backend, only=only)}
+    finally:
+        await backend.close()
+    assert {name: one.outcome for name, one in verdicts.items()} == {
+        "cpu_hog": "left out", "snapshots_restore_every_file": "left out", "hard_links": "passed",
+        "a_command_ends_in_a_result": "passed",
+    }  # fmt: skip
+    assert "likewise" in verdicts["cpu_hog"].finding
+    assert verdicts["hard_links"].sentence.startswith("Hard links to programs")
+
+
+class Careless(NamespacesBackend):
+    """Leaves a process and a descriptor behind for every sandbox it makes."""
+
+    name = "careless"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[subprocess.Popen[bytes]] = []
+
+    async def create(self, spec, *, snapshot=None):
+        self.leave()
+        return await super().create(spec, snapshot=snapshot)
+
+    def leave(self) -> None:
+        self.left.append(subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE))
+
+
+async def test_a_backend_that_leaves_things_behind_is_found_out():
+    backend = Careless()
+    try:
+        with pytest.raises(ConformanceError, match=r"left behind on the host: \d+ processes, \d+ descriptors"):
+            await check_backend(backend, only=("hard_links",))
+    finally:
+        await backend.close()
+        for one in backend.left:
+            one.kill()
+            one.communicate()
+
+
+def test_there_are_as_many_checks_as_promised_each_with_a_sentence_of_its_own():
+    assert len(CONTRACT) >= 40
+    assert len(ATTACKS) >= 30
+    cases = [*CONTRACT, *ATTACKS]
+    assert len({case.name for case in cases}) == len({case.sentence for case in cases}) == len(cases)
+    assert all(20 < len(case.sentence) <= 120 for case in cases)
+    assert {case.needs for case in cases} <= {"", "snapshots", *LIMITS}
 
 
 def test_the_small_spec_of_the_checks_is_smaller_than_the_default():

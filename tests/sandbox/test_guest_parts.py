@@ -44,7 +44,7 @@ def test_every_call_gets_the_verdict_of_the_list():
             expected = REFUSE | errno.EPERM
         elif number > 469 or number == 435:
             expected = REFUSE | errno.ENOSYS
-        got, steps = verdict(number, first=1)
+        got, steps = verdict(number, first=16)
         assert got == expected, f"call {number}"
         assert steps <= 16
 
@@ -73,6 +73,20 @@ def test_nobody_changes_the_limit_on_core_files():
     assert verdict(302, second=4, third=0x7000)[0] == REFUSE
     assert verdict(302, second=4, third=0)[0] == ALLOW
     assert verdict(302, second=7, third=0x7000)[0] == ALLOW
+
+
+@pytest.mark.parametrize("number", [142, 144, 203, 302, 314])
+def test_agent_code_changes_neither_limits_nor_scheduling_of_the_guest(number):
+    """The guest's user is the agent's: the kernel alone would let it be starved."""
+    assert verdict(number, first=1)[0] == REFUSE | errno.EPERM
+    assert verdict(number, first=0)[0] == verdict(number, first=2)[0] == ALLOW
+
+
+@pytest.mark.parametrize(("number", "everybody"), [(141, 2), (251, 3)])
+def test_agent_code_changes_not_the_priority_of_the_guest_nor_of_everybody(number, everybody):
+    assert verdict(number, first=1, second=1)[0] == REFUSE | errno.EPERM
+    assert verdict(number, first=everybody)[0] == REFUSE | errno.EPERM
+    assert verdict(number, first=1, second=0)[0] == verdict(number, first=0, second=2)[0] == ALLOW
 
 
 def test_only_four_socket_families_exist():

@@ -115,6 +115,17 @@ async def test_long_code_long_input_and_long_output_pass(sandbox):
     assert (len(result.stdout), result.truncated) == (3_000_001, False)
 
 
+async def test_a_program_inherits_nothing_but_its_three_streams(sandbox):
+    """Requests that arrive together bring their descriptors together: none may be open in another's process."""
+    found, *_ = await asyncio.gather(
+        sandbox.exec(["ls", "/proc/self/fd"], stdin=b"x" * 2_000_000),
+        sandbox.open_channel(["cat"]),
+        sandbox.exec(["cat"], stdin=b"y" * 2_000_000),
+        sandbox.snapshot(),
+    )
+    assert found.text.split() == ["0", "1", "2", "3"], "the three, and the directory that ls reads"
+
+
 @pytest.mark.parametrize(
     "code", ["print('\ud800')", "\0", "x = '" + "[" * 3000, "[" * 3000, "exit(3)", "", "raise SystemExit('no')"]
 )

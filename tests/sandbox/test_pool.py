@@ -22,7 +22,7 @@ from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool
 from agentgym.sandbox.room import Room
-from agentgym.testing.backends import check_backend
+from agentgym.testing.backends import check_backend, checks
 
 pytestmark = pytest.mark.needs_namespaces
 OTHER = replace(SMALL, memory_mib=96)
@@ -58,9 +58,17 @@ def guests() -> set[int]:
     return found
 
 
+# These count sandboxes on the host before and after, where a pool keeps some ready; its own tests count those.
+COUNTED = {
+    "running_lists_a_sandbox_until_it_is_closed",
+    "a_cancelled_creation_leaves_nothing",
+    "a_closed_sandbox_leaves_nothing",
+}
+
+
 async def test_a_pool_is_a_backend_and_keeps_the_contract():
     async with pooling(ready=2) as pool:
-        await check_backend(pool, attacks=False)
+        await check_backend(pool, attacks=False, only=set(checks(await pool.probe(), attacks=False)) - COUNTED)
         stats = pool.stats()
         assert (stats.leased, stats.waiting) == (0, 0)
         assert stats.hits > 0, "checks found sandboxes ready"

@@ -14,14 +14,17 @@ pytestmark = pytest.mark.needs_namespaces
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def said() -> dict[str, object]:
+def as_ordinary_user(script: str) -> dict[str, object]:
+    """What a script prints when an ordinary user runs it."""
     switch = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
-    done = subprocess.run(
-        [sys.executable, *switch, str(HERE / "rootless_checks.py")], capture_output=True, text=True, timeout=120
-    )
+    done = subprocess.run([sys.executable, *switch, str(HERE / script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, object]:
+    return as_ordinary_user("rootless_checks.py")
 
 
 def test_sandboxes_are_made_without_root(said):
@@ -45,6 +48,16 @@ def test_limits_that_need_control_groups_are_refused_unless_accepted(said):
     assert "insecure_ok" in said["refused"]
     assert "delegated" in said["refused"]
     assert "memory" in said["refused"]
+
+
+def test_a_network_needs_no_root():
+    said = as_ordinary_user("rootless_network_checks.py")
+    assert said["uid"] != 0
+    assert (said["plain"], said["tls"]) == ("GET /a with 0 bytes\n", "GET /b with 0 bytes\n")
+    assert "evil:80 is not among" in said["evil"]
+    assert said["direct"] == "111\n", "refused: the loopback is the sandbox's own"
+    assert said["connections"] == [["allowed.test", 80, True], ["allowed.test", 443, True], ["evil", 80, False]]
+    assert said["left"] == [0, 0]
 
 
 def test_what_no_control_group_limits_is_watched(said):

@@ -6,13 +6,16 @@ The host takes every frame from a guest for hostile: it is bounded before it is 
 
 from __future__ import annotations
 
+import array
 import json
+import socket
 import struct
 from typing import Any
 
 PREFIX = struct.Struct(">II")
 MAX_HEADER_BYTES = 65_536  # of a reply; requests come from the host and are not bounded by this
 HOST_SOCKET = 3  # where the spawner finds its socket
+PROXY_ADDRESS = ("127.0.0.1", 3128)  # inside a sandbox with a network: where programs find the host's proxy
 MAX_DATAGRAM = 1 << 17  # one order to the spawner
 RESET = b"reset"  # what a host says on a lifeline
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
@@ -25,6 +28,20 @@ class FrameError(ValueError):
 def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
     head = json.dumps(header, separators=(",", ":")).encode()
     return PREFIX.pack(len(head), len(blob)) + head + blob
+
+
+def receive(stream: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """Read at most `size` bytes and `most` descriptors, none of which a program that is started later inherits.
+
+    Not `socket.recv_fds`, which takes flags but passes none on: descriptors of one request would be open in the
+    processes of another that runs at the same time. Raises: OSError, as `recv` does.
+    """
+    descriptors = array.array("i")
+    data, ancillary, _, _ = stream.recvmsg(size, socket.CMSG_LEN(most * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, passed in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(passed[: len(passed) - len(passed) % descriptors.itemsize])
+    return data, list(descriptors)
 
 
 class FrameReader:

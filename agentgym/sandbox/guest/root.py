@@ -36,7 +36,7 @@ ETC = {
     "resolv.conf": "",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-_ETC_OF_HOST = ("ld.so.cache", "alternatives", "localtime")
+_ETC_OF_HOST = ("ld.so.cache", "alternatives", "localtime", "ssl/certs", "pki/ca-trust/extracted")
 
 
 def enter(config: dict[str, Any]) -> None:
@@ -158,7 +158,7 @@ def _make_etc() -> None:
     for name in _ETC_OF_HOST:
         source = f"{HOST}/etc/{name}"
         if os.path.isdir(source):
-            os.mkdir(f"/etc/{name}")
+            os.makedirs(f"/etc/{name}")
             kernel.bind(source, f"/etc/{name}")
         elif os.path.isfile(source) and not os.path.islink(source):
             _bind_file(source, f"/etc/{name}")

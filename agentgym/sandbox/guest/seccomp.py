@@ -43,8 +43,12 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 # clone3's flags lie in memory, out of a filter's sight: libc falls back to clone, whose flags do not
 _SPECIAL: dict[int, int | str] = {
     41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
+    141: "setpriority", 251: "ioprio_set",
+    **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
 }  # fmt: skip
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32  # in seccomp_data
+_GUEST = 1  # its pid; what any process may do to another of its user, agent code may not do to the guest
+_EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT, _PRETEND = 4, _REFUSE  # an error number of 0: the call does nothing, and says it worked
 
 
@@ -100,6 +104,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _ALLOW),
         ],
         "prlimit": [
+            *_unless_guest(_FIRST_ARGUMENT),
             (_LOAD, 0, 0, _SECOND_ARGUMENT),
             (_EQUAL, 0, 5, _CORE_LIMIT),
             (_LOAD, 0, 0, _THIRD_ARGUMENT),  # the pointer to a new limit, in two halves; null: it only asks
@@ -109,6 +114,17 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _PRETEND),
             (_RETURN, 0, 0, _ALLOW),
         ],
+        "scheduling": [*_unless_guest(_FIRST_ARGUMENT), (_RETURN, 0, 0, _ALLOW)],
+        **{
+            name: [
+                (_LOAD, 0, 0, _FIRST_ARGUMENT),
+                (_EQUAL, 0, 1, everybody),
+                (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+                *_unless_guest(_SECOND_ARGUMENT),
+                (_RETURN, 0, 0, _ALLOW),
+            ]
+            for name, everybody in _EVERY_PROCESS_OF_THE_USER.items()
+        },
         "clone": [
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
             (_ANY_BIT, 0, 1, _CLONE_NEW_ANYTHING),
@@ -129,3 +145,8 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _ALLOW),
         ],
     }
+
+
+def _unless_guest(argument: int) -> list[_Line]:
+    """Refuse a call that names the guest; its user id is the agent's, so the kernel alone would allow it."""
+    return [(_LOAD, 0, 0, argument), (_EQUAL, 0, 1, _GUEST), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]

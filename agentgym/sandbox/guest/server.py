@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, python, renewal
+from . import archive, files, frames, jobs, network, python, renewal
 from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
@@ -71,7 +71,7 @@ class Guest:
             "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
             "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
             "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
-            "clear": self._clear, "renew": self._renew,
+            "listen": self._listen, "clear": self._clear, "renew": self._renew,
         }  # fmt: skip
 
     def run(self) -> None:
@@ -87,7 +87,7 @@ class Guest:
     # Requests and replies
 
     def _receive(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 18, 8, socket.MSG_CMSG_CLOEXEC)
+        data, descriptors = frames.receive(self.control, 1 << 18, 8)
         if not data:
             os._exit(0)
         self.descriptors += descriptors
@@ -244,6 +244,10 @@ class Guest:
             request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
             written=written, started=self.runner.meter.started(),
         )  # fmt: skip
+
+    def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
+        network.hand_over_listener(descriptors[0])
+        self._reply(request["id"])
 
     def _memory_kills(self) -> int:
         """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""

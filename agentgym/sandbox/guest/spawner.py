@@ -25,7 +25,7 @@ from typing import Any
 
 from . import archive, areas, birth, image, kernel, python, root, seccomp
 from .cgroups import Cgroups, Limits
-from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET
+from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .watch import Watch
 
@@ -127,7 +127,7 @@ class Spawner:
             self.broken = "unavailable", text
 
     def _receive(self) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self.host, MAX_DATAGRAM, 2, socket.MSG_CMSG_CLOEXEC)
+        message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
         if not message:
             self._end()
             return
@@ -256,7 +256,13 @@ class Spawner:
         return image.FIRST_HOST_ID + box.pid if self.as_root else self.own_id
 
     def _hear(self, box: Box) -> None:
-        if box.lifeline.recv(16, socket.MSG_DONTWAIT) == RESET and box.process >= 0:
+        try:
+            said = box.lifeline.recv(16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said == RESET and box.process >= 0:
             self._reset(box)
         else:
             self._kill(box)
@@ -264,7 +270,10 @@ class Spawner:
     def _reset(self, box: Box) -> None:
         """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
         self.cgroups.forget_peak(box.name)
-        self._in_child(lambda: self._mount_again(box))
+        try:
+            self._in_child(lambda: self._mount_again(box))
+        except OSError as error:
+            self._tell(box, "unavailable", birth.describe(error))
 
     def _mount_again(self, box: Box) -> None:
         try:
@@ -278,11 +287,19 @@ class Spawner:
         """Remove a folder of the layers' store beside everything else: it may hold many files."""
 
         def work() -> None:
-            archive.clear(os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY), os.fsencode(name), itself=True)
+            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
+            try:
+                archive.clear(store, os.fsencode(name), itself=True)
+            finally:
+                os.close(store)
 
-        self._in_child(work)
+        try:
+            self._in_child(work)
+        except OSError:  # no more processes: then it has to wait
+            work()
 
     def _in_child(self, work: Callable[[], None]) -> None:
+        """Raises: OSError if there can be no more processes."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -290,7 +307,11 @@ class Spawner:
                 work()
             finally:
                 os._exit(0)
-        handle = os.pidfd_open(pid)
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:  # no more descriptors
+            os.waitpid(pid, 0)
+            return
 
         def bury() -> None:
             self.watch.remove(handle)

@@ -1,0 +1,197 @@
+"""`agentgym sandbox`: what this machine can enforce, what runs on it, and what was left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentgym.cli import attack, shell
+from agentgym.cli.screen import err, out, run
+
+if TYPE_CHECKING:
+    from agentgym.sandbox.contract import Backend, Capabilities, Running
+
+app = typer.Typer(
+    help="Sandboxes: what they can enforce here, a shell in one, what runs, cleaning up.", no_args_is_help=True
+)
+app.command("shell")(shell.shell)
+app.command("attack")(attack.attack)
+
+Backends = Annotated[
+    list[str] | None, typer.Option("--backend", metavar="NAME", help="Only this one; may be given more than once.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+_STYLES = {"enforced": "green", "watched": "yellow", "missing": "red"}
+
+
+@app.command("doctor")
+def doctor(backends: Backends = None, as_json: AsJson = False) -> None:
+    """Say what each backend can enforce on this machine, why not, and what to do about it.
+
+    Ends with 0 if some backend (each one named by --backend) enforces every limit, with 1 otherwise.
+
+    Example: [b]agentgym sandbox doctor[/b]
+    """
+    found = run(_probe(backends))
+    perfect = [name for name, one in found.items() if one["available"] and not one["lacking"]]
+    ok = set(backends) <= set(perfect) if backends else bool(perfect)
+    if as_json:
+        out().print(
+            json.dumps({"ok": ok, "machine": _machine(), "backends": found}, indent=1), markup=False, soft_wrap=True
+        )
+    else:
+        _show(found, ok)
+    if not ok:
+        raise typer.Exit(1)
+
+
+@app.command("ps")
+def ps(backends: Backends = None, as_json: AsJson = False) -> None:
+    """List every sandbox that runs on this machine, whoever made it.
+
+    Example: [b]agentgym sandbox ps[/b]
+    """
+    found = run(_running(backends))
+    if as_json:
+        from dataclasses import asdict
+
+        out().print(json.dumps([asdict(one) for one in found], indent=1), markup=False, soft_wrap=True)
+        return
+    if not found:
+        out().print("No sandbox runs on this machine.")
+        return
+    out().print(_running_table(found))
+    if orphans := sum(one.orphaned for one in found):
+        err().print(
+            f"{orphans} of {len(found)} outlived whoever made them: agentgym sandbox clean ends them.", style="yellow"
+        )
+
+
+@app.command("clean")
+def clean(
+    backends: Backends = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which sandboxes would be ended.")] = False,
+) -> None:
+    """Remove what dead processes left behind: sandboxes, control groups, containers, sockets. Spares what is in use.
+
+    Example: [b]agentgym sandbox clean[/b]
+    """
+    if dry_run:
+        orphans = [one for one in run(_running(backends)) if one.orphaned]
+        for one in orphans:
+            out().print(
+                f"would end {one.backend} sandbox {one.id}, {_age(one.age_s)} old", markup=False, soft_wrap=True
+            )
+        out().print(f"{len(orphans)} sandbox(es) would be ended, with whatever else their dead owners left.")
+        return
+    removed = run(_clean(backends))
+    for line in removed:
+        out().print(f"removed {line}", markup=False, soft_wrap=True)
+    out().print(f"{len(removed)} thing(s) removed." if removed else "Nothing was left behind.")
+
+
+def chosen(names: list[str] | None) -> dict[str, Backend]:
+    """Backends by name, all that are registered if none is named. Raises: UnknownNameError."""
+    from agentgym import registry
+
+    return {name: registry.shared_backend(name) for name in names or registry.names("backends")}
+
+
+async def _probe(names: list[str] | None) -> dict[str, dict[str, Any]]:
+    return {name: _findings(await backend.probe()) for name, backend in chosen(names).items()}
+
+
+def _findings(capabilities: Capabilities) -> dict[str, Any]:
+    """What a backend can do, with a state for every limit: enforced, watched or missing."""
+    from agentgym.sandbox.limits import LIMITS
+
+    missing = dict(capabilities.missing)
+    limits: dict[str, dict[str, str]] = {}
+    for name, meaning in LIMITS.items():
+        why = missing.get(name, "" if name in capabilities.enforced else "the backend does not name this limit")
+        state = "enforced" if not why else "watched" if "watched" in why else "missing"
+        limits[name] = {"state": state, "bounds": meaning, "reason": why}
+    return {
+        "available": capabilities.available, "level": capabilities.level, "reason": capabilities.reason,
+        "snapshots": capabilities.snapshots, "limits": limits if capabilities.available else {},
+        "lacking": [name for name, one in limits.items() if capabilities.available and one["state"] != "enforced"],
+    }  # fmt: skip
+
+
+def _machine() -> str:
+    system = os.uname()
+    user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
+    return f"{system.sysname} {system.release} on {system.machine}, {user}"
+
+
+def _show(found: dict[str, dict[str, Any]], ok: bool) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = out()
+    console.print(f"{_machine()}\n", style="dim", markup=False)
+    for name, one in found.items():
+        if not one["available"]:
+            console.print(Text.assemble((name, "bold"), "  ", ("not available", "red")))
+            console.print(Padding(Text(one["reason"]), (0, 0, 1, 2)))
+            continue
+        lacking = one["lacking"]
+        told = (
+            ("every limit is enforced", "green") if not lacking else (f"not enforced: {', '.join(lacking)}", "yellow")
+        )
+        console.print(Text.assemble((name, "bold"), f"  level {one['level']}, ", told))
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in ("Limit", "State", "What it bounds"):
+            table.add_column(heading, no_wrap=heading != "What it bounds")
+        for limit, state in one["limits"].items():
+            table.add_row(Text(limit), Text(state["state"], style=_STYLES[state["state"]]), Text(state["bounds"]))
+        snapshots = ("yes", "green") if one["snapshots"] else ("no", "yellow")
+        table.add_row("snapshots", Text(*snapshots), "files of a sandbox, kept and restored")
+        console.print(Padding(table, (0, 0, 0, 2)))
+        for reason in dict.fromkeys(one["limits"][limit]["reason"] for limit in lacking):
+            names = ", ".join(limit for limit in lacking if one["limits"][limit]["reason"] == reason)
+            console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)))
+        console.print()
+    if ok:
+        console.print("Hostile code can be held here; `agentgym sandbox attack` proves it.", markup=False)
+    else:
+        console.print(
+            "No backend here enforces every limit." if len(found) > 1 else "Not every limit is enforced here."
+        )
+
+
+async def _running(names: list[str] | None) -> list[Running]:
+    return [one for backend in chosen(names).values() for one in await backend.running()]
+
+
+def _running_table(found: list[Running]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("Backend", "Id", "Image", "Owner", "Age", "MiB", "Processes"):
+        table.add_column(
+            heading, no_wrap=heading != "Image", justify="right" if heading in ("Age", "MiB", "Processes") else "left"
+        )
+    for one in found:
+        owner = Text("gone", style="yellow") if one.orphaned else Text(str(one.owner))
+        table.add_row(
+            Text(one.backend), Text(one.id[:12]), Text(one.image), owner, _age(one.age_s), f"{one.memory_mib:.1f}",
+            str(one.processes),
+        )  # fmt: skip
+    return table
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+async def _clean(names: list[str] | None) -> list[str]:
+    return [line for backend in chosen(names).values() for line in await backend.clean()]

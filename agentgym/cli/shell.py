@@ -1,0 +1,189 @@
+"""`agentgym sandbox shell`: look around in a sandbox, one command after the other.
+
+Each line runs by `sh` inside, with the directory and the variables that the lines before it left. No terminal of
+the host is handed in, and on a terminal every control character of the output is shown instead of obeyed: code in
+the sandbox can neither type on the host nor redraw what its user sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agentgym.cli.screen import err, out, run
+
+if TYPE_CHECKING:
+    from agentgym.sandbox.contract import ExecResult, Sandbox
+    from agentgym.sandbox.limits import SandboxSpec
+
+_STATE = "/tmp/.agentgym-shell"  # in the sandbox: where a line leaves its directory and variables for the next
+_LINE = f"""
+trap 'code=$?; pwd > {_STATE}.at; export -p > {_STATE}; exit $code' EXIT
+[ -f {_STATE} ] && . {_STATE}
+[ -f {_STATE}.at ] && cd "$(cat {_STATE}.at)"
+eval "$1"
+"""
+_MOST = 4 * 2**20
+_HELP = """Each line runs by sh in the sandbox; the directory and variables stay. Ctrl-C ends a line, Ctrl-D the shell.
+:usage  what the sandbox has used     :reset  back to an empty sandbox     :quit  leave, and the sandbox is gone"""
+
+
+def shell(
+    backend: Annotated[
+        str, typer.Option("--backend", help="What makes the sandbox, by registered name.")
+    ] = "namespaces",
+    command: Annotated[
+        str | None, typer.Option("-c", metavar="COMMAND", help="Run this, print its output, end with its code.")
+    ] = None,
+    image: Annotated[str, typer.Option(help="The root file system.")] = "host",
+    memory: Annotated[int, typer.Option("--memory", metavar="MIB", help="Memory of all processes.")] = 512,
+    cores: Annotated[float, typer.Option(help="Share of processor time; 1.0 is one core.")] = 1.0,
+    processes: Annotated[int, typer.Option(help="Processes and threads at once.")] = 64,
+    disk: Annotated[int, typer.Option("--disk", metavar="MIB", help="Bytes that may be written.")] = 64,
+    network: Annotated[
+        list[str] | None, typer.Option("--network", metavar="NAME", help="A host that may be reached; none by default.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="What one line may take.")] = 120.0,
+    weak: Annotated[bool, typer.Option("--weak", help="Accept limits that this machine cannot enforce.")] = False,
+) -> None:
+    """Open a sandbox and run commands in it, to see what an agent would. Everything in it is gone at the end.
+
+    Example: [b]agentgym sandbox shell -c "id; ls -la /"[/b]
+    """
+    from agentgym.sandbox.limits import SandboxSpec
+
+    spec = SandboxSpec(
+        image=image, memory_mib=memory, cpu_cores=cores, processes=processes, disk_mib=disk,
+        network=tuple(network) if network else False, insecure_ok=weak,
+    )  # fmt: skip
+    raise typer.Exit(run(_session(backend, spec, command, timeout)))
+
+
+async def _session(backend: str, spec: SandboxSpec, command: str | None, timeout_s: float) -> int:
+    from agentgym import registry
+
+    sandbox = await registry.shared_backend(backend).create(spec)
+    try:
+        if command is not None:
+            result = await _line(sandbox, command, timeout_s)
+            _show(result, timeout_s)
+            return _exit_code(result)
+        return await _loop(sandbox, backend, timeout_s)
+    finally:
+        await sandbox.close()
+
+
+async def _loop(sandbox: Sandbox, backend: str, timeout_s: float) -> int:
+    """Read lines until the end of the input. Returns: the exit code of the last line, as any shell does."""
+    talks = sys.stdin.isatty()
+    if talks:
+        out().print(f"A sandbox of {backend}. :help says what can be typed.", style="dim", markup=False)
+    code, at = 0, "/work"
+    while True:
+        line = await asyncio.to_thread(_read, f"sandbox:{at}$ " if talks else "")
+        if line is None:
+            return code
+        words = line.strip()
+        if not words:
+            continue
+        if words == ":quit" or words.split()[0] == "exit":
+            given = words.removeprefix("exit").strip()
+            return int(given) & 0xFF if given.isdigit() else code
+        if words.startswith(":"):
+            await _order(sandbox, words)
+            continue
+        result = await _interruptible(sandbox, line, timeout_s)
+        if result is None:
+            code = 130
+            continue
+        _show(result, timeout_s)
+        code = _exit_code(result)
+        if talks:
+            at = await _directory(sandbox)
+
+
+async def _order(sandbox: Sandbox, words: str) -> None:
+    if words == ":usage":
+        used = await sandbox.usage()
+        told = f"{used.cpu_s:.2f} s of processor time, {used.peak_memory_mib:.1f} MiB at the peak, "
+        told += f"{used.processes} process(es), {used.disk_bytes} bytes in files"
+        out().print(told, markup=False)
+    elif words == ":reset":
+        await sandbox.reset()
+        out().print("The sandbox is empty again.")
+    else:
+        out().print(_HELP, style="dim", markup=False)
+
+
+async def _line(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult:
+    return await sandbox.exec(["sh", "-c", _LINE, "sh", line], timeout_s=timeout_s, max_output_bytes=_MOST)
+
+
+async def _interruptible(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult | None:
+    """Run a line; Ctrl-C ends it and nothing else. Returns: None if it was interrupted."""
+    import signal
+
+    loop, running = asyncio.get_running_loop(), asyncio.create_task(_line(sandbox, line, timeout_s))
+    restore: Callable[[], object] = signal.getsignal(signal.SIGINT)  # type: ignore[assignment]
+    try:
+        loop.add_signal_handler(signal.SIGINT, running.cancel)
+    except (ValueError, RuntimeError):  # not in the main thread: whoever runs us handles it
+        return await running
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if not running.cancelled():
+            raise
+        err().print("interrupted", style="yellow")
+        return None
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, restore)  # type: ignore[arg-type]
+
+
+async def _directory(sandbox: Sandbox) -> str:
+    from agentgym.evaluation.visible import visible
+
+    result = await sandbox.exec(["cat", f"{_STATE}.at"], max_output_bytes=200)
+    return visible(result.text.partition("\n")[0]) or "/work"
+
+
+def _read(prompt: str) -> str | None:
+    try:
+        if prompt:
+            import readline  # noqa: F401 - gives `input` its editing and its history
+        return input(prompt)
+    except EOFError:
+        return None
+
+
+def _exit_code(result: ExecResult) -> int:
+    """As a shell says it: 128 and the signal's number, 124 for a timeout."""
+    if result.timed_out:
+        return 124
+    return 128 - result.exit_code if result.exit_code < 0 else result.exit_code
+
+
+def _show(result: ExecResult, timeout_s: float) -> None:
+    """Output as it was written into a file or pipe, and made visible on a terminal."""
+    from agentgym.evaluation.visible import visible
+
+    for stream, data in ((sys.stdout, result.stdout), (sys.stderr, result.stderr)):
+        if not data:
+            continue
+        if stream.isatty() or not hasattr(stream, "buffer"):
+            stream.write(visible(data.decode("utf-8", "replace")))
+        else:
+            stream.flush()
+            stream.buffer.write(data)
+        stream.flush()
+    if result.truncated:
+        err().print(f"[output cut after {_MOST} bytes]", style="yellow", markup=False)
+    if result.timed_out:
+        err().print(f"ended after {timeout_s:g} s (--timeout)", style="yellow", markup=False)
+    elif result.oom_killed:
+        err().print("ended: out of memory (--memory)", style="yellow", markup=False)

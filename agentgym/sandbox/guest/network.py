@@ -1,0 +1,21 @@
+"""The sandbox's way out: a listening socket inside it, which the host alone serves."""
+
+from __future__ import annotations
+
+import socket
+
+from .frames import PROXY_ADDRESS
+
+_BACKLOG = 64
+
+
+def hand_over_listener(stream: int) -> None:
+    """Listen where programs expect their proxy, send the socket to the host, and keep nothing of it.
+
+    The address stays taken for as long as the host holds the socket: no program in here can pose as the proxy.
+    """
+    with socket.create_server(PROXY_ADDRESS, backlog=_BACKLOG) as listener, socket.socket(fileno=stream) as host:
+        try:
+            socket.send_fds(host, [b"l"], [listener.fileno()])
+        finally:
+            host.detach()  # the descriptor is the caller's

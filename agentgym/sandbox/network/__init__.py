@@ -1,0 +1,7 @@
+"""The only way out of a sandbox: a proxy on the host, for the names that a spec allows.
+
+    program in the sandbox ──> 127.0.0.1:3128 there ──> this process, which accepts, checks and connects
+
+The sandbox keeps its empty network. Its guest opens the listening socket, before any agent code runs, and hands it
+to the host: nothing inside the sandbox holds it any more, so nothing there can close it, take it over or read along.
+"""

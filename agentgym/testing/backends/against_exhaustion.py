@@ -1,0 +1,342 @@
+"""Attacks that use up what there is: processes, memory, disk, descriptors, processors, the host's patience."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agentgym.testing.backends.case import Breach, cases_of, deny, same
+from agentgym.testing.backends.ground import Target, reported
+
+
+async def fork_bomb(target: Target) -> None:
+    """Forks 300 times, and as a shell function that doubles itself: no more processes than the limit, none left."""
+    made = await target.report("""
+        import time
+        made = 0
+        for _ in range(300):
+            try: pid = os.fork()
+            except OSError: break
+            if pid == 0:
+                time.sleep(20); os._exit(0)
+            made += 1
+        report(made)
+    """)
+    deny(made > target.spec.processes, f"{made} processes were started; the limit is {target.spec.processes}")
+    result = await target.sandbox.exec(["sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 5"], timeout_s=0.7)
+    deny(result.ok, "a fork bomb in the shell came to a good end")
+    await target.idle("after the fork bomb")
+
+
+async def thread_bomb(target: Target) -> None:
+    """Starts 300 threads: they count against the limit on processes."""
+    made = await target.report("""
+        import threading
+        made, stop = 0, threading.Event()
+        try:
+            for _ in range(300):
+                threading.Thread(target=stop.wait, daemon=True).start(); made += 1
+        except RuntimeError: pass
+        stop.set(); report(made)
+    """)
+    deny(made > target.spec.processes, f"{made} threads were started; the limit is {target.spec.processes}")
+
+
+async def full_process_table(target: Target) -> None:
+    """A session holds every process there may be: the next call says so, and the session's end makes room again."""
+    code = """
+        import time
+        try:
+            for _ in range(300):
+                if os.fork() == 0: time.sleep(60)
+        except OSError: report("full")
+    """
+    same(reported(await target.python(code, session="hoarder")), {"value": "full"}, "filling the process table")
+    result = await target.sandbox.run_python("print(1)")
+    deny(result.ok, "a call found room where there was none")
+    same(
+        (result.exit_code, b"process limit" in result.stderr), (126, True), f"the next call says so ({result.stderr!r})"
+    )
+    await target.sandbox.run_python("import os; os._exit(0)", session="hoarder")
+    same((await target.sandbox.run_python("print(1)")).stdout, b"1\n", "a call after the session ended")
+
+
+async def memory_bomb_in_one_process(target: Target) -> None:
+    """One process asks for three times the memory there is, and touches it."""
+    size = target.spec.memory_mib * 3
+    result = await target.python("b = bytearray(size << 20); report('got it')", size=size)
+    deny(reported(result) is not None, f"one process got {size} MiB")
+
+
+async def memory_bomb_over_many_processes(target: Target) -> None:
+    """Eight processes that each take a third of the memory: their sum is bounded too."""
+    each = target.spec.memory_mib // 3
+    result = await target.python(
+        """
+        import time
+        read, write = os.pipe()
+        children = set()
+        for _ in range(8):
+            pid = os.fork()
+            if pid == 0:
+                b = bytearray(each << 20)
+                os.write(write, b'x'); time.sleep(20)
+            children.add(pid)
+        time.sleep(0.6); os.set_blocking(read, False)
+        try: took = len(os.read(read, 100))
+        except BlockingIOError: took = 0
+        report(min(took, sum(os.waitpid(pid, os.WNOHANG)[0] == 0 for pid in children)))
+        """,
+        each=each,
+    )
+    held = (reported(result) or {"value": 0})["value"]  # killed with the rest: contained
+    deny(held * each > target.spec.memory_mib * 1.2, f"{held} processes held {each} MiB each at once")
+
+
+async def memory_in_files_without_a_name(target: Target) -> None:
+    """Fills memory files, which no directory shows and no disk limit counts."""
+    size = target.spec.memory_mib * 3
+    code = """
+        held, written = [], 0
+        try:
+            while written < size:
+                held.append(os.memfd_create("x"))
+                for _ in range(8): written += os.write(held[-1], bytes(1 << 20)) >> 20
+        except (OSError, AttributeError): pass
+        report(written)
+    """
+    found = reported(await target.python(code, size=size))
+    deny(found is not None and found["value"] > target.spec.memory_mib * 1.2, f"memory files held {found} MiB")
+
+
+async def objects_that_outlive_their_process(target: Target) -> None:
+    """Makes System V segments, semaphores, queues and POSIX queues: no other sandbox, and no later call, finds them."""
+    code = """
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        key = 0x41474e54
+        if create:
+            libc.shmget(key, 1 << 20, 0o1666); libc.semget(key, 1, 0o1666); libc.msgget(key, 0o1666)
+            libc.syscall(240, b"agentgym", 0o102, 0o666, None)
+        found = [name for name, number in (
+            ("segment", libc.shmget(key, 0, 0)), ("semaphore", libc.semget(key, 0, 0)), ("queue", libc.msgget(key, 0)),
+            ("POSIX queue", libc.syscall(240, b"agentgym", 0, 0, None) if not create else -1)) if number >= 0]
+        report(found)
+    """
+    await target.report(code, create=True)
+    other = target.beside()
+    deny(bool(found := await other.report(code, create=False)), f"another sandbox finds {found}")
+    deny(bool(found := await target.report(code, create=False)), f"a later call finds {found}")
+
+
+async def disk_filler(target: Target) -> None:
+    """Writes four times the disk limit, to every folder that might take it."""
+    written = await target.report(
+        """
+        written = 0
+        for folder in ("/work", "/tmp", "/dev/shm", "/var/tmp", "/run", "/run/lock", "/", "/root", "/home", "/mnt"):
+            try:
+                with open(folder + "/filler", "wb", buffering=0) as file:
+                    while written < most << 20: written += file.write(bytes(1 << 20))
+            except OSError: pass
+        report(written)
+        """,
+        most=target.spec.disk_mib * 4,
+    )
+    limit = target.spec.disk_mib
+    deny(written > (limit + 1) << 20, f"{written >> 20} MiB were written; the limit is {limit}")
+    result = await target.sandbox.exec(["sh", "-c", "rm -f /work/filler /tmp/filler /dev/shm/filler; echo room"])
+    same(result.stdout, b"room\n", "a command after the files were removed")
+
+
+async def inode_filler(target: Target) -> None:
+    """Makes twice as many files as it may, empty ones, in every writable folder."""
+    made = await target.report(
+        """
+        made = 0
+        for folder in ("/work", "/tmp", "/dev/shm"):
+            try:
+                for number in range(most):
+                    os.close(os.open(f"{folder}/{number}", os.O_CREAT)); made += 1
+            except OSError: pass
+        report(made)
+        """,
+        most=target.spec.inodes * 2,
+    )
+    deny(made > target.spec.inodes, f"{made} files were made; the limit is {target.spec.inodes}")
+
+
+async def open_files_filler(target: Target) -> None:
+    """Opens 3,000 files in one process, and hands itself more through sockets: the limit holds."""
+    held = await target.report("""
+        held = []
+        try:
+            while len(held) < 3000: held.append(open("/dev/null"))
+        except OSError: pass
+        report(len(held))
+    """)
+    deny(held > target.spec.open_files, f"{held} files were open at once; the limit is {target.spec.open_files}")
+
+
+async def raising_its_own_limits(target: Target) -> None:
+    """Raises its resource limits, its priority, its scheduling class, its share of memory that is never swapped."""
+    through = await target.through("""
+        import ctypes, resource
+        libc = ctypes.CDLL(None, use_errno=True)
+        def must(result):
+            if result != 0: raise OSError
+        def shield(path): os.write(os.open(path, os.O_WRONLY), b"-900")
+        for name in ("NOFILE", "NPROC", "FSIZE", "MEMLOCK"):
+            kind = getattr(resource, "RLIMIT_" + name)
+            most = resource.getrlimit(kind)[1]
+            if most != resource.RLIM_INFINITY:
+                attempt("a higher limit on " + name, lambda: resource.setrlimit(kind, (most + 1, most + 1)))
+        attempt("a priority above the host's", lambda: os.setpriority(os.PRIO_PROCESS, 0, -5))
+        attempt("real-time scheduling", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)))
+        attempt("locked memory", lambda: must(libc.mlockall(3)) or bytearray(48 << 20))
+        attempt("immunity from memory kills", lambda: shield("/proc/self/oom_score_adj"))
+    """)
+    deny(bool(through), f"it got {', '.join(through)}")
+
+
+async def cpu_hog(target: Target) -> None:
+    """Three processes spin: together they get no more cores than the spec says."""
+    share = await target.report("""
+        import time
+        started = time.monotonic()
+        for _ in range(3):
+            if os.fork() == 0:
+                while time.monotonic() - started < 1.2: pass
+                os._exit(0)
+        for _ in range(3): os.wait()
+        took = os.times()
+        report((took.children_user + took.children_system) / (time.monotonic() - started))
+    """)
+    deny(share > target.spec.cpu_cores * 1.3, f"{share:.2f} cores were used; the limit is {target.spec.cpu_cores}")
+
+
+async def endless_output(target: Target) -> None:
+    """Writes to both streams without end: cut where asked, ended at the timeout."""
+    result = await target.sandbox.exec(["sh", "-c", "yes | tee /dev/stderr"], timeout_s=0.5, max_output_bytes=4096)
+    deny(max(len(result.stdout), len(result.stderr)) > 4096, "more output came than was asked for")
+    deny(not (result.truncated and result.timed_out), "endless output was not cut and timed out")
+
+
+async def output_without_a_line_break(target: Target) -> None:
+    """Endless output on one line, and a line of megabytes: nothing waits for its end."""
+    result = await target.sandbox.exec(["sh", "-c", "cat /dev/zero"], timeout_s=0.4, max_output_bytes=5000)
+    same((len(result.stdout), result.truncated, result.timed_out), (5000, True, True), "an endless line")
+    result = await target.sandbox.run_python("import sys; sys.stdout.write('x' * 2_000_000)", max_output_bytes=100)
+    same((result.stdout, result.truncated), (b"x" * 100, True), "a long line")
+
+
+async def control_characters_in_output(target: Target) -> None:
+    """Terminal escapes, nulls and bytes that look like the guest's own frames are plain output."""
+    nasty = (
+        b"\x1b]0;title\x07\x1b[2J\x00\x04\x1a\r\x08\x9b\xff\xfe"
+        + b"\x00\x00\x00\x10\x00\x00\x00\x00"
+        + b'{"id":1,"exit":0}'
+    )
+    await target.sandbox.write("nasty", nasty)
+    result = await target.sandbox.exec(["sh", "-c", "cat nasty; cat nasty >&2"])
+    same((result.stdout, result.stderr), (nasty, nasty), "control characters")
+    same(isinstance(result.text, str), True, "they can be decoded")
+
+
+async def background_writer_holds_the_pipe(target: Target) -> None:
+    """A child left behind keeps the output open and goes on writing: the call ends all the same."""
+    async with asyncio.timeout(15):
+        result = await target.sandbox.exec(["sh", "-c", "(while :; do echo noise; done) & echo done"], timeout_s=30)
+    deny(result.timed_out, "a child that holds the output keeps the call from ending")
+    await target.idle("after their call")
+
+
+async def signals_ignored(target: Target) -> None:
+    """Ignores every signal that can be ignored, in a tree of processes: the timeout ends all of it."""
+    code = """
+        import signal, time
+        for number in range(1, 65):
+            try: signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        for _ in range(3): os.fork()
+        while True: time.sleep(1)
+    """
+    async with asyncio.timeout(15):
+        result = await target.python(code, timeout_s=0.4)
+    same(
+        (result.timed_out, result.exit_code < 0), (True, True), f"a tree that ignores signals (exit {result.exit_code})"
+    )
+    await target.idle("after a timeout")
+
+
+async def standing_still(target: Target) -> None:
+    """Stops itself and its children with SIGSTOP: the timeout ends stopped processes too."""
+    code = """
+        import signal
+        for _ in range(2): os.fork()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    """
+    async with asyncio.timeout(15):
+        result = await target.python(code, timeout_s=0.4)
+    same(result.timed_out, True, "a process that stopped itself times out")
+    await target.idle("after a timeout")
+
+
+async def daemons_and_orphans(target: Target) -> None:
+    """Forks twice, starts sessions of its own, ignores hang-ups: nothing outlives the call."""
+    script = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; sleep 50' &) ; (sleep 50 &) ; nohup sleep 50 & true"
+    await target.sandbox.exec(["sh", "-c", script])
+    await target.python("if os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  import time; time.sleep(50)")
+    await target.idle("after the call that started them")
+
+
+async def a_storm_of_orphans_and_zombies(target: Target) -> None:
+    """Hundreds of children that nobody waits for, and hundreds whose parent has gone: all are collected."""
+    code = """
+        made = 0
+        for _ in range(150):
+            try: pid = os.fork()
+            except OSError: continue
+            if pid == 0:
+                try:
+                    if os.fork() == 0: os._exit(0)
+                except OSError: pass
+                os._exit(0)
+            made += 1
+            if made % 10 == 0:
+                try:
+                    while made % 20 and os.waitpid(-1, os.WNOHANG)[0]: pass
+                except OSError: pass
+        report(made)
+    """
+    for _ in range(3):
+        deny(not await target.report(code), "no child was made at all")
+    await target.idle("after the storm")
+
+
+async def breeding_faster_than_it_is_killed(target: Target) -> None:
+    """Every process forks another and ends, so that none stays to be found: the timeout still ends the line."""
+    code = """
+        import time
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                if os.fork(): os._exit(0)
+            except OSError: pass
+    """
+    await target.sandbox.run_python("x = 5", session="bystander")
+    await target.python(code, timeout_s=0.4)
+    await target.idle("after the line of processes was ended", most=1)
+    result = await target.sandbox.run_python("print('well')", session="bystander")
+    if result.stdout != b"well\n":
+        raise Breach(f"a session answered {result.stdout!r:.60} {result.stderr!r:.200}")
+
+
+CASES = cases_of(
+    "attack", "Using up what there is", ("processes", fork_bomb), ("processes", thread_bomb),
+    ("processes", full_process_table), memory_bomb_in_one_process, ("memory", memory_bomb_over_many_processes),
+    ("memory", memory_in_files_without_a_name), objects_that_outlive_their_process, ("disk", disk_filler),
+    ("inodes", inode_filler), ("open_files", open_files_filler), raising_its_own_limits, ("cpu", cpu_hog),
+    ("output", endless_output), ("output", output_without_a_line_break), control_characters_in_output,
+    background_writer_holds_the_pipe, signals_ignored, standing_still, daemons_and_orphans,
+    a_storm_of_orphans_and_zombies, breeding_faster_than_it_is_killed,
+)  # fmt: skip

@@ -1,0 +1,164 @@
+"""Attacks by a guest that has been taken over: it lies, stalls, floods, dies in mid-word. Also see impostor.py."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.contract import Sandbox
+from agentgym.sandbox.guest.frames import encode
+from agentgym.testing.backends.case import Breach, cases_of, raises, same
+from agentgym.testing.backends.ground import Target
+from agentgym.testing.backends.impostor import HONEST, Impostor, impostor
+
+_PATIENCE_S = 15.0  # the host's own grace, and more
+
+
+async def _answered(
+    target: Target, answers: list[bytes], call: Callable[[Sandbox], Awaitable[object]], what: str
+) -> None:
+    """Each answer, given to a call of its own, must end the sandbox."""
+    for answer in answers:
+        async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+            one.guest.sendall(answer)
+            error = await raises(SandboxDied, call(one.sandbox), f"{what} answered by {answer!r:.80}")
+            same(len(str(error)) < 2000, True, "the error is bounded")
+            await raises(SandboxDied, one.sandbox.exec(["true"]), "the next call to a sandbox that lied")
+
+
+def _python(sandbox: Sandbox) -> Awaitable[object]:
+    return sandbox.run_python("pass")
+
+
+async def frames_that_are_none(target: Target) -> None:
+    """Junk, lengths of four gigabytes, headers that are no JSON, no object, or nested without end."""
+    await _answered(target, [
+        b"junk that is no frame at all.....", struct.pack(">II", 2**32 - 1, 0), struct.pack(">II", 2, 2**31) + b"{}",
+        struct.pack(">II", 2, 0) + b"[]", struct.pack(">II", 30_000, 0) + b"[" * 30_000,
+        struct.pack(">II", 9_000, 0) + b"9" * 9_000, struct.pack(">II", 3, 0) + b"\xff\xfe{",
+    ], _python, "a call")  # fmt: skip
+
+
+async def replies_that_lie(target: Target) -> None:
+    """Fields of the wrong type, out of range, missing; more output than was asked for."""
+    wrong: list[dict[str, Any]] = [
+        {"exit": "0"}, {"exit": 10**9}, {"exit": True}, {"out": 5}, {"out": -1}, {"out": 1e300},
+        {"wall": float("nan")}, {"wall": -1}, {"cpu": float("inf")}, {"peak": 2**70}, {"disk": {}},
+    ]  # fmt: skip
+    answers = [encode({**HONEST, **one}) for one in wrong]
+    answers += [encode({key: value for key, value in HONEST.items() if key != left}) for left in ("exit", "out", "cpu")]
+    answers.append(encode(HONEST, b"x" * 200_000))
+    await _answered(target, answers, _python, "a call")
+
+
+async def replies_that_nobody_asked_for(target: Target) -> None:
+    """Answers to other calls, to none, and twice to the same."""
+    answers = [encode({**HONEST, "id": one}) for one in (7, "1", [1], None, -1, 2**70, True)]
+    await _answered(target, answers[:-1], _python, "a call")
+    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        one.guest.sendall(encode(HONEST) + encode(HONEST))
+        await one.sandbox.run_python("pass")
+        await raises(SandboxDied, one.sandbox.run_python("pass"), "the call after an answer that came twice")
+
+
+async def files_that_lie(target: Target) -> None:
+    """More content than asked for, sizes that are none, error numbers that do not exist, names without end."""
+    await _answered(target, [
+        encode({"id": 1, "size": 10}, b"x" * 10), encode({"id": 1, "size": -5}, b"x"),
+        encode({"id": 1, "size": "9"}, b"x"),
+        *(encode({"id": 1, "error": "os", "errno": number, "text": "x"}) for number in (0, -1, 10**6, "13", None)),
+        encode({"id": 1, "error": "os", "errno": 2, "text": {"x": 1}}),
+    ], lambda sandbox: sandbox.read("f", max_bytes=5), "a read")  # fmt: skip
+    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        one.guest.sendall(encode({"id": 1, "error": "os", "errno": 2, "text": "x" * 60_000}))
+        error = await raises(FileNotFoundError, one.sandbox.read("f"), "a read with a long error")
+        same(len(str(error)) < 1000, True, "the error is bounded")
+
+
+async def a_guest_that_stalls(target: Target) -> None:
+    """Never answers, answers a byte at a time, answers half: the host's own deadline ends it."""
+
+    async def trickle(one: Impostor) -> None:
+        for byte in encode(HONEST)[:-1]:
+            try:
+                one.guest.send(bytes([byte]))
+            except OSError:
+                return
+            await asyncio.sleep(0.05)
+
+    async def stall(how: str) -> None:
+        async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+            if how == "half":
+                one.guest.sendall(encode(HONEST)[:20])
+            trickling = asyncio.create_task(trickle(one)) if how == "trickle" else None
+            await raises(SandboxDied, one.sandbox.run_python("pass", timeout_s=0.1), f"a guest that stalls ({how})")
+            if trickling:
+                trickling.cancel()
+
+    await asyncio.gather(*(stall(how) for how in ("never", "half", "trickle")))
+
+
+async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
+    """The reply breaks off after every part of it, with other calls under way: all of them get SandboxDied."""
+    frame = encode({**HONEST, "out": 3}, b"abc")
+    for cut in (0, 1, 7, 8, 20, len(frame) - 4, len(frame) - 1):
+        async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+            calls = [asyncio.create_task(one.sandbox.run_python("pass")) for _ in range(3)]
+            await asyncio.sleep(0)
+            one.guest.sendall(frame[:cut])
+            await asyncio.sleep(0.005)
+            one.guest.close()
+            for call in calls:
+                await raises(SandboxDied, call, f"a call whose reply broke off after {cut} bytes")
+
+
+async def a_guest_that_floods(target: Target) -> None:
+    """Sends without end what nobody asked for: the host stops reading at the first frame."""
+    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        one.guest.setblocking(False)
+        calling = asyncio.create_task(one.sandbox.run_python("pass"))
+        await asyncio.sleep(0)
+        sent, frame = 0, encode({"id": 999, "text": "x" * 60_000})
+        while not calling.done() and sent < 200 * 2**20:
+            try:
+                sent += one.guest.send(frame)
+            except BlockingIOError:
+                await asyncio.sleep(0)
+            except OSError:
+                break
+        await raises(SandboxDied, calling, "a call while the guest floods")
+        same(sent < 8 * 2**20, True, f"the host stopped reading early ({sent >> 20} MiB were taken)")
+
+
+async def a_snapshot_that_lies(target: Target) -> None:
+    """The guest says that it streamed its files, and streamed none, or never ends: an error, or an empty snapshot."""
+    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        one.guest.sendall(encode({**HONEST, "exit": 1, "out": 0}, b"no"))
+        try:
+            got = await one.sandbox.snapshot()
+        except Exception as error:  # the kind must be one of ours
+            if not isinstance(error, RuntimeError | OSError):
+                raise Breach(f"a snapshot that failed raised {type(error).__name__}: {error}") from error
+        else:
+            raise Breach(f"a snapshot that failed came back as {got!r:.80}")
+
+
+async def numbers_of_json_that_are_none(target: Target) -> None:
+    """NaN, infinities and numbers of thousands of digits in a reply's fields."""
+    text = json.dumps(HONEST)
+    frames = []
+    for number in ("NaN", "Infinity", "-Infinity", "1" * 5000, "1e999", "-0.5"):
+        head = text.replace('"wall": 0', f'"wall": {number}').replace('"peak": 0', f'"peak": {number}').encode()
+        frames.append(struct.pack(">II", len(head), 0) + head)
+    await _answered(target, frames, _python, "a call")
+
+
+CASES = cases_of(
+    "attack", "A guest that was taken over", frames_that_are_none, replies_that_lie, replies_that_nobody_asked_for,
+    numbers_of_json_that_are_none, files_that_lie, a_guest_that_stalls, a_guest_killed_in_the_middle_of_a_reply,
+    a_guest_that_floods, ("snapshots", a_snapshot_that_lies),
+)  # fmt: skip

@@ -1,0 +1,100 @@
+"""What withstood what, as a table: verdicts of several runs side by side, for a document or another program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import EvaluationError
+from agentgym.testing.backends.case import Verdict
+
+BEGIN = "<!-- attacks: begin (written by `agentgym sandbox attack --out`) -->"
+END = "<!-- attacks: end -->"
+WORDS = {"passed": "held", "failed": "**not held**", "left out": "not tried"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One run: `label` says of what, for example `namespaces as root`."""
+
+    label: str
+    level: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def failed(self) -> list[Verdict]:
+        return [one for one in self.verdicts if one.outcome == "failed"]
+
+
+def markdown(columns: Sequence[Column]) -> str:
+    """The table, a row for each attack under its theme; below it, why something was not tried or did not hold."""
+    rows = {one.name: one for column in columns for one in column.verdicts}
+    by_name = [{one.name: one for one in column.verdicts} for column in columns]
+    reasons: dict[str, int] = {}
+    lines = [
+        "| attack | what is tried, and what must hold | " + " | ".join(_cell(one.label) for one in columns) + " |",
+        "|---|---|" + "---|" * len(columns),
+    ]
+    theme = ""
+    for name, row in rows.items():
+        if row.theme != theme:
+            theme = row.theme
+            lines.append(f"| **{_cell(theme)}** | |" + " |" * len(columns))
+        cells = []
+        for verdicts in by_name:
+            found = verdicts.get(name)
+            note = ""
+            if found is not None and found.finding:
+                note = f" [{reasons.setdefault(found.finding, len(reasons) + 1)}]"
+            cells.append(WORDS[found.outcome] + note if found else "not run")
+        lines.append(f"| {name.replace('_', ' ')} | {_cell(row.sentence)} | " + " | ".join(cells) + " |")
+    totals = [
+        f"{sum(one.outcome == 'passed' for one in column.verdicts)} of {len(column.verdicts)}" for column in columns
+    ]
+    lines.append(f"| **held** | of {len(rows)} attacks | " + " | ".join(totals) + " |")
+    notes = [f"[{number}] {_cell(reason)}  " for reason, number in reasons.items()]
+    return "\n".join([*lines, "", *notes]).rstrip() + "\n"
+
+
+def spliced(document: str, block: str) -> str:
+    """A document with the block between its markers. Raises: EvaluationError if it has none."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise EvaluationError(f"The document has no place for the table. Put these two lines there:\n{BEGIN}\n{END}")
+    return f"{before}{BEGIN}\n{block}{END}{after}"
+
+
+def rows_of(document: str) -> list[tuple[str, str]]:
+    """Name and sentence of each attack in a document's table."""
+    block = document.partition(BEGIN)[2].partition(END)[0]
+    found = []
+    for line in block.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| ") and len(cells) > 2 and not cells[0].startswith(("**", "attack", "---")):
+            found.append((cells[0].replace(" ", "_"), cells[1]))
+    return found
+
+
+def save(columns: Iterable[Column], path: Path) -> None:
+    """Write runs as JSON, to be put beside others later."""
+    path.write_text(json.dumps({"columns": [asdict(one) for one in columns]}, indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> list[Column]:
+    """Runs that `save` wrote. Raises: EvaluationError naming the file and what is wrong with it."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            Column(one["label"], one["level"], tuple(Verdict(**verdict) for verdict in one["verdicts"]))
+            for one in record["columns"]
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EvaluationError(f"{path} holds no attacks that were run: {type(error).__name__}: {error}.") from error
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

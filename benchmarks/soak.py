@@ -1,0 +1,221 @@
+"""Does anything leak, and is every failure typed? `python benchmarks/soak.py [--count 20000] [--kills 0.05]`.
+
+Host processes use sandboxes, many side by side. At random a sandbox's process 1, the spawner, or the host process
+itself is killed outright (SIGKILL), and the host process started again. Before and after, everything that sandboxes
+could leave behind is counted. Exit status 0 if nothing was left, and whatever failed said so with a typed error.
+
+As an ordinary user: python tests/sandbox/as_ordinary_user.py benchmarks/soak.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from soak_census import census, grown, processes_below, whole_machine
+
+from agentgym.registry import load
+from agentgym.sandbox.guest import kernel
+
+WORKER = Path(__file__).with_name("soak_worker.py")
+HOST_SHARE = 0.06  # of the kills; each costs the start of a Python process, and all sandboxes it has
+ENDING_S = 30.0
+TYPED = {"ok", "SandboxDied", "SandboxUnavailable", "SandboxError", "lost with its host"}
+
+
+@dataclass
+class Tally:
+    """What the host processes told."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    pids: set[int] = field(default_factory=set)
+    hosts: set[int] = field(default_factory=set)
+    resident_mib: list[tuple[float, float]] = field(default_factory=list)
+    slowest_end_s: float = 0.0
+    cleaned: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    @property
+    def sandboxes(self) -> int:
+        return self.outcomes.total()
+
+
+@dataclass(frozen=True)
+class Soak:
+    """What was asked for."""
+
+    backend: str
+    count: int
+    at_once: int
+    kills: float
+    pool: int
+    seed: int
+
+    def run(self, private: Path) -> tuple[Tally, list[str], dict[str, float]]:
+        """Returns: what was told, what is wrong, and by how much the figures of the whole machine changed."""
+        rng, tally = random.Random(self.seed), Tally()
+        machine, before = whole_machine(), census(private, ())
+        while tally.sandboxes < self.count and not tally.broken:
+            self._one_host(rng, tally)
+        tally.faults += [f"{count} x {outcome}" for outcome, count in tally.outcomes.items() if outcome not in TYPED]
+        asyncio.run(self._clean_up(tally))
+        deadline = time.monotonic() + ENDING_S
+        while (left := grown(before, census(private, tally.pids | tally.hosts))) and time.monotonic() < deadline:
+            reap(tally)
+            time.sleep(0.1)
+        after = whole_machine()
+        return tally, tally.faults + left, {name: after[name] - value for name, value in machine.items()}
+
+    def _one_host(self, rng: random.Random, tally: Tally) -> None:
+        """Start a host process and let it work until it is done, or its hour has come."""
+        left = self.count - tally.sandboxes
+        rate = self.kills * HOST_SHARE
+        life = int(rng.expovariate(rate)) + 1 if rate else left + 1
+        kills = self.kills * (1 - HOST_SHARE)
+        words = {"backend": self.backend, "count": left, "at-once": self.at_once, "kills": kills, "pool": self.pool,
+                 "seed": rng.randrange(2**31)}  # fmt: skip
+        command = [sys.executable, str(WORKER), *(f"--{name}={value}" for name, value in words.items())]
+        host = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        tally.hosts.add(host.pid)
+        assert host.stdout is not None
+        ended, killed, ready = 0, False, (0, 0.0)
+        with host.stdout:
+            for line in host.stdout:
+                told: dict[str, Any] = json.loads(line)
+                tally.pids.update(told.get("spawners", ()))
+                if told["event"] == "ended":
+                    ended += 1
+                    tally.outcomes[told["outcome"]] += 1
+                elif told["event"] == "killed":
+                    tally.killed[told["what"]] += 1
+                elif told["event"] == "ready":
+                    ready = told["descriptors"], told["resident_mib"]
+                elif told["event"] == "done":
+                    tally.resident_mib.append((ready[1], told["resident_mib"]))
+                    if told["descriptors"] > ready[0]:
+                        tally.faults.append(f"descriptors of a host process grew: {ready[0]} to {told['descriptors']}")
+                elif told["event"] == "closed" and told["processes"]:
+                    tally.faults.append(f"processes left by a closed backend: {told['processes'][:3]}")
+                if ended >= life and ended < left and not killed:
+                    killed = True
+                    tally.pids.update(processes_below(host.pid))  # the spawners are among them
+                    os.kill(host.pid, signal.SIGKILL)
+        status = host.wait()
+        if killed and status == -signal.SIGKILL:
+            tally.killed["host"] += 1
+            tally.outcomes["lost with its host"] += min(self.at_once, left - ended)
+        elif status:
+            tally.faults.append(f"a host process ended by itself with status {status}")
+            tally.broken = True
+        self._await_end(tally)
+
+    def _await_end(self, tally: Tally) -> None:
+        """Everything below a dead host process ends without anybody's help."""
+        began = time.monotonic()
+        while below := reap(tally):
+            if time.monotonic() > began + ENDING_S:
+                tally.faults.append(f"alive {ENDING_S:g} s after their host: {list(below.items())[:3]}")
+                for pid in below:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                return
+            time.sleep(0.005)
+        tally.slowest_end_s = max(tally.slowest_end_s, time.monotonic() - began)
+
+    async def refused(self) -> str:
+        """Why this backend makes no sandboxes here; empty if it does."""
+        backend = load("backends", self.backend)()
+        try:
+            return (await backend.probe()).reason
+        finally:
+            await backend.close()
+
+    async def _clean_up(self, tally: Tally) -> None:
+        """Have the backend remove what dead hosts left, and see what it still knows of afterwards."""
+        backend = load("backends", self.backend)()
+        if not hasattr(backend, "running"):
+            return
+        try:
+            tally.cleaned = await backend.clean()
+            for one in await backend.running():
+                if one.orphaned or one.owner in tally.hosts:
+                    tally.faults.append(f"still running after clean: {one}")
+        finally:
+            await backend.close()
+
+
+def reap(tally: Tally) -> dict[int, str]:
+    """Let go of orphans that have ended; they come to us, since we adopt them. Returns: those that live."""
+    with contextlib.suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
+            tally.pids.add(pid)  # it may have been one
+    return processes_below(os.getpid())
+
+
+def main() -> int:
+    """Soak, tell, judge."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--backend", default="namespaces", help="registered name")
+    parser.add_argument("--count", type=int, default=20_000, help="sandboxes in all")
+    parser.add_argument("--at-once", type=int, default=16, help="sandboxes side by side")
+    parser.add_argument("--kills", type=float, default=0.05, help="how many of them meet a SIGKILL")
+    parser.add_argument("--pool", type=int, default=0, help="take them from a pool that keeps so many ready")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = Soak(**{name.replace("-", "_"): value for name, value in vars(parser.parse_args()).items()})
+    kernel.adopt_orphans()
+    with contextlib.suppress(OSError):  # an ordinary user may not; then the machine's own mounts are compared
+        kernel.unshare(kernel.CLONE_NEWNS)
+        kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    console, began = Console(), time.monotonic()
+    if reason := asyncio.run(asked.refused()):
+        console.print(f"No soak of {asked.backend}: {reason}", markup=False)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        os.environ["TMPDIR"] = folder
+        tally, faults, change = asked.run(Path(folder))
+    console.print(table(tally, change, time.monotonic() - began))
+    for fault in faults:
+        console.print(f"LEFT OR WRONG: {fault}", style="red", markup=False)
+    verdict = f"FAILED, {len(faults)} findings" if faults else "passed: nothing left, every failure typed"
+    console.print(f"Soak of {asked.backend}{f' with a pool of {asked.pool}' if asked.pool else ''}: {verdict}")
+    return 1 if faults else 0
+
+
+def table(tally: Tally, change: dict[str, float], seconds: float) -> Table:
+    """What happened, as figures."""
+    shown = Table(box=None, pad_edge=False, show_header=False)
+    shown.add_row("user", "root" if os.geteuid() == 0 else f"{os.geteuid()}, an ordinary user")
+    shown.add_row("sandboxes", f"{tally.sandboxes:,} in {seconds:.0f} s, {tally.sandboxes / seconds:.0f} a second")
+    shown.add_row("killed", ", ".join(f"{count} x {what}" for what, count in tally.killed.most_common()) or "nothing")
+    shown.add_row("ended", ", ".join(f"{count:,} {what[:60]}" for what, count in tally.outcomes.most_common(8)))
+    shown.add_row(
+        "host processes", f"{len(tally.hosts)}; all was gone {tally.slowest_end_s:.2f} s after the end of one"
+    )
+    if tally.cleaned:
+        shown.add_row("cleaned up", f"{len(tally.cleaned)} behind dead hosts, such as: {tally.cleaned[0]}")
+    if tally.resident_mib:
+        first, last = tally.resident_mib[-1]
+        shown.add_row("memory of the last", f"{first:.0f} MiB at its start, {last:.0f} at its end")
+    shown.add_row("whole machine", ", ".join(f"{name} {value:+.0f}" for name, value in change.items()))
+    return shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What sandboxes could leave behind on a host, counted: for benchmarks/soak.py, before and after."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")
+
+
+def processes_below(pid: int) -> dict[int, str]:
+    """Every process that descends from one, itself left out: its pid and what it calls itself; zombies too."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue  # it ended meanwhile
+    found, front = set(), {pid}
+    while front:
+        front = {child for child, parent in parents.items() if parent in front} - found
+        found |= front
+    return {child: command_line(child) for child in found}
+
+
+def command_line(pid: int) -> str:
+    """How a process was started; empty if it is gone, or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:500]
+    except OSError:
+        return ""
+
+
+def network_namespaces(pids: Collection[int]) -> set[str]:
+    """The network namespaces some processes are in."""
+    found = set()
+    for pid in pids:
+        try:
+            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+        except OSError:
+            continue
+    return found
+
+
+def groups(spawners: Collection[int]) -> list[str]:
+    """Control groups that these spawners have made."""
+    names = {f"agentgym-{pid}" for pid in spawners}
+    return [str(Path(at, name)) for at, below, _ in os.walk("/sys/fs/cgroup") for name in below if name in names]
+
+
+def files(private: Path, pids: Collection[int]) -> set[str]:
+    """Everything in our own folder for temporary files, and what is named after a process of ours in the machine's."""
+    found = {str(path) for path in private.rglob("*")}
+    for folder in FOLDERS:
+        try:
+            found |= {f"{folder}/{name}" for name in os.listdir(folder) if ours(name, pids)}
+        except OSError:
+            continue
+    return found
+
+
+def sockets(pids: Collection[int]) -> set[str]:
+    """Unix sockets that are named after a process of ours."""
+    names = [line.split()[-1] for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()]
+    return {name for name in names if ours(name, pids)}
+
+
+def ours(name: str, pids: Collection[int]) -> bool:
+    return "agentgym" in name and any(int(number) in pids for number in re.findall(r"\d+", name))
+
+
+def whole_machine() -> dict[str, float]:
+    """Figures of everything that runs here, MiB and counts: ours can only be told apart on a quiet machine."""
+    wanted = {"MemAvailable", "Shmem", "SUnreclaim"}
+    found = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name in wanted:
+            found[f"{name} MiB"] = int(rest.split()[0]) / 1024
+    try:
+        rows = [line.split() for line in Path("/proc/cgroups").read_text().splitlines()[1:]]
+        found["control groups in the kernel"] = max(int(row[2]) for row in rows)
+    except (OSError, ValueError):
+        pass
+    return found
+
+
+def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
+    """What is there of ours now, by kind; this process and its own things included. `pids`: all that were ever ours."""
+    below = processes_below(os.getpid())
+    return {
+        "processes": Counter(f"{pid} {line}" for pid, line in below.items()),
+        "network namespaces": Counter(network_namespaces(below) - network_namespaces([os.getpid()])),
+        "mounts": Counter(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        "control groups": Counter(groups(pids)),
+        "files": Counter(files(private, pids)),
+        "sockets": Counter(sockets(pids)),
+        "descriptors": Counter({"open in this process": len(os.listdir("/proc/self/fd"))}),
+    }
+
+
+def grown(before: dict[str, Counter[str]], after: dict[str, Counter[str]]) -> list[str]:
+    """What there is more of: one line for each kind."""
+    lines = []
+    for kind, now in after.items():
+        more = now - before[kind]
+        if more:
+            lines.append(f"{more.total()} {kind} left: {', '.join(sorted(more)[:3])}"[:400])
+    return lines

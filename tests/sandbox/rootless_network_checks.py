@@ -1,0 +1,35 @@
+"""What test_rootless runs as an ordinary user: a sandbox with a network. Prints one JSON object."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+from counts import open_files
+from network_world import CERTIFICATE, NAMES, World, service_threads
+
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.namespaces import NamespacesBackend
+
+
+async def main() -> None:
+    world = World()
+    before = (open_files(), service_threads())
+    backend = NamespacesBackend(proxy=world.proxy())
+    sandbox = await backend.create(SandboxSpec(network=NAMES, insecure_ok=True))
+    await sandbox.write("ca.pem", CERTIFICATE.read_bytes())
+    said: dict[str, object] = {"uid": os.getuid()}
+    for name, url in (("plain", "http://allowed.test/a"), ("tls", "https://allowed.test/b"), ("evil", "http://evil/")):
+        said[name] = (await sandbox.exec(["curl", "-sS", "--cacert", "ca.pem", url])).text
+    code = f"import socket; print(socket.socket().connect_ex(('127.0.0.1', {world.plain.port})))"
+    said["direct"] = (await sandbox.run_python(code)).text
+    said["connections"] = [(one.host, one.port, one.allowed) for one in sandbox.connections]
+    await backend.close()
+    said["left"] = [now - then for now, then in zip((open_files(), service_threads()), before, strict=True)]
+    world.close()
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
