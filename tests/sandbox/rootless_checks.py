@@ -72,7 +72,8 @@ class OfImage(NamespacesBackend):
         self._rootfs = str(assemble(folder / "rootfs", shutil.which("python3", path="/usr/bin") or sys.executable))
 
     async def create(self, spec, *, snapshot=None):
-        return await super().create(dataclasses.replace(spec, image=self._rootfs), snapshot=snapshot)
+        image = self._rootfs if spec.image == "host" else spec.image
+        return await super().create(dataclasses.replace(spec, image=image), snapshot=snapshot)
 
 
 async def of_image() -> dict[str, object]:

@@ -119,7 +119,8 @@ async def test_every_form_of_an_image_runs_its_own_python(forms):
 async def test_an_image_keeps_the_contract_and_withstands_every_attack(rootfs):
     class OfImage(NamespacesBackend):
         async def create(self, spec, *, snapshot=None):
-            return await super().create(dataclasses.replace(spec, image=str(rootfs)), snapshot=snapshot)
+            image = str(rootfs) if spec.image == "host" else spec.image
+            return await super().create(dataclasses.replace(spec, image=image), snapshot=snapshot)
 
     backend = OfImage()
     try:
@@ -185,7 +186,7 @@ async def test_modules_are_preloaded_from_the_image(rootfs, small):
     try:
         sandbox = await backend.create(dataclasses.replace(small, image=str(rootfs), preload=("decimal",)))
         assert (await sandbox.run_python("import sys; print('decimal' in sys.modules)")).text == "True\n"
-        with pytest.raises(SandboxUnavailable, match="No module named 'no_such'"):
+        with pytest.raises(SandboxUnavailable, match="cannot preload no_such"):
             await backend.create(dataclasses.replace(small, image=str(rootfs), preload=("no_such",)))
     finally:
         await backend.close()
