@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 
 PROGRAMS = (
-    "sh", "cat", "chmod", "cp", "echo", "env", "find", "grep", "head", "id", "link", "ln", "ls", "mkdir", "mkfifo", "mv",
-    "nohup", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "setsid", "sleep", "sort", "stat", "tail", "tee",
+    "sh", "cat", "chmod", "cp", "echo", "env", "find", "grep", "head", "id", "link", "ln", "ls", "mkdir", "mkfifo",
+    "mv", "nohup", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "setsid", "sleep", "sort", "stat", "tail", "tee",
     "test", "touch", "tr", "true", "truncate", "wc", "yes",
 )  # fmt: skip
 _LEFT_OUT = shutil.ignore_patterns(
