@@ -144,6 +144,8 @@ async def test_snapshots_and_resets_of_an_image_are_as_quick_as_the_hosts(rootfs
         on_host = await backend.create(small, snapshot=snapshot)
         assert (machine.stacked is snapshot, fork._machine is machine) == (True, True)
         assert await fork.list() == await on_host.list() == ["f"]
+        running = [one.image for one in await backend.running() if one.owner == os.getpid()]
+        assert sorted(running) == ["host", sandbox.image_digest[:19], sandbox.image_digest[:19]]
     finally:
         await backend.close()
 
@@ -311,6 +313,15 @@ def test_what_a_killed_process_was_unpacking_is_never_used(forms, cache, tmp_pat
     image = images.prepare(str(forms["tar"]))
     assert image.root.parent.name == digest
     assert not (image.root / "left").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_another_user_is_not_trusted(forms, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path))
+    (tmp_path / "roots/1").mkdir(parents=True)
+    os.chown(tmp_path / "roots/1", 65534, 65534)
+    with pytest.raises(SandboxUnavailable, match="another user's folder"):
+        images.prepare(str(forms["tar"]))
 
 
 def test_a_damaged_layer_is_refused_and_nothing_of_it_kept(forms, tmp_path, monkeypatch):
