@@ -8,6 +8,7 @@ census.py                which sandboxes run on this machine, and what dead proc
 =======
 channel.py, sessions.py  channels; sessions run again         spawner.py, packages.py   starting the spawner
 snapshots.py, trees.py   files out and back, as layers        stacking.py   having the spawner keep layers
+images.py                root filesystems, kept unpacked      image_*.py   reading the forms they come in
 network/                 the proxy on the host: the only way out of a sandbox that asks for a network
 >>>>>>> main
 guest/                   the far side: spawner, guest, files, and what confines them (standard library only)

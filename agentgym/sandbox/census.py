@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.sandbox.contract import Running
-from agentgym.sandbox.spawner import OWNER
+from agentgym.sandbox.spawner import IMAGE, OWNER
 
 _SPAWNER = b"from guest import spawner"  # in every spawner's command line
 _GROUP = "agentgym-"
@@ -47,7 +47,7 @@ def running(backend: str) -> list[Running]:
             continue
         owner, below = _living_owner(spawner, seen), _below(one.pid, seen)
         found.append(Running(
-            id=str(one.pid), backend=backend, owner=owner, orphaned=not owner,
+            id=str(one.pid), backend=backend, image=_image(spawner), owner=owner, orphaned=not owner,
             age_s=max(0.0, _uptime_s() - one.started / os.sysconf("SC_CLK_TCK")),
             memory_mib=_memory_bytes(one.pid, [one.pid, *below]) / _MIB, processes=len(below),
         ))  # fmt: skip
@@ -99,6 +99,15 @@ def _named_owner(spawner: _Process) -> int:
         if pid != argument and pid.isdigit():
             return int(pid)
     return 0
+
+
+def _image(spawner: _Process) -> str:
+    """The start of the digest of the image it is on, as much as tells it from others; "host" without one."""
+    for argument in spawner.arguments:
+        digest = argument.removeprefix(IMAGE.encode())
+        if digest != argument:
+            return digest[:19].decode("ascii", "replace")
+    return "host"
 
 
 def _end(pid: int) -> bool:

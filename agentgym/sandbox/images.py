@@ -12,6 +12,7 @@ Delete a folder of roots/ whenever no sandbox runs on it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import io
@@ -172,7 +173,9 @@ def _folder(digest: str) -> str:
 
 def _private(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.chmod(folder, 0o700)
+    if folder.stat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "another user's folder: what is in it cannot be trusted", str(folder))
+    folder.chmod(0o700)
     return folder
 
 

@@ -27,7 +27,9 @@ class SandboxSpec:
     """What an environment asks of its sandbox. Mebibytes, cores, seconds and counts, all bounded by default.
 
     Attributes:
-        image: name of a root filesystem; `host` is the host's own Python and base tools, read-only.
+        image: the root filesystem, read-only. `host` is the host's own Python and base tools; every backend has it. For
+            others see the backend: to namespaces, the path of a root filesystem or OCI image layout, or the name of
+            one in the cache (agentgym.sandbox.images). What an image holds in /work and /tmp is not seen.
         memory_mib: memory of all processes together.
         cpu_cores: share of processor time, 1.0 is one core.
         processes: processes and threads alive at once.

@@ -3,9 +3,11 @@
     host process ──orders──> spawner ──makes──> process 1 of each sandbox: the guest ──forks──> agent code
          └────────────────── one socket per sandbox, requests and replies ──────────────┘
 
-Not covered: holes in the kernel itself, side channels, fairness beyond control groups. Files written in the
-sandbox live in memory and count against `memory_mib`, which is therefore taken as at least `disk_mib` + 32: else
-full files would starve the guest, and agent code could kill its own sandbox, which voids an episode.
+Not covered: holes in the kernel itself, side channels, fairness beyond control groups. An image's own Python makes
+its sandboxes, as a user whom nobody else is and without a network, but not inside one: run images that you would run
+as an ordinary user. Files written in the sandbox live in memory and count against `memory_mib`, which is therefore
+taken as at least `disk_mib` + 32: else full files would starve the guest, and agent code could kill its own sandbox,
+which voids an episode.
 
 A sandbox made from a snapshot is mounted over the snapshot's layers, which the spawner keeps unpacked: it costs as
 much as an empty one, however large they are. As on Docker, a folder that came with the snapshot cannot be renamed

@@ -25,6 +25,7 @@ from agentgym.sandbox.images import Image
 from agentgym.sandbox.packages import entries_of
 
 OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
+IMAGE = "--image="  # before the digest of the image it is on
 _BOOT = (
     "import sys; sys.path.insert(0, {folder!r}); from guest import spawner; sys.path.remove({folder!r}); spawner.main()"
 )
@@ -70,13 +71,14 @@ class Spawner:
         else:
             self.environment = {**dict(image.environment), **_VARIABLES}
             config |= {"image": str(image.root), "guest": str(folder / "guest"), "environment": self.environment}
+        told = [f"{OWNER}{self.owner}", *([f"{IMAGE}{image.digest}"] if image else ())]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors, errors_write = os.pipe()
         os.set_blocking(self._errors, False)
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), f"{OWNER}{self.owner}"],
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), *told],
                 python_environment(packages=False),
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[
