@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ def attack(
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="CHECK", help="Only this check, by name.")] = None,
     contract: Annotated[bool, typer.Option("--contract", help="Check the contract too, not only attacks.")] = False,
+    image: Annotated[str, typer.Option(help="The root file system of the sandboxes under attack.")] = "host",
     label: Annotated[str | None, typer.Option(help="Heading of the column; by default backend and user.")] = None,
     beside: Annotated[
         list[Path] | None, typer.Option("--beside", metavar="FILE.json", help="Put an earlier run beside this one.")
@@ -43,7 +45,7 @@ def attack(
     earlier = [column for path in beside or () for column in table.load(path)]
     if target is not None and target.suffix == ".md" and target.exists():
         table.spliced(target.read_text(encoding="utf-8"), "")  # say now that there is no place for it, not afterwards
-    columns = run(_attack(backends, only, contract, label))
+    columns = run(_attack(backends, only, contract, image, label))
     _show(columns)
     if target is not None:
         _keep([*earlier, *columns], target)
@@ -52,12 +54,14 @@ def attack(
         raise typer.Exit(1)
 
 
-async def _attack(names: list[str] | None, only: list[str] | None, contract: bool, label: str | None) -> list[Column]:
+async def _attack(
+    names: list[str] | None, only: list[str] | None, contract: bool, image: str, label: str | None
+) -> list[Column]:
     from agentgym.cli.sandbox import chosen
-    from agentgym.testing.backends import ATTACKS, CONTRACT, run_checks
+    from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, run_checks
     from agentgym.testing.backends.table import Column
 
-    columns = []
+    columns, spec = [], replace(SPEC, image=image)
     for name, backend in chosen(names).items():
         capabilities = await backend.probe()
         if not capabilities.available:
@@ -70,7 +74,7 @@ async def _attack(names: list[str] | None, only: list[str] | None, contract: boo
         with progress_bar() as progress:
             bar = progress.add_task(name, total=len(cases), note="")
             async for verdict in run_checks(
-                backend, contract=contract or bool(only), only=only or None, capabilities=capabilities
+                backend, contract=contract or bool(only), only=only or None, spec=spec, capabilities=capabilities
             ):
                 verdicts.append(verdict)
                 progress.update(bar, completed=len(verdicts), note=verdict.name.replace("_", " ")[:40])

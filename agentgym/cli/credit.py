@@ -97,11 +97,7 @@ def audit(
     kept = RunFolder.existing(folder)
     recipe = Recipe.load(kept.recipe)
     task_set = registry.load_task_set(recipe.tasks.set)
-    chosen = (
-        [estimator(name) for name in _names(estimators)]
-        if estimators
-        else [estimator(recipe.train.estimator, **recipe.train.estimator_options)]
-    )
+    chosen = [estimator(name) for name in _names(estimators)] if estimators else [recipe.train.made_estimator()]
     groups = _groups(kept, prefix)
     agent, told = load_policy(policy or str(folder), task_set)
     manager = EpisodeManager(

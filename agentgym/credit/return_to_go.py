@@ -62,13 +62,15 @@ def return_to_go(
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    above = _above_baseline(worth, whole, group.played, baseline)
+    above = above_those_who_reached(worth, whole, group.played, baseline)
     if scale == "none":
         return above
-    return divided(above, _pooled_spread(_above_baseline(worth, whole, group.played, "mean"), worth, group, ddof))
+    return divided(
+        above, _pooled_spread(above_those_who_reached(worth, whole, group.played, "mean"), worth, group, ddof)
+    )
 
 
-def _above_baseline(worth: Array, whole: Array, reached: Bools, baseline: Baseline) -> Array:
+def above_those_who_reached(worth: Array, whole: Array, reached: Bools, baseline: Baseline) -> Array:
     """[N, T] worth minus the baseline of its index, or of the whole returns where nobody else reached it."""
     alone = reached.sum(axis=0) == 1
     above_whole = worth - baseline_of(whole, baseline)[:, None]

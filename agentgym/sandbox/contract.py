@@ -69,6 +69,7 @@ class Capabilities:
         available: sandboxes can be made here at all; `reason` says why not, and what to do.
         level: `ns+cgroup`, `ns`, `container`, `process`.
         enforced: limits by name that are truly enforced. `missing`: those that are not, each with its remedy.
+        watched: those missing that are watched instead: exceeded for moments, noticed, and seen to.
         snapshots: `snapshot` and `create(snapshot=...)` work.
     """
 
@@ -78,6 +79,7 @@ class Capabilities:
     missing: tuple[tuple[str, str], ...] = ()
     snapshots: bool = False
     reason: str = ""
+    watched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

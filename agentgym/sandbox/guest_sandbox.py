@@ -178,6 +178,11 @@ class GuestSandbox:
         network = self._machine.network
         return () if network is None else network.connections
 
+    @property
+    def image_digest(self) -> str:
+        """Which image its files are of, as "sha256:..."; "" for the host's own programs."""
+        return self._machine.image_digest
+
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
             raise ValueError(f"timeout_s is {timeout_s!r}: a number of seconds above 0 is needed.")

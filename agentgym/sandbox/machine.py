@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.frames import RESET
+from agentgym.sandbox.guest.frames import RESET, receive
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Network, Proxy
 from agentgym.threads import in_thread
@@ -27,7 +27,9 @@ class Machine:
     """One guest and everything it lives in.
 
     Attributes:
-        missing: limits that are not enforced, each with the reason. `network`: its way out, None without one.
+        missing: limits that are not enforced, each with the reason.
+        image_digest: which image its files are of, as "sha256:..."; "" for the host's own programs.
+        network: its way out, None without one.
     """
 
     network: Network | None = None
@@ -36,6 +38,7 @@ class Machine:
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
+        self.image_digest = ""
         self.stacked: Snapshot | None = None  # what it lies on; its guest reports changes to that alone
         self.renewable = False
         self._closing: asyncio.Future[None] | None = None
@@ -97,7 +100,7 @@ class Machine:
                 await ready.wait()
             finally:
                 loop.remove_reader(self._lifeline)
-        said, descriptors, _, _ = socket.recv_fds(self._lifeline, 65_536, 1)
+        said, descriptors = receive(self._lifeline, 65_536, 1)
         if json.loads(said)["kind"] != "reset":
             raise OSError("the spawner could not mount them")
         return descriptors

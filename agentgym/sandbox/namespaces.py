@@ -22,6 +22,7 @@ from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, Sandb
 from agentgym.sandbox import census
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.link import Link
 from agentgym.sandbox.machine import Machine
@@ -37,7 +38,10 @@ _STACKING_TRIES = 3
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_STAND_IN = {"memory": "each process alone is bounded, not their sum", "cpu": "only time limits bound processor use"}
+_STAND_IN = {  # what guest/watchdog.py does
+    "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
+    "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
+}
 
 
 class NamespacesBackend:
@@ -54,7 +58,8 @@ class NamespacesBackend:
         """
         self._layers_mib, self._stacking = layers_mib, Stacking()
         self._proxy = proxy or Proxy()
-        self._spawners: dict[tuple[str, ...], Spawner] = {}
+        self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
+        self._images: dict[str, Image] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -68,7 +73,6 @@ class NamespacesBackend:
         Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
             that; SandboxUnavailable if no sandbox can be made at all.
         """
-        _check(spec)
         machine = await self._make(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
         self._sandboxes.add(sandbox)
@@ -87,6 +91,7 @@ class NamespacesBackend:
             "ns" if missing else "ns+cgroup",
             enforced=tuple(name for name in _ENFORCED if name not in missing),
             missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
+            watched=tuple(missing),
             snapshots=True,
         )
 
@@ -108,13 +113,26 @@ class NamespacesBackend:
             await asyncio.to_thread(spawner.close)
         await asyncio.to_thread(self._proxy.close)
 
-    def _spawner(self, preload: tuple[str, ...]) -> Spawner:
+    async def _image(self, name: str) -> Image | None:
+        """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
+        if name == HOST:
+            return None
+        if name not in self._images:
+            image = await asyncio.to_thread(prepare, name)
+            self._images.setdefault(name, image)
+        return self._images[name]
+
+    async def _spawner_of(self, spec: SandboxSpec) -> Spawner:
+        return self._spawner(spec.preload, await self._image(spec.image))
+
+    def _spawner(self, preload: tuple[str, ...], image: Image | None) -> Spawner:
         with self._lock:
-            spawner = self._spawners.get(preload)
+            key = (image.digest if image else "", preload)
+            spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[preload] = Spawner(preload, layers_mib=self._layers_mib)
+                spawner = self._spawners[key] = Spawner(preload, image, layers_mib=self._layers_mib)
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -149,14 +167,15 @@ class NamespacesBackend:
     async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
         layers = snapshot.layers if snapshot is not None else ()
-        for _ in range(_STACKING_TRIES):
+        fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
+        for _ in range(_STACKING_TRIES if fits else 0):
             try:
                 machine = await self._order(spec, keys_of(layers))
             except _LayersMissing as missing:
-                if await self._stacking.provide(self._spawner(spec.preload), layers, missing.keys):
+                if await self._stacking.provide(await self._spawner_of(spec), layers, missing.keys):
                     break
                 continue  # another order may have pushed them out again
-            machine.stacked, machine.renewable = snapshot, True
+            machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
             return machine
         machine = await self._order(spec, [])
         if snapshot is not None:
@@ -168,7 +187,7 @@ class NamespacesBackend:
         return machine
 
     async def _order(self, spec: SandboxSpec, layers: list[str]) -> Machine:
-        spawner = self._spawner(spec.preload)
+        spawner = await self._spawner_of(spec)
         try:
             control, guest_end = socket.socketpair()
             lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -202,16 +221,8 @@ class NamespacesBackend:
         if "error" in header:
             await machine.close()
             raise _refusal({"kind": "unavailable", "text": str(header.get("text"))})
-        machine.missing = header["missing"]
+        machine.missing, machine.image_digest = header["missing"], spawner.image_digest
         return machine
-
-
-def _check(spec: SandboxSpec) -> None:
-    if spec.image != "host":
-        raise SandboxUnavailable(
-            f"SandboxSpec.image is {spec.image!r}: the namespaces backend knows 'host' only, the host's own Python and "
-            "programs, read-only. Another image needs another backend."
-        )
 
 
 class _LayersMissing(Exception):
@@ -250,6 +261,8 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
             f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
             "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
         )
+    if kind == "image":
+        return SandboxUnavailable(f"No sandbox can be made of this image: {text}.")
     return SandboxUnavailable(
         f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
         "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
@@ -258,6 +271,6 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
     )
 
 
-def _end_spawners(spawners: dict[tuple[str, ...], Spawner]) -> None:
+def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], Spawner]) -> None:
     for spawner in spawners.values():
         spawner.close()

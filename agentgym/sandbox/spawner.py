@@ -21,6 +21,7 @@ from typing import Any
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET
+from agentgym.sandbox.images import Image
 from agentgym.sandbox.packages import entries_of
 
 OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
@@ -31,33 +32,51 @@ _BOOT = (
 # iterate in the same order in every sandbox, so that a replayed episode sees what the first one saw
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
+_VARIABLES = {
+    "HOME": "/work",
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    **{f"{library}_NUM_THREADS": "1" for library in _THREADS},
+}
 _ENDING_S = 15.0
 
 
 class Spawner:
-    """One spawner process, for all sandboxes that preload the same modules."""
+    """One spawner process, for all sandboxes of one image that preload the same modules."""
 
-    def __init__(self, preload: tuple[str, ...], *, layers_mib: int) -> None:
-        """Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found."""
+    def __init__(self, preload: tuple[str, ...], image: Image | None = None, *, layers_mib: int) -> None:
+        """Without an image, sandboxes see the host's own Python and programs.
+
+        Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found.
+        """
         self.owner = os.getpid()
+        self.image_digest = image.digest if image else ""
         self._lock = threading.Lock()
         interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-        packages = entries_of(preload)
-        config = {
-            "interpreter": interpreter,
-            "library": f"{sys.base_prefix}/lib",
-            "hidden": _package_folders(),
-            "packages": packages,
-            "preload": list(preload),
-            "layers": layers_mib * 2**20,
-        }
+        folder = Path(__file__).parent
+        config: dict[str, Any] = {"preload": list(preload), "layers": layers_mib * 2**20}
+        if image is None:
+            packages = entries_of(preload)
+            self.environment = python_environment(packages=bool(packages))
+            config |= {
+                "interpreter": interpreter,
+                "library": f"{sys.base_prefix}/lib",
+                "hidden": _package_folders(),
+                "packages": packages,
+            }
+        else:
+            self.environment = {**dict(image.environment), **_VARIABLES}
+            config |= {"image": str(image.root), "guest": str(folder / "guest"), "environment": self.environment}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors, errors_write = os.pipe()
         os.set_blocking(self._errors, False)
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(Path(__file__).parent)), f"{OWNER}{self.owner}"],
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), f"{OWNER}{self.owner}"],
                 python_environment(packages=False),
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[
@@ -74,7 +93,6 @@ class Spawner:
         finally:
             theirs.close()
             os.close(errors_write)
-        self.environment = python_environment(packages=bool(packages))
         self._socket = ours
         ours.send(json.dumps(config).encode())
         ours.setblocking(False)
@@ -123,19 +141,10 @@ class Spawner:
 
 
 def python_environment(*, packages: bool) -> dict[str, str]:
-    """Environment variables of everything inside a sandbox; nothing of the host's."""
+    """Environment variables of everything inside a sandbox on the host's programs; nothing of the host's own."""
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     paths = dict.fromkeys([os.path.dirname(interpreter), "/usr/local/bin", "/usr/bin", "/bin"])
-    environment = {
-        "PATH": ":".join(paths),
-        "HOME": "/work",
-        "TMPDIR": "/tmp",
-        "USER": "agent",
-        "LANG": "C.UTF-8",
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **{f"{library}_NUM_THREADS": "1" for library in _THREADS},
-    }
+    environment = {"PATH": ":".join(paths), **_VARIABLES}
     return {**environment, "PYTHONPATH": "/packages"} if packages else environment
 
 

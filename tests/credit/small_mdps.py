@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,22 @@ NO_REWARD = math.nan
 
 @dataclass(frozen=True)
 class Path:
-    """One possible trajectory: probability, outcome, turn rewards, and d log pi / d theta [K, P] of its turns."""
+    """One possible trajectory: probability, outcome, turn rewards, and d log pi / d theta [K, P] of its turns.
+
+    `steps`: state and action of each turn. `signals`: its row of every other signal of `Group`, by name.
+    """
 
     probability: float
     outcome: float
     rewards: tuple[float, ...]
     score: np.ndarray
     valid: bool = True
+    steps: tuple[tuple[str, str], ...] = ()
+    signals: Mapping[str, Any] = field(default_factory=dict)
+
+    def worth(self, k: int) -> float:
+        """What still came from turn k on: its turn rewards and the outcome."""
+        return float(np.nansum(self.rewards[k:])) + self.outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +64,7 @@ class Problem:
                 outcomes=[p.outcome for p in paths],
                 turn_rewards=[p.rewards for p in paths],
                 valid=[p.valid for p in paths],
+                **_joined([p.signals for p in paths]),
             )
             found.append((ways * math.prod(p.probability for p in paths), group, paths))
         return found
@@ -72,9 +83,35 @@ class Problem:
 
     def with_failures(self, rate: float) -> Problem:
         """The same problem where the machine breaks an episode with this probability, whatever the agent does."""
-        kept = [Path(p.probability * (1 - rate), p.outcome, p.rewards, p.score) for p in self.paths]
-        broken = Path(rate, math.nan, (), np.zeros((0, self.paths[0].score.shape[1])), valid=False)
+        kept = [replace(p, probability=p.probability * (1 - rate)) for p in self.paths]
+        nothing = _nothing(self.paths[0].signals)
+        broken = Path(rate, math.nan, (), np.zeros((0, self.paths[0].score.shape[1])), valid=False, signals=nothing)
         return Problem((*kept, broken))
+
+    def with_signals(self, **signals: Callable[[Path], Any]) -> Problem:
+        """The same problem whose trajectories carry more signals, each a function of the path."""
+        return Problem(
+            tuple(replace(p, signals={**p.signals, **{n: f(p) for n, f in signals.items()}}) for p in self.paths)
+        )
+
+
+def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows of signals by trajectory as signals of a group, the parts of a reward by their names."""
+    return {
+        name: _joined([row[name] for row in rows]) if name.endswith("components") else [row[name] for row in rows]
+        for name in rows[0]
+    }
+
+
+def _nothing(signals: Mapping[str, Any]) -> dict[str, Any]:
+    """The signals of a trajectory without a turn."""
+    nothing = {}
+    for name, row in signals.items():
+        if name.endswith("components"):
+            nothing[name] = _nothing(row)
+        else:
+            nothing[name] = {} if isinstance(row, Mapping) else [] if isinstance(row, (list, tuple)) else None
+    return nothing
 
 
 def go_score(p_go: float, went: bool, parameter: int, parameters: int) -> np.ndarray:
@@ -99,9 +136,12 @@ def flip() -> Problem:
     paths = []
     for solved in (1.0, 0.0):
         early, late = (0.5, 0.4) if solved else (0.5, 0.6)
-        paths.append(Path(0.5 * early, solved, (NO_REWARD,), np.stack([a1])))
-        paths.append(Path(0.25 * late, solved, (0.0, NO_REWARD), np.stack([s1, a2])))
-        paths.append(Path(0.25 * late, solved, (0.0, 0.5, NO_REWARD), np.stack([s1, s2, forced])))
+        start, searched, end = (("start", "answer"),), (("start", "search"),), ("found", "answer")
+        paths.append(Path(0.5 * early, solved, (NO_REWARD,), np.stack([a1]), steps=start))
+        second = (*searched, ("searched", "answer"))
+        paths.append(Path(0.25 * late, solved, (0.0, NO_REWARD), np.stack([s1, a2]), steps=second))
+        third = (*searched, ("searched", "search"), end)
+        paths.append(Path(0.25 * late, solved, (0.0, 0.5, NO_REWARD), np.stack([s1, s2, forced]), steps=third))
     return Problem(tuple(paths))
 
 
@@ -114,14 +154,15 @@ def stop_or_go(go: Sequence[float] = (0.7, 0.4, 0.6), solved: Sequence[float] = 
     pays = (0.2, -0.3, NO_REWARD)
     paths = []
     for times in range(4):
-        chance, rewards, scores = 1.0, [], []
+        chance, rewards, scores, steps = 1.0, [], [], []
         for k in range(min(times + 1, 3)):
             went = k < times
             chance *= go[k] if went else 1 - go[k]
             rewards.append(pays[k] if went else NO_REWARD)
             scores.append(go_score(go[k], went, k, 3))
+            steps.append((f"after {k}", "go" if went else "stop"))
         for outcome, p in ((1.0, solved[times]), (0.0, 1 - solved[times])):
-            paths.append(Path(chance * p, outcome, tuple(rewards), np.stack(scores)))
+            paths.append(Path(chance * p, outcome, tuple(rewards), np.stack(scores), steps=tuple(steps)))
     return Problem(tuple(paths))
 
 
@@ -131,18 +172,51 @@ def lucky_tool(go: Sequence[float] = (0.6, 0.3)) -> Problem:
     The second choice has a logit of its own for either result of the first: stochastic tools, and two
     states at the same turn index.
     """
-    paths = [Path(1 - go[0], 0.0, (0.1,), np.stack([go_score(go[0], False, 0, 3)]))]
+    paths = [Path(1 - go[0], 0.0, (0.1,), np.stack([go_score(go[0], False, 0, 3)]), steps=(("start", "stop"),))]
     for paid, p_paid in ((True, 0.3), (False, 0.7)):
         state = 1 if paid else 2
         first = go_score(go[0], True, 0, 3)
         reward = 1.0 if paid else -0.2
         p_second = go[1] if paid else 0.8
         stop = go_score(p_second, False, state, 3)
-        paths.append(Path(go[0] * p_paid * (1 - p_second), float(paid), (reward, 0.0), np.stack([first, stop])))
+        before, now = ("start", "go"), "lucky" if paid else "unlucky"
+        chance = go[0] * p_paid * (1 - p_second)
+        steps = (before, (now, "stop"))
+        paths.append(Path(chance, float(paid), (reward, 0.0), np.stack([first, stop]), steps=steps))
         for again, p_again in ((True, 0.3), (False, 0.7)):
             path = Path(
                 go[0] * p_paid * p_second * p_again, float(paid or again), (reward, 1.0 if again else -0.2),
-                np.stack([first, go_score(p_second, True, state, 3)]),
+                np.stack([first, go_score(p_second, True, state, 3)]), steps=(before, (now, "go")),
             )  # fmt: skip
             paths.append(path)
+    return Problem(tuple(paths))
+
+
+def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
+    """Up to three turns in two rooms: a trajectory can stand in one room twice, and rooms are met at any turn.
+
+    In "hall" going on leads to "vault" with 0.5 (paying 0.25), else back to "hall" (-0.125); stopping gives
+    the outcome 0.25 for sure. In "vault" stopping is solved with 0.8; going on leads back to "hall" (nothing
+    said). Who is still going at the end gets outcome 0. One logit per room.
+    """
+    paths: list[Path] = []
+
+    def play_on(room: int, chance: float, rewards: tuple, scores: tuple, steps: tuple) -> None:
+        name = ("hall", "vault")[room]
+        stopped = (*scores, go_score(go[room], False, room, 2)), (*steps, (name, "stop"))
+        for outcome, p in ((0.25, 1.0),) if room == 0 else ((1.0, 0.8), (0.0, 0.2)):
+            paths.append(
+                Path(
+                    chance * (1 - go[room]) * p, outcome, (*rewards, NO_REWARD), np.stack(stopped[0]), steps=stopped[1]
+                )
+            )
+        went = (*scores, go_score(go[room], True, room, 2)), (*steps, (name, "go"))
+        for following, pays, p in ((1, 0.25, 0.5), (0, -0.125, 0.5)) if room == 0 else ((0, NO_REWARD, 1.0),):
+            after = chance * go[room] * p
+            if len(steps) == 2:
+                paths.append(Path(after, 0.0, (*rewards, pays), np.stack(went[0]), steps=went[1]))
+            else:
+                play_on(following, after, (*rewards, pays), *went)
+
+    play_on(0, 1.0, (), (), ())
     return Problem(tuple(paths))

@@ -25,8 +25,8 @@ def processes_below(pid: int) -> set[int]:
 
 def groups(spawner: int) -> set[str]:
     """Every control group that a spawner has made."""
-    name = f"agentgym-{spawner}"
-    return {f"{at}/{name}" for at, below, _ in os.walk("/sys/fs/cgroup") if name in below}
+    walk = os.walk("/sys/fs/cgroup")  # which passes over what goes meanwhile
+    return {f"{folder}/{name}" for folder, names, _ in walk for name in names if name == f"agentgym-{spawner}"}
 
 
 def mounts() -> list[str]:

@@ -9,7 +9,51 @@ import os
 from agentgym.errors import ConformanceError, LimitUnenforceable
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.backends import check_backend
+from agentgym.testing.attacks import Breach, cpu_hog
+from agentgym.testing.backends import SPEC, check_backend, opened
+
+SUM = """
+import os, time
+for _ in range(6):
+    if os.fork() == 0:
+        held = []
+        while True: held.append(bytearray(2 << 20)); time.sleep(0.005)
+print([os.wait()[1] for _ in range(6)].count(9))
+"""
+HIDDEN = """
+import os, time
+held = [os.memfd_create(str(n)) for n in range(40)]
+for descriptor in held:
+    for _ in range(15): os.write(descriptor, bytes(1 << 20))
+    time.sleep(0.02)
+time.sleep(20)
+"""
+MODEST = """
+import os, time
+for _ in range(20):
+    if os.fork() == 0: time.sleep(0.5); os._exit(0)
+held = bytearray(60 << 20)
+for _ in range(20): os.wait()
+print("done")
+"""
+
+
+async def watched(backend: NamespacesBackend) -> dict[str, object]:
+    """What the watchdog does to more memory, and more processors, than the spec gives all processes together."""
+    async with opened(backend) as sandbox:
+        await sandbox.run_python("x = 1", session="kept")
+        results = {name: await sandbox.run_python(code, timeout_s=20) for name, code in
+                   (("sum", SUM), ("hidden", HIDDEN), ("modest", MODEST))}  # fmt: skip
+        try:
+            await cpu_hog(sandbox, SPEC)
+            cpu = ""
+        except Breach as breach:
+            cpu = str(breach)
+        return {
+            **{name: [result.ok, result.oom_killed] for name, result in results.items()}, "cpu": cpu,
+            "killed": int(results["sum"].text), "kept": (await sandbox.run_python("print(x)", session="kept")).text,
+            "peak_mib": (await sandbox.usage()).peak_memory_mib,
+        }  # fmt: skip
 
 
 async def main() -> None:
@@ -29,6 +73,9 @@ async def main() -> None:
         said["findings"] = error.findings
     sandbox = await backend.create(SandboxSpec(insecure_ok=True))
     said["outside"] = (await sandbox.run_python("print(open('/proc/self/uid_map').read())")).text.split()
+    said["watched"] = dict.fromkeys(capabilities.watched, "")
+    if capabilities.watched:
+        said["watchdog"] = await watched(backend)
     await sandbox.run_python("import os; os.mkdir('d'); open('d/f', 'w').write('x' * 9999)")
     snapshot = await sandbox.snapshot()
     fork = await backend.create(SandboxSpec(insecure_ok=True), snapshot=snapshot)

@@ -13,6 +13,7 @@ from agentgym.errors import ConformanceError
 from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.pool import Pool
 from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, NotApplicable, check_backend, checks, run_checks
 
 pytestmark = pytest.mark.needs_namespaces
@@ -76,6 +77,17 @@ async def test_a_backend_that_is_not_available_is_one_finding():
 
     with pytest.raises(ConformanceError, match="install one"):
         await check_backend(Absent())
+
+
+@pytest.mark.slow
+async def test_a_pool_keeps_the_contract_of_the_backend_it_holds():
+    """What it keeps ready is its own affair, and no leak."""
+    pool = Pool(NamespacesBackend(), ready=3)
+    try:
+        await check_backend(pool, attacks=False)
+        await check_backend(pool, only=("fork_bomb", "signals_to_everybody", "hard_links"))
+    finally:
+        await pool.close()
 
 
 async def test_every_check_gets_a_verdict_and_those_that_make_no_sense_say_why():

@@ -269,6 +269,35 @@ async def test_a_folder_of_a_layer_is_moved_by_programs_that_can_copy(backend, s
     await fork.close()
 
 
+FORGED = """
+import ctypes, os, stat
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(call, *arguments):
+    try: call(*arguments)
+    except OSError: pass
+for folder in ("/work", "/work/d", "/tmp"):
+    os.makedirs(folder, exist_ok=True); open(f"{folder}/one", "w").close()
+    attempt(os.mknod, f"{folder}/hidden", stat.S_IFCHR, 0)
+    for name in ("opaque", "redirect", "metacopy", "origin", "whiteout", "impure"):
+        for value in (b"y", b"x", b"/../..", b""): attempt(os.setxattr, folder, f"user.overlay.{name}", value)
+        attempt(os.setxattr, f"{folder}/one", f"user.overlay.{name}", b"y")
+    libc.renameat2(-100, f"{folder}/one".encode(), -100, f"{folder}/two".encode(), 4)
+"""
+
+
+async def test_an_agent_cannot_forge_the_marks_of_an_overlay(backend, small, made):
+    """Whiteouts and opaque folders of its own would hide files of a layer, or show others: they do nothing."""
+    empty = await backend.create(small)
+    for sandbox in (empty, await backend.create(small, snapshot=made[1])):
+        await sandbox.run_python(FORGED)
+        listed = "find /work /tmp -not -type c -not -type p | sort"
+        first, snapshot = (await sandbox.exec(["sh", "-c", listed])).stdout, await sandbox.snapshot()
+        again = await backend.create(small, snapshot=snapshot)
+        assert (await again.exec(["sh", "-c", listed])).stdout == first
+        assert (await again.snapshot()).id == snapshot.id
+        await asyncio.gather(sandbox.close(), again.close())
+
+
 async def test_the_disk_limit_holds_for_what_a_fork_writes(backend, small):
     sandbox = await backend.create(small)
     await sandbox.write("big", bytes(6 << 20))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from counts import mounts, open_files, processes_below
@@ -89,33 +91,44 @@ async def test_usage_starts_anew(sandbox):
     assert after.processes == 0
 
 
-@pytest.mark.parametrize(
-    "handicap",
-    [
-        "import resource; resource.prlimit(1, resource.RLIMIT_NPROC, (3, 3))",
-        "import resource; resource.prlimit(1, resource.RLIMIT_FSIZE, (0, 10**6))",
-        "import os; os.setpriority(os.PRIO_PROCESS, 1, 15)",
-        "import os; os.sched_setscheduler(1, os.SCHED_BATCH, os.sched_param(0))",
-        "import ctypes\nif ctypes.CDLL(None).syscall(251, 1, 1, 3 << 13): raise OSError('Operation not permitted')",
-        """
+LINGERING = """
 import socket
-server = socket.create_server(("127.0.0.1", 6006)); near = socket.create_connection(("127.0.0.1", 6006))
+server = socket.create_server(("127.0.0.1", 5005)); near = socket.create_connection(("127.0.0.1", 5005))
 far = server.accept()[0]; far.close(); near.recv(1); near.close()
-""",
-    ],
-    ids=["processes", "file-size", "priority", "scheduler", "io-priority", "lingering-connection"],
-)
-async def test_a_guest_that_the_agent_has_handicapped_is_exchanged(sandbox, handicap):
+"""
+
+
+async def test_a_sandbox_with_connections_that_linger_is_exchanged(sandbox):
+    """Closed by its processes, a connection keeps its port busy for a minute; only a new network is free of it."""
     files, machine = await sandbox.snapshot(), sandbox._machine
     first = await left_after(sandbox)
-    done = await sandbox.run_python(handicap)
+    done = await sandbox.run_python(LINGERING)
+    assert done.ok, done.stderr
     await sandbox.reset()
-    if not done.ok:  # the filter already refuses it: there is no handicap
-        assert b"Operation not permitted" in done.stderr
-    else:
-        assert sandbox._machine is not machine
+    assert sandbox._machine is not machine
     assert await left_after(sandbox) == first
     assert (await sandbox.snapshot()).id == files.id
+
+
+@pytest.mark.parametrize(
+    ("handicap", "named"),
+    [
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))", "limits"),
+        ("os.setpriority(os.PRIO_PROCESS, 0, 15)", "priority"),
+        ("os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))", "scheduler"),
+        ("held.append(socket.create_server(('127.0.0.1', 0)))", "connections"),
+        ("pass", ""),
+    ],
+)
+def test_a_guest_that_was_handicapped_is_not_used_again(handicap, named):
+    """The filter keeps agent code from it; were there a way around, the guest would still notice."""
+    code = f"import os, resource, socket; held = []; before = state(); {handicap}; print(changes(before))"
+    import_it = "from agentgym.sandbox.guest.renewal import changes, state; "
+    in_new_network = ["unshare", "--net", "--map-root-user"]
+    done = subprocess.run(
+        [*in_new_network, sys.executable, "-c", import_it + code], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == named, done.stderr
 
 
 async def test_calls_under_way_end_and_calls_after_it_work(sandbox):

@@ -58,3 +58,17 @@ def test_a_network_needs_no_root():
     assert said["direct"] == "111\n", "refused: the loopback is the sandbox's own"
     assert said["connections"] == [["allowed.test", 80, True], ["allowed.test", 443, True], ["evil", 80, False]]
     assert said["left"] == [0, 0]
+
+
+def test_what_no_control_group_limits_is_watched(said):
+    """The sum of memory and the processors: weaker than a limit, so both stay missing, but neither is left alone."""
+    if said["level"] == "ns+cgroup":
+        pytest.skip("this user has a delegated control group: nothing is left to watch")
+    assert set(said["watched"]) == {"memory", "cpu"}
+    seen = said["watchdog"]
+    assert seen["killed"] >= 1, "each process was within its own bound"
+    assert seen["hidden"] == [False, True], "memory that no process maps is counted too"
+    assert seen["modest"] == [True, False], "shared pages are not counted twice"
+    assert seen["cpu"] == ""
+    assert seen["kept"] == "1\n", "what is small is spared"
+    assert seen["peak_mib"] > 128

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from . import archive, boot, kernel, server
 
 PID = struct.Struct("i")  # what a helper reports: process 1, by the spawner's numbers
+MAPPED, ALONE = b"m", b"a"  # what process 1 is told: it has its user ids; its helper is gone, the spawner its parent
 
 
 def help_to_life(spec: dict[str, Any], source: int, go: int, report: int, kept: tuple[int, ...]) -> NoReturn:
@@ -47,23 +48,33 @@ def _become_first(spec: dict[str, Any], descriptors: list[int]) -> NoReturn:
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     kernel.close_from(3 + len(high))
-    if os.read(4, 1) != b"g":
-        os._exit(1)  # the spawner is gone, or wants this sandbox no more
-    os.close(4)
+    _await(MAPPED)
     if "layer" in spec:
         _build(spec)
     control = socket.socket(fileno=3)
     try:
-        changes = boot.confine(spec)
+        changes = boot.confine(spec, _tie_to_spawner)
     except OSError as error:
         server.refuse(control, describe(error))
     server.serve(control, spec, (5, 6) if len(high) == 4 else None, changes)
 
 
+def _await(word: bytes) -> None:
+    if os.read(4, 1) != word:
+        os._exit(1)  # the spawner is gone, or wants this sandbox no more
+
+
+def _tie_to_spawner() -> None:
+    """Die with it; before that, its end is noticed at the pipe. Not sooner: the tie would be to the helper's life."""
+    _await(ALONE)
+    os.close(4)
+    kernel.die_with_parent()
+
+
 def _build(order: dict[str, Any]) -> NoReturn:
     """Make a layer of the archive that is descriptor 3, and tell descriptor 5 how many bytes it takes."""
     try:
-        boot.confine_builder(order)
+        boot.confine_builder(order, _tie_to_spawner)
         os.lseek(3, 0, os.SEEK_SET)
         with open(3, "rb") as source:
             used = archive.unpack(source, as_layer=True)

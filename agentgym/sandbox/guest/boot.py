@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from . import areas, kernel, seccomp
@@ -18,9 +19,11 @@ NAMESPACES = (
 )  # fmt: skip
 
 
-def confine(spec: dict[str, Any]) -> int:
+def confine(spec: dict[str, Any], tie_to_spawner: Callable[[], None]) -> int:
     """Give up everything, in the order that lets each step still do its work. No payload has run before this ends.
 
+    Args:
+        tie_to_spawner: has this process end with the spawner; after the change of user, which would undo it.
     Returns: a descriptor of the changes to the layers below, as `areas.mount` does.
     """
     layers = areas.open_layers(spec["layers"])  # as the spawner's user still: nobody else may enter their folder
@@ -34,11 +37,12 @@ def confine(spec: dict[str, Any]) -> int:
     kernel.set_host_name(b"sandbox")
     os.chdir("/work")
     _limit(spec)
+    tie_to_spawner()
     _forgo_everything()
     return changes
 
 
-def confine_builder(spec: dict[str, Any]) -> None:
+def confine_builder(spec: dict[str, Any], tie_to_spawner: Callable[[], None]) -> None:
     """The same for a process that makes a layer out of an archive, which may be hostile, in the current directory."""
     layer = os.open(f"{areas.STORE}/{spec['layer']}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _become_agent()
@@ -48,12 +52,12 @@ def confine_builder(spec: dict[str, Any]) -> None:
     os.close(layer)
     os.chdir("/work")
     _limit(spec)
+    tie_to_spawner()
     _forgo_everything()
 
 
 def _become_agent() -> None:
     areas.become_agent()
-    kernel.die_with_parent()  # after the change of user, which clears it
     if 0 in os.getresuid() or os.getppid() != 0:
         raise PermissionError(f"still user {os.getresuid()}, parent {os.getppid()}: refusing to run anything")
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from .root import HOST
 
 CONTROLLERS = ("memory", "pids", "cpu")
+_SPAWNERS_OWN = "spawner"  # the group it lives in, where it is a user of its own
+_HOSTS_OWN = "agentgym-host"  # the group that the processes of a delegated one make room in
 _PERIOD_US = 100_000
 
 
@@ -45,55 +49,96 @@ class Cgroups:
         self = cls()
         own, trees = _own_groups(), _mounted_trees()
         wanted = list(CONTROLLERS)
-        for version, mount_point, root, options in trees:
-            offered = [name for name in wanted if version == 1 and name in options]
-            if version == 2:
-                offered = [name for name in wanted if name in _read(f"{mount_point}/cgroup.controllers").split()]
-            if not offered:
+        for version, mount_point, base, options in trees:
+            named = [name for name in wanted if name in options]  # a version 1 mount names its controllers
+            if not wanted or (version == 1 and not named):
                 continue
-            inside = own.get(offered[0] if version == 1 else "", "/")
-            inside = inside[len(root) :] if root != "/" and inside.startswith(root) else inside
+            inside = own.get(named[0] if version == 1 else "", "/")
+            inside = inside[len(base) :] if base != "/" and inside.startswith(base) else inside
+            had: tuple[str, ...] = ()
             try:
-                self._adopt(version, mount_point, inside, offered)
+                had = self._adopt(version, mount_point, inside, named if version == 1 else wanted)
             except OSError as error:
-                self.missing.update(dict.fromkeys(offered, f"{error.strerror} in {mount_point.removeprefix(HOST)}"))
-                continue
-            wanted = [name for name in wanted if name not in offered]
-            for name in offered:
+                reason = f"{error.strerror} in {mount_point.removeprefix(HOST)}"
+                self.missing.update(dict.fromkeys(named or wanted, reason))
+            wanted = [name for name in wanted if name not in had]
+            for name in had:
                 self.missing.pop(name, None)
         for name in wanted:
             self.missing.setdefault(name, "no cgroup tree offers this controller")
         self.missing.pop("pids", None)  # RLIMIT_NPROC counts per user namespace, so per sandbox, and does as well
         return self
 
-    def _adopt(self, version: int, mount_point: str, inside: str, controllers: list[str]) -> None:
-        candidates = dict.fromkeys([f"{mount_point}/{inside.strip('/')}".rstrip("/"), mount_point])
+    def _adopt(self, version: int, mount_point: str, inside: str, wanted: list[str]) -> tuple[str, ...]:
+        """Make this spawner's group in a tree. Returns: the controllers it can use there; raises the last failure."""
+        inside = inside.strip("/").removesuffix(_HOSTS_OWN).rstrip("/")
+        # below our own group, so that what limits us limits the sandboxes too; else below the tree's root
+        places = dict.fromkeys([f"{mount_point}/{inside}".rstrip("/"), mount_point])
         failure: OSError | None = None
-        for directory in candidates:  # below our own group, so that what limits us limits the sandboxes too
-            try:
-                home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-            except OSError as error:
-                failure = error
-                continue
-            try:
+        for make_room in (False, True) if version == 2 else (False,):
+            for place in places:
+                names = wanted
                 if version == 2:
-                    _write(home, "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
-                _sweep(home)
-                os.mkdir(self.name, 0o755, dir_fd=home)
-                parent = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
-                if version == 2:
-                    _write(parent, "cgroup.subtree_control", " ".join(f"+{name}" for name in controllers))
-            except OSError as error:
-                error.filename = directory
-                failure = error
-                with contextlib.suppress(OSError):
-                    os.rmdir(self.name, dir_fd=home)
-                os.close(home)
-                continue
-            self.hierarchies.append(_Hierarchy(version, home, parent, tuple(controllers)))
-            return
+                    names = [name for name in wanted if name in _read(f"{place}/cgroup.controllers").split()]
+                if not names:
+                    continue
+                try:
+                    home, parent = self._found(place, version, names, make_room=make_room)
+                except OSError as error:
+                    failure = error
+                    continue
+                self.hierarchies.append(_Hierarchy(version, home, parent, tuple(names)))
+                return tuple(names)
         if failure is not None:
             raise failure
+        return ()
+
+    def _found(self, place: str, version: int, names: list[str], *, make_room: bool) -> tuple[int, int]:
+        """Make this spawner's group in one place. Returns: descriptors of the place and of the group."""
+        home = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        switch_on = " ".join(f"+{name}" for name in names)
+        try:
+            if make_room:
+                _move_down(home)
+            if version == 2:
+                _write(home, "cgroup.subtree_control", switch_on)
+            _sweep(home)
+            os.mkdir(self.name, 0o755, dir_fd=home)
+            parent = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
+            if version == 2:
+                _write(parent, "cgroup.subtree_control", switch_on)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.name, dir_fd=home)
+            os.close(home)
+            raise
+        return home, parent
+
+    @classmethod
+    def taken_over(cls, handover: dict[str, Any]) -> Cgroups:
+        """What another process of this spawner handed over, descriptors and all."""
+        trees = [_Hierarchy(version, home, parent, tuple(names)) for version, home, parent, names in handover["trees"]]
+        for tree in trees:
+            os.set_inheritable(tree.home, False)
+            os.set_inheritable(tree.parent, False)
+        return cls(trees, handover["missing"], handover["name"])
+
+    def hand_over(self) -> dict[str, Any]:
+        """For a program that this process becomes: it finds the same descriptors open."""
+        for tree in self.hierarchies:
+            os.set_inheritable(tree.home, True)
+            os.set_inheritable(tree.parent, True)
+        trees = [(tree.version, tree.home, tree.parent, tree.controllers) for tree in self.hierarchies]
+        return {"trees": trees, "missing": self.missing, "name": self.name}
+
+    def delegate(self, user: int, pid: int) -> None:
+        """Let a process of another user make and remove sandboxes' groups here, and nothing else."""
+        for tree in self.hierarchies:
+            os.fchown(tree.parent, user, user)
+            if tree.version == 2:  # moving a process takes the right to write where both its groups meet
+                os.chown("cgroup.procs", user, user, dir_fd=tree.parent)
+                os.mkdir(_SPAWNERS_OWN, 0o755, dir_fd=tree.parent)
+                _write(tree.parent, f"{_SPAWNERS_OWN}/cgroup.procs", str(pid))
 
     def create(self, name: str, limits: Limits) -> None:
         """Make one sandbox's group and set its limits."""
@@ -114,11 +159,14 @@ class Cgroups:
         """Read-only descriptors of the counter of memory kills and of the peak; None without the controller."""
         for tree in self.hierarchies:
             if "memory" in tree.controllers:
-                files = ("memory.oom_control", "memory.max_usage_in_bytes")
+                first, second = "memory.oom_control", "memory.max_usage_in_bytes"
                 if tree.version == 2:
-                    files = ("memory.events", "memory.peak")
-                first, second = (os.open(f"{name}/{file}", os.O_RDONLY, dir_fd=tree.parent) for file in files)
-                return first, second
+                    first, second = "memory.events", "memory.peak"
+                kills = os.open(f"{name}/{first}", os.O_RDONLY, dir_fd=tree.parent)
+                try:
+                    return kills, os.open(f"{name}/{second}", os.O_RDONLY, dir_fd=tree.parent)
+                except FileNotFoundError:  # memory.peak came with Linux 5.19
+                    return kills, os.open(f"{name}/memory.current", os.O_RDONLY, dir_fd=tree.parent)
         return None
 
     def forget_peak(self, name: str) -> None:
@@ -146,6 +194,14 @@ class Cgroups:
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=tree.home)
 
+    def clear(self, give_up_s: float) -> None:
+        """Remove this spawner's groups and all below, as soon as the kernel is done with them."""
+        give_up = time.monotonic() + give_up_s
+        left = self.hierarchies
+        while left and time.monotonic() < give_up:
+            left = [tree for tree in left if not _cleared(tree.home, self.name)]
+            time.sleep(0.005 if left else 0)
+
 
 def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
     """File, value, and whether failing to write it matters (swap files exist only with swap accounting)."""
@@ -163,19 +219,52 @@ def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
     return settings
 
 
+def _move_down(home: int) -> None:
+    """Move the processes of a group into one below it.
+
+    In version 2, a group that limits groups below it holds no process itself. One that was delegated to us holds
+    ours, and whoever gave it expects this (systemd: Delegate=yes).
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(_HOSTS_OWN, 0o755, dir_fd=home)
+    for _ in range(10):  # some may fork meanwhile
+        descriptor = os.open("cgroup.procs", os.O_RDONLY, dir_fd=home)
+        try:
+            pids = os.read(descriptor, 1 << 20).split()
+        finally:
+            os.close(descriptor)
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                _write(home, f"{_HOSTS_OWN}/cgroup.procs", pid.decode())
+
+
 def _sweep(home: int) -> None:
     """Remove the empty groups of spawners that were killed."""
     for name in os.listdir(home):
         pid = name.removeprefix("agentgym-")
         if pid == name or not pid.isdecimal() or os.path.exists(f"/proc/{pid}"):
             continue
-        with contextlib.suppress(OSError):
-            group = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
-            for child in os.listdir(group):
-                with contextlib.suppress(OSError):
-                    os.rmdir(child, dir_fd=group)
-            os.close(group)
-            os.rmdir(name, dir_fd=home)
+        _cleared(home, name)
+
+
+def _cleared(home: int, name: str) -> bool:
+    """Remove a spawner's group with all below it. Returns: False if something in there still lives."""
+    try:
+        group = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
+    except OSError:
+        return True
+    try:
+        for child in os.listdir(group):
+            with contextlib.suppress(OSError):
+                os.rmdir(child, dir_fd=group)
+        os.rmdir(name, dir_fd=home)
+    except OSError:
+        return False
+    finally:
+        os.close(group)
+    return True
 
 
 def _own_groups() -> dict[str, str]:

@@ -38,7 +38,7 @@ class Capture:
             return 0
         try:
             if len(self.data) >= self.limit:
-                taken = os.splice(self.read, null, 1 << 20)
+                taken = _drop(self.read, null)
                 self.truncated |= taken > 0
             else:
                 piece = os.read(self.read, _PIPE_READ)
@@ -64,6 +64,13 @@ class Capture:
     def close(self) -> None:
         self.close_write()
         os.close(self.read)
+
+
+def _drop(pipe: int, null: int) -> int:
+    """Take what a pipe holds and keep nothing of it. Returns: bytes taken."""
+    if hasattr(os, "splice"):  # from Python 3.10 on
+        return os.splice(pipe, null, 1 << 20)
+    return len(os.read(pipe, _PIPE_READ))
 
 
 @dataclass

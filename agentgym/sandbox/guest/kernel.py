@@ -24,15 +24,16 @@ MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
 _NS_GET_USERNS = 0xB701
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 
-RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x01, 0x02, 0x04, 0x08
+RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
+RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
-_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _LAST_CAPABILITY = 63
 
 # x86-64; the numbers from close_range on are the same everywhere
-_CAPSET, _PIVOT_ROOT, _SECCOMP, _IOPRIO_GET = 126, 155, 317, 252
+_CAPGET, _CAPSET, _PIVOT_ROOT, _SECCOMP, _IOPRIO_GET = 125, 126, 155, 317, 252
 _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -157,6 +158,21 @@ def drop_capabilities() -> None:
             break  # past the newest capability this kernel knows
     header, nothing = struct.pack("II", 0x20080522, 0), bytes(24)
     _check(_libc.syscall(_CAPSET, header, nothing), "capset")
+
+
+def keep_capabilities() -> None:
+    """A program that this process becomes has the capabilities that it has now, whatever its user id."""
+    header, sets = struct.pack("II", 0x20080522, 0), ctypes.create_string_buffer(24)
+    _check(_libc.syscall(_CAPGET, header, sets), "capget")
+    effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("6I", sets.raw)
+    kept = struct.pack("6I", effective, permitted, permitted, effective_high, permitted_high, permitted_high)
+    _check(_libc.syscall(_CAPSET, header, kept), "capset")
+    for capability in range(_LAST_CAPABILITY + 1):
+        if (permitted | permitted_high << 32) >> capability & 1:
+            _check(
+                _libc.prctl(_PR_CAP_AMBIENT, ctypes.c_ulong(_PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), 0, 0),
+                "prctl ambient",
+            )
 
 
 def install_filter(program: bytes) -> None:

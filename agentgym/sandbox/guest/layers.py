@@ -36,6 +36,7 @@ class Layers:
         self.kept: OrderedDict[str, Layer] = OrderedDict()
         self.removed = 0
         self.mounted = False
+        self.unusable = ""  # why there can be no layers on this machine, once that is known
 
     def missing(self, keys: list[str]) -> list[str]:
         """Which of these layers are not at hand; the others count as used now."""
@@ -52,6 +53,8 @@ class Layers:
 
     def begin(self, key: str, parent: str, size: int, in_use: Collection[str]) -> str:
         """Make room and an empty folder for a layer of about `size` bytes. Returns: why not, or nothing."""
+        if self.unusable:
+            return self.unusable
         if parent and self.missing([parent]):
             return "the layer below is not at hand"
         while sum(layer.size for layer in self.kept.values()) + size > self.most or len(self.kept) >= _MOST_LAYERS:
@@ -109,8 +112,9 @@ class Layers:
             kernel.mount("tmpfs", STORE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             try:
                 _try_overlay()
-            except OSError:
+            except OSError as error:
                 kernel.detach(STORE)
+                self.unusable = f"no overlay in memory: {error.strerror}"
                 raise
             self.mounted = True
 

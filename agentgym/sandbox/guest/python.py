@@ -29,7 +29,7 @@ SESSION_REQUEST = struct.Struct(">I")  # number of the call; then its code, unle
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
 
 
-def prepare(preload: list[str]) -> None:
+def prepare() -> None:
     """Make the spawner's interpreter look like a fresh `python` to the code that will run in its forks.
 
     Little is imported ahead: each shared library costs every fork and exit some hundredths of a millisecond.

@@ -1,4 +1,4 @@
-"""The file tree every sandbox sees: the host's programs and Python read-only, and nothing else of the host.
+"""The file tree every sandbox sees: the host's programs and Python read-only, or those of an image, and nothing else.
 
 The spawner builds it once, in a mount namespace of its own, and moves into it. Each sandbox starts from a
 copy of that namespace and only adds what is private to it: writable files, /proc, terminals.
@@ -6,7 +6,9 @@ copy of that namespace and only adds what is private to it: writable files, /pro
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import Any
 
 from . import kernel
@@ -14,15 +16,18 @@ from . import kernel
 STAGE = "/tmp"  # any directory: only its name is used, in a private mount namespace
 HOST = "/.host"
 PACKAGES = "/packages"
+GUEST = "/.agentgym/guest"  # where an image's own Python finds this code
+MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # directories that an unpacked image must have
 AGENT_ID = 1000
 
+_READ_ONLY = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
 _SYSTEM_DIRECTORIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }  # fmt: skip
-_ETC = {
+ETC = {
     "passwd": "root:x:0:0:root:/:/bin/sh\nagent:x:1000:1000:agent:/work:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/:/bin/false\n",
     "group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
@@ -52,16 +57,55 @@ def enter(config: dict[str, Any]) -> None:
     os.symlink("/tmp", "/var/tmp")
     _show_programs()
     _show_python(config)
-    _make_devices()
+    _make_devices(f"{HOST}/dev", "/dev")
     _make_etc()
+
+
+def enter_image(image: str, guest: str) -> None:
+    """Build the tree on an unpacked image, at `STAGE`, beside the host's. `move_into_image` makes it the root.
+
+    Args:
+        image: folder of the unpacked tree, with MOUNT_POINTS in it. `guest`: folder of this code.
+    """
+    sources = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (image, guest)]  # they may lie below STAGE
+    tree, code = (f"/proc/self/fd/{descriptor}" for descriptor in sources)
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount(tree, STAGE, None, kernel.MS_BIND)
+    for name in MOUNT_POINTS:
+        if not stat.S_ISDIR(os.lstat(f"{STAGE}/{name}").st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), f"/{name} of the image")
+    kernel.set_mount(STAGE, kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV)
+    kernel.bind(code, STAGE + GUEST)
+    _show_processes(f"{STAGE}/proc")
+    kernel.mount("tmpfs", f"{STAGE}/dev", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=64k,mode=0755")
+    _make_devices("/dev", f"{STAGE}/dev")
+    kernel.mount(None, f"{STAGE}/dev", None, kernel.MS_REMOUNT | kernel.MS_BIND | _READ_ONLY)
+    for descriptor in sources:
+        os.close(descriptor)
+
+
+def _show_processes(target: str) -> None:
+    """To an image's Python, its own processes only; an ordinary user has no right to a /proc that hides the others."""
+    try:
+        flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+        kernel.mount("proc", target, "proc", flags, "hidepid=invisible")
+    except PermissionError:
+        kernel.mount("/proc", target, None, kernel.MS_BIND | kernel.MS_REC)
+
+
+def move_into_image() -> None:
+    """Make the tree at `STAGE` the root, and let go of the host's."""
+    os.chdir(STAGE)
+    kernel.pivot_root(".", ".")  # the host's root now lies over the new one
+    kernel.detach(".")
+    os.chdir("/")
 
 
 def leave_host() -> None:
     """Let go of the host's tree, and make ours read-only."""
     kernel.detach(HOST)
     os.rmdir(HOST)
-    read_only = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | read_only)
+    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | _READ_ONLY)
 
 
 def _show_programs() -> None:
@@ -87,7 +131,7 @@ def _show_python(config: dict[str, Any]) -> None:
         kernel.bind(HOST + library, library)
     for directory in config["hidden"]:
         if os.path.isdir(directory):
-            kernel.mount("tmpfs", directory, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k")
+            kernel.mount("tmpfs", directory, "tmpfs", _READ_ONLY, "size=4k")
     os.mkdir(PACKAGES)
     for source, name in config["packages"]:
         if os.path.isdir(HOST + source):
@@ -97,18 +141,18 @@ def _show_python(config: dict[str, Any]) -> None:
             _bind_file(HOST + source, f"{PACKAGES}/{name}")
 
 
-def _make_devices() -> None:
+def _make_devices(host: str, target: str) -> None:
     for name in _DEVICES:
-        _touch(f"/dev/{name}")
-        kernel.bind(f"{HOST}/dev/{name}", f"/dev/{name}", read_only=False)
-    for name, target in _DEVICE_LINKS.items():
-        os.symlink(target, f"/dev/{name}")
-    os.mkdir("/dev/pts")
-    os.mkdir("/dev/shm")
+        _touch(f"{target}/{name}")
+        kernel.bind(f"{host}/{name}", f"{target}/{name}", read_only=False)
+    for name, link in _DEVICE_LINKS.items():
+        os.symlink(link, f"{target}/{name}")
+    os.mkdir(f"{target}/pts")
+    os.mkdir(f"{target}/shm")
 
 
 def _make_etc() -> None:
-    for name, text in _ETC.items():
+    for name, text in ETC.items():
         with open(f"/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
     for name in _ETC_OF_HOST:

@@ -46,6 +46,14 @@ class Runner:
         soonest = min((call.deadline for call in self.calls.values()), default=None)
         return None if soonest is None else max(soonest - time.monotonic(), 0.0)
 
+    def running(self) -> bool:
+        """Anything of the agent's may be running now."""
+        return bool(self.calls or self.sessions or self.channels)
+
+    def at_rest(self) -> bool:
+        """Everything of the agent's is stopped, and has to stay so."""
+        return any(call.thaws for call in self.calls.values())
+
     def end_overdue(self) -> None:
         now = time.monotonic()
         for call in [call for call in self.calls.values() if call.deadline <= now]:

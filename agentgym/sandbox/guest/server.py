@@ -20,6 +20,7 @@ from . import archive, files, frames, jobs, network, python, renewal
 from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
+from .watchdog import Watchdog
 
 _MAX_REQUEST = 1 << 26
 
@@ -63,6 +64,7 @@ class Guest:
         os.environ.clear()
         os.environ.update(self.environment)
         self.runner = Runner(self.watch, self._reply, self._memory_kills)
+        self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.watch.add(control.fileno(), self._receive)
         self.operations: dict[str, Callable[[dict[str, Any], bytes, list[int]], None]] = {
@@ -77,8 +79,10 @@ class Guest:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:
-            self.watch.once(self.runner.next_deadline_s())
+            waits = (self.runner.next_deadline_s(), self.watchdog.due_s())
+            self.watch.once(min((wait for wait in waits if wait is not None), default=None))
             self.runner.end_overdue()
+            self.watchdog.look()
 
     # Requests and replies
 
@@ -233,7 +237,9 @@ class Guest:
             written += written_by(pid)
             with contextlib.suppress(OSError):
                 seconds += time.clock_gettime(jobs.clock_of(pid))
-        peak = ended.ru_maxrss if self.memory is None else int(os.pread(self.memory[1], 64, 0)) // 1024
+        peak = max(ended.ru_maxrss, self.watchdog.peak // 1024)
+        if self.memory is not None:
+            peak = int(os.pread(self.memory[1], 64, 0)) // 1024
         self._reply(
             request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
             written=written, started=self.runner.meter.started(),
@@ -244,12 +250,12 @@ class Guest:
         self._reply(request["id"])
 
     def _memory_kills(self) -> int:
-        """How often the kernel has killed for this sandbox's memory limit; 0 where no control group counts it."""
+        """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""
         if self.memory is not None:
             for line in os.pread(self.memory[0], 4096, 0).splitlines():
                 if line.startswith(b"oom_kill "):
                     return int(line.split()[1])
-        return 0
+        return self.watchdog.kills
 
 
 def _whole(descriptor: int) -> bytes:

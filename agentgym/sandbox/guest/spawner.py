@@ -23,13 +23,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from . import archive, areas, birth, kernel, python, root
+from . import archive, areas, birth, image, kernel, python, root, seccomp
 from .cgroups import Cgroups, Limits
 from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .watch import Watch
-
-FIRST_HOST_ID = 2_000_000_000  # plus the pid of the sandbox: a user id nobody else has, for as long as it lives
 
 
 class Box:
@@ -54,18 +52,26 @@ class Spawner:
         self.boxes: set[Box] = set()
         self.removals: list[str] = []
         self.counter = 0
-        self.broken: str | None = None
+        self.broken: tuple[str, str] | None = None  # kind and text of what every order is answered with
         self.cgroups = Cgroups()
         self.layers = Layers(0, self._remove_folder)
         self.host_gone = False
-        self.as_root = os.geteuid() == 0
+        self.as_root, self.own_id = os.geteuid() == 0, 0
 
-    def run(self) -> None:
+    def run(self, handover: dict[str, Any] | None = None) -> None:
+        """Set up and serve. `handover`: what a spawner that moved into an image left for the image's Python."""
         parent = os.pidfd_open(os.getppid())  # not PDEATHSIG, which fires when the *thread* that started us ends
         try:
-            self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+            if handover is None:
+                self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
+            else:
+                self.as_root, self.own_id = handover["as_root"], handover["own_id"]
+                self.cgroups, self.layers.most = Cgroups.taken_over(handover["cgroups"]), handover["layers"]
+                self._warm_up(handover["preload"])
+        except image.Refused as error:
+            self.broken = "image", str(error)
         except Exception:  # noqa: BLE001 - whatever it is, each create must be answered with it
-            self.broken = f"the spawner could not set itself up:\n{traceback.format_exc()}"
+            self.broken = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
         self.watch.add(self.host.fileno(), self._receive)
         self.watch.add(parent, self._end)
         gc.collect()
@@ -86,29 +92,39 @@ class Spawner:
     def _set_up(self, config: dict[str, Any]) -> None:
         reason = kernel.unsupported()
         if reason:
-            self.broken = reason
+            self.broken = "unavailable", reason
             return
         self.layers.most = config["layers"]
         user, group = os.geteuid(), os.getegid()
         try:
             kernel.unshare(kernel.CLONE_NEWNS | (0 if self.as_root else kernel.CLONE_NEWUSER))
         except OSError as error:
-            self.broken = f"{error.strerror} at unshare"
+            self.broken = "unavailable", f"{error.strerror} at unshare"
             return
         if not self.as_root:
             _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"0 {user} 1")
-            _write("/proc/self/gid_map", f"0 {group} 1")
+            # not as 0, under an image: its Python starts in here, so the /proc files of sandboxes' process 1 will
+            # belong to user 0 of this namespace, if there is one, and to the machine's root if not
+            self.own_id = root.AGENT_ID if "image" in config else 0
+            _write("/proc/self/uid_map", f"{self.own_id} {user} 1")
+            _write("/proc/self/gid_map", f"{self.own_id} {group} 1")
+        if "image" in config:
+            image.move_in(config, self.own_id, as_root=self.as_root)
         root.enter(config)
         self.cgroups = Cgroups.open()
         root.leave_host()
-        python.prepare(config["preload"])
         if config["packages"]:
             sys.path.append(root.PACKAGES)
-        for name in config["preload"]:
+        self._warm_up(config["preload"])
+
+    def _warm_up(self, preload: list[str]) -> None:
+        python.prepare()
+        seccomp.program()  # made once, not by every guest
+        for name in preload:
             importlib.import_module(name)
         if len(os.listdir("/proc/self/task")) > 1:
-            self.broken = f"preloading {', '.join(config['preload'])} started threads; such a process cannot be forked"
+            text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
+            self.broken = "unavailable", text
 
     def _receive(self) -> None:
         message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
@@ -148,7 +164,7 @@ class Spawner:
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         if self.broken:
-            return "unavailable", self.broken
+            return self.broken
         if self.cgroups.missing and not spec["insecure_ok"]:
             return "limit", json.dumps(self.cgroups.missing)
         missing = self.layers.missing(spec["layers"])
@@ -161,7 +177,7 @@ class Spawner:
 
     def _refuse_layer(self, order: dict[str, Any]) -> tuple[str, str] | None:
         if self.broken:
-            return "unavailable", self.broken
+            return self.broken
         key = order["layer"]
         if not self.layers.missing([key]):
             return "layer", ""
@@ -220,25 +236,33 @@ class Spawner:
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
             box.unwanted = True
-        os.waitpid(box.helper, 0)  # before the go: process 1 shall tie its life to ours, not to the helper's
-        if not box.unwanted:
-            with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
-                os.write(box.go, b"g")
+        for word in (birth.MAPPED, birth.ALONE):
+            if not box.unwanted:
+                with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
+                    os.write(box.go, word)
+            if word == birth.MAPPED:
+                os.waitpid(box.helper, 0)  # the kernel takes its time, in which process 1 goes on
         os.close(box.go)
         box.go = -1
         if box.unwanted:
             self._kill(box)
 
     def _user_of(self, box: Box) -> int:
-        """The user id that the agent's is mapped to: as an ordinary user, our own, which is 0 here."""
+        """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
         if box.layer:
-            return self.layers.give(box.layer, FIRST_LAYER_ID + box.pid if self.as_root else 0)
+            return self.layers.give(box.layer, FIRST_LAYER_ID + box.pid if self.as_root else self.own_id)
         if box.spec["layers"]:
             return self.layers.kept[box.spec["layers"][0]].user
-        return FIRST_HOST_ID + box.pid if self.as_root else 0
+        return image.FIRST_HOST_ID + box.pid if self.as_root else self.own_id
 
     def _hear(self, box: Box) -> None:
-        if box.lifeline.recv(16, socket.MSG_DONTWAIT) == RESET and box.process >= 0:
+        try:
+            said = box.lifeline.recv(16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said == RESET and box.process >= 0:
             self._reset(box)
         else:
             self._kill(box)
@@ -246,7 +270,10 @@ class Spawner:
     def _reset(self, box: Box) -> None:
         """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
         self.cgroups.forget_peak(box.name)
-        self._in_child(lambda: self._mount_again(box))
+        try:
+            self._in_child(lambda: self._mount_again(box))
+        except OSError as error:
+            self._tell(box, "unavailable", birth.describe(error))
 
     def _mount_again(self, box: Box) -> None:
         try:
@@ -260,11 +287,19 @@ class Spawner:
         """Remove a folder of the layers' store beside everything else: it may hold many files."""
 
         def work() -> None:
-            archive.clear(os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY), os.fsencode(name), itself=True)
+            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
+            try:
+                archive.clear(store, os.fsencode(name), itself=True)
+            finally:
+                os.close(store)
 
-        self._in_child(work)
+        try:
+            self._in_child(work)
+        except OSError:  # no more processes: then it has to wait
+            work()
 
     def _in_child(self, work: Callable[[], None]) -> None:
+        """Raises: OSError if there can be no more processes."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -272,7 +307,11 @@ class Spawner:
                 work()
             finally:
                 os._exit(0)
-        handle = os.pidfd_open(pid)
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:  # no more descriptors
+            os.waitpid(pid, 0)
+            return
 
         def bury() -> None:
             self.watch.remove(handle)
@@ -348,10 +387,23 @@ def _write(path: str, text: str) -> None:
 def main() -> None:
     """The spawner process: serves orders on the host's socket until the host closes it."""
     kernel.close_from(HOST_SOCKET + 1)
+    _settle()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run()
+
+
+def resume(descriptor: int) -> None:
+    """The same process, or its child, now run by an image's Python. `descriptor`: where the handover is."""
+    with open(descriptor, "rb") as file:
+        handover = json.load(file)
+    os.set_inheritable(HOST_SOCKET, False)
+    _settle()
+    Spawner(socket.socket(fileno=HOST_SOCKET)).run(handover)
+
+
+def _settle() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive
     kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
     gc.disable()
-    Spawner(socket.socket(fileno=HOST_SOCKET)).run()

@@ -26,7 +26,7 @@ Dial = Callable[[Address, int], Awaitable[socket.socket]]
 Headers = list[tuple[bytes, bytes]]
 
 _PIECE = 1 << 16
-_TRIED = 4  # addresses of one name
+_LOOKED_AT, _TRIED = 32, 4  # addresses of one name
 _FAREWELL_S = 2.0
 _FAREWELL_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
@@ -138,7 +138,7 @@ class Exchange:
 
     async def _public_addresses(self, place: Destination) -> list[Address]:
         try:
-            found = await self._resolve(place.host, place.port)
+            found = (await self._resolve(place.host, place.port))[:_LOOKED_AT]
         except OSError as error:
             raise Refusal(502, f"{place.host} has no address: {error.strerror or error}.") from error
         trouble = {address: why_not_public(address) or _own(address) for address in found}

@@ -123,7 +123,7 @@ async def objects_that_outlive_their_process(target: Target) -> None:
         report(found)
     """
     await target.report(code, create=True)
-    other = Target(target.backend, target.neighbour, target.neighbour, target.host)
+    other = target.beside()
     deny(bool(found := await other.report(code, create=False)), f"another sandbox finds {found}")
     deny(bool(found := await target.report(code, create=False)), f"a later call finds {found}")
 

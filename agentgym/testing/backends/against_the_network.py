@@ -187,7 +187,7 @@ async def talking_to_another_sandbox(target: Target) -> None:
         held = [socket.create_server(("0.0.0.0", port)), socket.socket(socket.AF_UNIX)]
         held[1].bind(name); held[1].listen()
     """
-    other = Target(target.backend, target.neighbour, target.neighbour, target.host)
+    other = target.beside()
     await other.python(serve, session="server", port=port, name=name)
     try:
         through = await target.through(

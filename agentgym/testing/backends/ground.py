@@ -85,14 +85,29 @@ def kernel_settings() -> dict[str, str]:
 
 
 async def footprint(backend: Backend) -> dict[str, int]:
-    """How much this process has of what could be left behind: processes, descriptors, mounts, sandboxes."""
-    running = await backend.running()
-    return {
-        "processes": _descendants(os.getpid()),
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "mounts": _text("/proc/self/mountinfo").count("\n"),
-        "sandboxes": sum(one.owner == os.getpid() for one in running),
-    }
+    """How much this process has of what could be left behind: sandboxes, mounts, processes, descriptors.
+
+    A pool keeps sandboxes ready on purpose, and as many as it sees fit: they are counted off.
+    """
+    own = sum(one.owner == os.getpid() for one in await backend.running())
+    counts = {"sandboxes": own, "mounts": _text("/proc/self/mountinfo").count("\n")}
+    stats = getattr(backend, "stats", None)
+    if stats is not None:
+        kept = stats()
+        return {**counts, "sandboxes": own - kept.ready - kept.changing}
+    return {**counts, "processes": _descendants(os.getpid()), "descriptors": len(os.listdir("/proc/self/fd"))}
+
+
+async def settled(backend: Backend) -> dict[str, int]:
+    """The footprint once it is steady: a pool may still be filling itself, a process still be ending."""
+    last = await footprint(backend)
+    for _ in range(250):
+        await asyncio.sleep(0.02)
+        now = await footprint(backend)
+        if now == last:
+            break
+        last = now
+    return last
 
 
 @dataclass
@@ -107,7 +122,7 @@ class Target:
     sandbox: Sandbox
     neighbour: Sandbox
     host: Host
-    spec: SandboxSpec = SPEC
+    spec: SandboxSpec
 
     async def python(
         self, code: str, *, session: str | None = None, timeout_s: float = _CALL_S, **values: Any
@@ -138,6 +153,10 @@ class Target:
             await asyncio.sleep(0.02)
         raise Breach(f"{count} processes are alive {what}; at most {most} may be")
 
+    def beside(self) -> Target:
+        """The neighbour as the target."""
+        return Target(self.backend, self.neighbour, self.neighbour, self.host, self.spec)
+
     @contextlib.asynccontextmanager
     async def another(
         self, spec: SandboxSpec | None = None, snapshot: Snapshot | None = None
@@ -155,14 +174,15 @@ class Ground:
     """A backend under test. `async with Ground(backend) as ground: await ground.make(case)`."""
 
     backend: Backend
+    spec: SandboxSpec = SPEC
     host: Host = field(default_factory=Host)
     neighbour: Sandbox | None = None
 
     async def __aenter__(self) -> Ground:
         try:
-            self.neighbour = await self.backend.create(SPEC)
+            self.neighbour = await self.backend.create(self.spec)
             await self.neighbour.write("mine", b"kept")
-            self.settings, self.before = kernel_settings(), await self._settled()
+            self.settings, self.before = kernel_settings(), await settled(self.backend)
         except BaseException:
             await self.__aexit__()
             raise
@@ -176,9 +196,9 @@ class Ground:
     async def make(self, case: Case) -> None:
         """One check on a sandbox of its own. Raises: Breach, NotApplicable; whatever the backend raises."""
         assert self.neighbour is not None
-        sandbox = await self.backend.create(SPEC)
+        sandbox = await self.backend.create(self.spec)
         try:
-            await case.run(Target(self.backend, sandbox, self.neighbour, self.host))
+            await case.run(Target(self.backend, sandbox, self.neighbour, self.host, self.spec))
         finally:
             await sandbox.close()
         if case.kind == "attack":
@@ -192,7 +212,7 @@ class Ground:
         same(await self.neighbour.list(), ["mine"], "files of another sandbox")
         same(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
         same((await self.neighbour.run_python("print(6 * 7)")).stdout, b"42\n", "an answer of another sandbox")
-        following = await self.backend.create(SPEC)
+        following = await self.backend.create(self.spec)
         try:
             same(await following.list(), [], "files in the next sandbox")
             result = await following.exec(["sh", "-c", "echo well"])
@@ -209,17 +229,6 @@ class Ground:
             if not left:
                 return
         raise Breach(f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}")
-
-    async def _settled(self) -> dict[str, int]:
-        """The footprint once it is steady: a pool may still be filling itself."""
-        last = await footprint(self.backend)
-        for _ in range(250):
-            await asyncio.sleep(0.02)
-            now = await footprint(self.backend)
-            if now == last:
-                break
-            last = now
-        return last
 
 
 def reported(result: ExecResult) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import asyncio
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.contract import Sandbox
 from agentgym.testing.backends.case import cases_of, raises, same
-from agentgym.testing.backends.ground import Target, footprint
+from agentgym.testing.backends.ground import Target, footprint, settled
 
 
 async def a_new_sandbox_is_empty(target: Target) -> None:
@@ -82,7 +82,7 @@ async def sandboxes_are_apart(target: Target) -> None:
 
 async def a_cancelled_creation_leaves_nothing(target: Target) -> None:
     """Creations cancelled at different moments leave no sandbox, process or descriptor."""
-    before = await footprint(target.backend)
+    before = await settled(target.backend)
     for pause in (0.0, 0.002, 0.006, 0.02):
         creating: asyncio.Task[Sandbox] = asyncio.create_task(target.backend.create(target.spec))
         await asyncio.sleep(pause)
@@ -95,7 +95,7 @@ async def a_cancelled_creation_leaves_nothing(target: Target) -> None:
 
 async def a_closed_sandbox_leaves_nothing(target: Target) -> None:
     """With a session, a channel and a file: after close the host has as many processes and descriptors as before."""
-    before = await footprint(target.backend)
+    before = await settled(target.backend)
     for _ in range(3):
         async with target.another() as sandbox:
             await sandbox.run_python("x = 1", session="a")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from agentgym.registry import shared_backend
 from agentgym.sandbox.contract import Backend, Capabilities
+from agentgym.sandbox.limits import SandboxSpec
 from agentgym.testing.backends import (
     against_exhaustion,
     against_the_files,
@@ -24,7 +25,7 @@ from agentgym.testing.backends import (
     snapshots,
 )
 from agentgym.testing.backends.case import Breach, Case, NotApplicable, Verdict
-from agentgym.testing.backends.ground import Ground
+from agentgym.testing.backends.ground import SPEC, Ground
 from agentgym.testing.findings import Findings, short
 
 Check = Callable[[Backend], Awaitable[None]]
@@ -38,13 +39,16 @@ ATTACKS: tuple[Case, ...] = (
 )  # fmt: skip
 
 
-async def check_backend(backend: str | Backend, *, attacks: bool = True, only: Collection[str] | None = None) -> None:
+async def check_backend(
+    backend: str | Backend, *, attacks: bool = True, only: Collection[str] | None = None, spec: SandboxSpec = SPEC
+) -> None:
     """Run every contract check, and every attack on what the backend says it enforces, each on a fresh sandbox.
 
     Args:
         backend: a registered name, or a Backend.
         only: names of the checks to run, as `checks` gives them; by default all.
         attacks: run hostile code too. All of it is bounded, but let it meet no backend that isolates nothing.
+        spec: of the sandboxes to check, for example one with another image. Small limits make for quick checks.
     Raises: ConformanceError with one finding per check that failed; UnknownNameError.
     """
     backend = shared_backend(backend)
@@ -53,7 +57,7 @@ async def check_backend(backend: str | Backend, *, attacks: bool = True, only: C
     if not capabilities.available:
         findings.add(f"it is not available here: {capabilities.reason}")
         findings.conclude()
-    async for verdict in run_checks(backend, attacks=attacks, only=only, capabilities=capabilities):
+    async for verdict in run_checks(backend, attacks=attacks, only=only, spec=spec, capabilities=capabilities):
         if verdict.outcome == "failed":
             findings.add(f"{verdict.name.replace('_', ' ')}: {verdict.finding}")
     findings.conclude()
@@ -65,6 +69,7 @@ async def run_checks(
     attacks: bool = True,
     contract: bool = True,
     only: Collection[str] | None = None,
+    spec: SandboxSpec = SPEC,
     capabilities: Capabilities | None = None,
 ) -> AsyncIterator[Verdict]:
     """The verdict on each check, one after the other, those that are left out among them.
@@ -73,7 +78,7 @@ async def run_checks(
     """
     capabilities = capabilities or await backend.probe()
     chosen = (*(CONTRACT if contract else ()), *(ATTACKS if attacks else ()))
-    async with Ground(backend) as ground:
+    async with Ground(backend, spec) as ground:
         for case in chosen:
             if only is None or case.name in only:
                 yield await _judged(ground, case, case.left_out(capabilities))
@@ -96,18 +101,18 @@ async def _judged(ground: Ground, case: Case, left_out: str) -> Verdict:
     return Verdict(*told, "passed", "", time.monotonic() - started)
 
 
-def checks(capabilities: Capabilities, *, attacks: bool = True) -> dict[str, Check]:
+def checks(capabilities: Capabilities, *, attacks: bool = True, spec: SandboxSpec = SPEC) -> dict[str, Check]:
     """The checks that a backend of these capabilities has to pass, by name; each raises Breach if it does not.
 
     One that raises NotApplicable makes no sense for this backend.
     """
     chosen = (*CONTRACT, *(ATTACKS if attacks else ()))
-    return {case.name: _alone(case) for case in chosen if not case.left_out(capabilities)}
+    return {case.name: _alone(case, spec) for case in chosen if not case.left_out(capabilities)}
 
 
-def _alone(case: Case) -> Check:
+def _alone(case: Case, spec: SandboxSpec) -> Check:
     async def check(backend: Backend) -> None:
-        async with Ground(backend) as ground:
+        async with Ground(backend, spec) as ground:
             await ground.make(case)
 
     return check

@@ -1,0 +1,181 @@
+"""Moving a spawner into an image, where the image's own Python takes over, with few rights and none over the host.
+
+What an image holds is not trusted as this code is. So a spawner that is root stays behind as a *keeper*, and its
+child goes on as an ordinary user whom nobody else is: in namespaces of its own, with no network, with only its own
+control groups to write in, and able to give sandboxes nothing but the user ids meant for them. The keeper removes
+the groups at the end, and sees to it that there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any, NoReturn
+
+from . import kernel, root
+from .cgroups import Cgroups
+from .frames import HOST_SOCKET
+from .layers import FIRST_LAYER_ID
+
+MOST_PIDS = 1 << 22  # no Linux has more; sandboxes have user ids FIRST_HOST_ID + pid, their spawners those above
+FIRST_HOST_ID = 2_000_000_000
+
+_OWN = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
+_NAMES = ("python3", *(f"python3.{minor}" for minor in range(20, 8, -1)), "python")
+_FLAGS = ("-s", "-B", "-X", "utf8")
+_TRIAL = """
+import sys
+if sys.version_info < (3, 9): sys.exit(41)
+import ctypes, json, resource, select, socket
+sys.exit(42)
+"""
+_TRIAL_S = 20.0
+_BOOT = """
+import sys
+sys.path[:] = [folder for folder in sys.path if folder]
+sys.path.insert(0, {folder!r})
+from guest import spawner
+sys.path.remove({folder!r})
+spawner.resume({descriptor})
+"""
+_ENDING_S = 12.0
+_GO = b"go"
+
+
+class Refused(Exception):
+    """The image cannot be used, and why."""
+
+
+def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
+    """Build the image's tree, move into it, and become its Python's process. Comes back only by raising.
+
+    Args:
+        config: `image`, folder of the unpacked tree; `guest`, folder of this code; `environment` of the interpreter;
+            `preload`, names of modules. `own_id`: user id of this process in its user namespace.
+    Raises: Refused, OSError.
+    """
+    root.enter_image(config["image"], config["guest"])
+    cgroups = Cgroups.open()
+    sys.meta_path.clear()  # nothing is imported from here on: it would come out of the image
+    root.move_into_image()
+    if as_root:
+        _become_nobody_else(cgroups)
+    else:
+        kernel.unshare(_OWN)
+        kernel.keep_capabilities()  # over a user namespace that holds but this user
+    interpreter = _interpreter(config["environment"])
+    descriptor = os.memfd_create("handover", 0)
+    handover = {
+        "cgroups": cgroups.hand_over(), "preload": config["preload"], "as_root": as_root, "own_id": own_id,
+        "layers": config["layers"],
+    }  # fmt: skip
+    os.write(descriptor, json.dumps(handover).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    boot = _BOOT.format(folder=os.path.dirname(root.GUEST), descriptor=descriptor)
+    os.set_inheritable(HOST_SOCKET, True)
+    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot], config["environment"])
+
+
+def _become_nobody_else(cgroups: Cgroups) -> None:
+    """Fork; the child returns as root of a user namespace that means nothing outside. The parent never returns."""
+    ready_read, ready_write = os.pipe()
+    go_read, go_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go_write)
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | _OWN)
+        os.write(ready_write, b"r")
+        answer = os.read(go_read, 1000)
+        if answer != _GO:
+            raise Refused(f"the spawner could not be made an ordinary user: {answer.decode() or 'its keeper died'}")
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        kernel.die_with_parent()
+        for descriptor in (ready_read, ready_write, go_read):
+            os.close(descriptor)
+        return
+    try:
+        os.close(ready_write)
+        if os.read(ready_read, 1) == b"r":
+            try:
+                _map_ids(child, cgroups)
+                os.write(go_write, _GO)
+            except OSError as error:
+                os.write(go_write, f"{error.strerror} at {error.filename}".encode())
+        os.close(go_write)
+        _keep(child)
+        cgroups.clear(give_up_s=5)
+    finally:
+        os._exit(0)
+
+
+def _map_ids(child: int, cgroups: Cgroups) -> None:
+    own = FIRST_HOST_ID + MOST_PIDS + os.getpid()
+    for kind in ("uid", "gid"):
+        with open(f"/proc/{child}/{kind}_map", "wb") as file:
+            file.write(b"0 %d 1\n" % own)  # and, as they are, the ids of sandboxes and of layers
+            file.write(b"".join(b"%d %d %d\n" % (first, first, MOST_PIDS) for first in (FIRST_LAYER_ID, FIRST_HOST_ID)))
+    cgroups.delegate(own, child)
+
+
+def _keep(child: int) -> None:
+    """Wait for the child's end, and bring it about if the host is gone and the child does not go."""
+    ended, host = os.pidfd_open(child), os.pidfd_open(os.getppid())
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(host, select.POLLIN)
+    poll.register(HOST_SOCKET, 0)  # only its hang-up
+    deadline = None
+    while True:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000
+        ready = {descriptor for descriptor, _ in poll.poll(left)}
+        if ended in ready:
+            break
+        if deadline is None:
+            deadline = time.monotonic() + _ENDING_S
+            poll.unregister(host)
+            poll.unregister(HOST_SOCKET)
+        elif time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def _interpreter(environment: dict[str, str]) -> str:
+    """Path of the image's first Python that can run this code, found out by trying."""
+    reasons = []
+    for name in _NAMES:
+        for folder in environment["PATH"].split(":"):
+            path = f"{folder}/{name}"
+            if not folder.startswith("/") or not os.path.isfile(path):
+                continue
+            reason = _trial(path, environment)
+            if reason is None:
+                return path
+            reasons.append(f"{path} {reason}")
+    found = "; ".join(dict.fromkeys(reasons)) or f"none in {environment['PATH']}"
+    raise Refused(f"the image has no Python 3.9 or newer that runs here ({found}). Add one to the image")
+
+
+def _trial(path: str, environment: dict[str, str]) -> str | None:
+    """Why an interpreter will not do, or None."""
+    try:
+        pid = os.posix_spawn(path, [path, *_FLAGS, "-c", _TRIAL], environment)
+    except OSError as error:
+        return f"cannot be run: {error.strerror}"
+    ended = os.pidfd_open(pid)
+    try:
+        if not select.select([ended], [], [], _TRIAL_S)[0]:
+            os.kill(pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    finally:
+        os.close(ended)
+    if code == 42:
+        return None
+    if code == 41:
+        return "is older"
+    return f"ended with signal {-code}" if code < 0 else "lacks a part of its standard library, or a shared library"
