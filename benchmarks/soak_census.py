@@ -17,7 +17,7 @@ def processes_below(pid: int) -> dict[int, str]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])
             except OSError:
                 continue  # it ended meanwhile
     found, front = set(), {pid}
@@ -95,7 +95,9 @@ def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
     return {
         "processes": Counter(f"{pid} {line}" for pid, line in below.items()),
         "network namespaces": Counter(network_namespaces(below) - network_namespaces([os.getpid()])),
-        "mounts": Counter(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        "mounts": Counter(
+            line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+        ),
         "control groups": Counter(groups(pids)),
         "files": Counter(files(private, pids)),
         "sockets": Counter(sockets(pids)),

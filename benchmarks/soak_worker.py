@@ -171,8 +171,8 @@ async def docker(*words: str) -> list[str]:
 
 def parent(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return 0
 
