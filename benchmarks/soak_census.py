@@ -92,6 +92,7 @@ def whole_machine() -> dict[str, float]:
 def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
     """What is there of ours now, by kind; this process and its own things included. `pids`: all that were ever ours."""
     below = processes_below(os.getpid())
+    mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     return {
         "processes": Counter(f"{pid} {line}" for pid, line in below.items()),
         "network namespaces": Counter(network_namespaces(below) - network_namespaces([os.getpid()])),
