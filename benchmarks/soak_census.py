@@ -96,9 +96,7 @@ def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
     return {
         "processes": Counter(f"{pid} {line}" for pid, line in below.items()),
         "network namespaces": Counter(network_namespaces(below) - network_namespaces([os.getpid()])),
-        "mounts": Counter(
-            line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
-        ),
+        "mounts": Counter(line.split(" ", 3)[3] for line in mounts),
         "control groups": Counter(groups(pids)),
         "files": Counter(files(private, pids)),
         "sockets": Counter(sockets(pids)),
