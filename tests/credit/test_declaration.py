@@ -8,11 +8,18 @@ import warnings
 import numpy as np
 import pytest
 
+from agentgym import registry
 from agentgym.credit import CreditWarning, Group, batch_advantages, declare, estimator
 from agentgym.errors import CreditError, ShapeError, UnknownNameError
 from agentgym.registry import names, register
 
 GROUP = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0, 1], [0]])
+
+
+@pytest.fixture(autouse=True)
+def _own_names_alone(monkeypatch):
+    """What a test registers here is gone after it: other tests look at everything that is registered."""
+    monkeypatch.setitem(registry._registered, "estimators", {})
 
 
 def test_an_unknown_name_suggests_the_nearest():
