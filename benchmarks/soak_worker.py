@@ -159,7 +159,8 @@ async def containers() -> list[int]:
     shown = '{{.ID}} {{.Label "agentgym.owner"}}'
     listed = await docker("ps", "--filter", "label=agentgym.owner", "--format", shown)
     names = [line.split()[0] for line in listed if line.split()[1:] and line.split()[1].startswith(f"{os.getpid()}:")]
-    return [int(pid) for pid in await docker("inspect", "--format", "{{.State.Pid}}", *names) if int(pid) > 0]
+    pids = await docker("inspect", "--format", "{{.State.Pid}}", *names) if names else []
+    return [int(pid) for pid in pids if pid.isdecimal() and int(pid) > 0]
 
 
 async def docker(*words: str) -> list[str]:
