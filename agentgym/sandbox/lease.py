@@ -20,14 +20,14 @@ class Lease:
     Attributes:
         loop: the event loop that used it last: the one it has to be closed in.
         peak_mib: the most memory it was seen to take.
-        died: it was seen to be dead.
+        died: it was seen to be dead. `expired`: its time is over.
     """
 
     def __init__(self, sandbox: Sandbox, lease_s: float, returned: Callable[[Lease], None]) -> None:
         """`returned` is told once, when it is closed by whomever."""
         self._sandbox, self._returned = sandbox, returned
         self.loop = asyncio.get_running_loop()
-        self.peak_mib, self.died, self.closed, self._expired = 0.0, False, False, False
+        self.peak_mib, self.died, self.closed, self.expired = 0.0, False, False, False
         self._lease_s = lease_s
         self._deadline = time.monotonic() + lease_s
 
@@ -44,7 +44,7 @@ class Lease:
 
     async def expire(self) -> None:
         """Its time is over: close it, and tell its holder at the next call."""
-        self._expired = True
+        self.expired = True
         await self.close()
 
     async def exec(
@@ -129,7 +129,7 @@ class Lease:
         return result
 
     def _check(self, cause: BaseException | None = None) -> None:
-        if self._expired:
+        if self.expired:
             raise SandboxDied(
                 f"The lease of this sandbox ended after {self._lease_s:g} s, so the pool closed it. Close sandboxes "
                 "when they are done with, extend the lease of one that is needed longer, or give the pool more lease_s."

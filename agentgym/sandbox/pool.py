@@ -14,7 +14,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable
+from functools import partial
 from typing import Any
 
 from agentgym.errors import SandboxError
@@ -112,7 +113,6 @@ class Pool:
             shelf = self._shelf(spec, snapshot)
             shelf.asked_at, shelf.target = time.monotonic(), max(shelf.target, count)
             missing = count - len(shelf.ready) - shelf.coming
-            shelf.coming += max(missing, 0)
         made = await asyncio.gather(*(self._stock(shelf, None) for _ in range(missing)), return_exceptions=True)
         self._shrink_later()
         for failure in made:
@@ -180,7 +180,8 @@ class Pool:
             try:
                 if await _answers(place):
                     return place
-                self._counts["died"] += 1
+                with self._lock:
+                    self._counts["died"] += 1
             except BaseException:
                 await self._end(place)
                 raise
@@ -194,7 +195,8 @@ class Pool:
             self._admission.leave(place)
             raise
         place.loop = asyncio.get_running_loop()
-        self._counts["created"] += 1
+        with self._lock:
+            self._counts["created"] += 1
 
     def _restock(self, shelf: Shelf) -> None:
         """Begin to make what the shelf lacks, as far as there is room that nobody waits for."""
@@ -207,7 +209,7 @@ class Pool:
                 if place is None:
                     break
                 shelf.coming += 1
-                self._in_background(self._restocked(shelf, place), None)
+                self._in_background(self._restocked(shelf, place), None, partial(self._stocked, shelf, place))
         self._shrink_later()
 
     async def _restocked(self, shelf: Shelf, place: Place) -> None:
@@ -219,20 +221,23 @@ class Pool:
             shelf.pause(time.monotonic())
 
     async def _stock(self, shelf: Shelf, place: Place | None) -> None:
-        """Make one of those that are coming, and put it on the shelf."""
-        try:
-            if place is None:
-                place = await self._admission.enter("", shelf.key, lambda: shelf.cost_mib)
-            await self._make(shelf, place)
-            with self._lock:
-                if kept := self._shelves.get(shelf.key) is shelf:
-                    shelf.ready.append(place)
-            if not kept:
-                await self._end(place)
-        finally:
-            with self._lock:
-                shelf.coming -= 1
-                self._admission.pump()
+        """Make one, and put it on the shelf."""
+        if place is None:
+            place = await self._admission.enter("", shelf.key, lambda: shelf.cost_mib)
+        await self._make(shelf, place)
+        with self._lock:
+            if kept := self._shelves.get(shelf.key) is shelf:
+                shelf.ready.append(place)
+                self._admission.pump()  # it may have to make room at once
+        if not kept:
+            await self._end(place)
+
+    def _stocked(self, shelf: Shelf, place: Place) -> None:
+        """The task that was to fill a place is over; cancelled before it began, it has not even given it back."""
+        with self._lock:
+            shelf.coming -= 1
+            if place.sandbox is None:
+                self._admission.leave(place)
 
     def _shrink_later(self) -> None:
         """See to it that this event loop comes back to what lies idle."""
@@ -249,33 +254,36 @@ class Pool:
                     continue
                 shelf.target = 0
                 while (place := shelf.take()) is not None:
-                    self._evict(place)
+                    self._evict(shelf, place)
                 if shelf.snapshot is not None and not (shelf.ready or shelf.coming):
                     del self._shelves[shelf.key]  # snapshots are large, and few come again
             if any(shelf.ready or shelf.coming or shelf.snapshot for shelf in self._shelves.values()):
                 self._shrink_later()
 
     def _make_room(self) -> bool:
-        """End a ready sandbox, of the shelf that nobody has asked for the longest."""
+        """End a lease that nobody watched run out, or a ready sandbox of the shelf least recently asked for."""
+        for place in self._admission.places:
+            if place.lease is not None and place.lease.left_s <= 0 and not place.lease.expired:
+                self._expire(place.lease)
+                return True
         for shelf in sorted(self._shelves.values(), key=lambda shelf: shelf.asked_at):
             if shelf.ready:
-                self._evict(shelf.ready.popleft())
+                self._evict(shelf, shelf.ready.popleft())
                 return True
         return False
 
-    def _evict(self, place: Place) -> None:
+    def _evict(self, shelf: Shelf, place: Place) -> None:
         self._admission.leaving += 1
         self._counts["evicted"] += 1
 
-        async def evict() -> None:
-            try:
-                await self._end(place)
-            finally:
-                with self._lock:
-                    self._admission.leaving -= 1
-                    self._admission.pump()
+        def evicted() -> None:
+            with self._lock:
+                self._admission.leaving -= 1
+                if place in self._admission.places:  # cancelled before it began
+                    shelf.ready.append(place)
+                self._admission.pump()
 
-        self._in_background(evict(), place.loop)
+        self._in_background(self._end(place), place.loop, evicted)
 
     # Leases
 
@@ -300,11 +308,16 @@ class Pool:
         def look() -> None:
             if lease.left_s > 0:
                 self._watch(place, lease)
-            elif not lease.closed:
-                self._counts["expired"] += 1
-                self._in_background(lease.expire(), lease.loop)
+            elif not (lease.closed or lease.expired):
+                self._expire(lease)
 
         place.timer = asyncio.get_running_loop().call_later(max(lease.left_s, 0.0), look)
+
+    def _expire(self, lease: Lease) -> None:
+        with self._lock:
+            self._counts["expired"] += 1
+            lease.expired = True
+        self._in_background(lease.expire(), lease.loop)
 
     # Event loops and processes
 
@@ -322,23 +335,27 @@ class Pool:
         finally:
             self._admission.leave(place)
 
-    def _in_background(self, work: Coroutine[Any, Any, None], loop: Loop | None) -> None:
-        """Run something in the given event loop if that runs, else in this one."""
+    def _in_background(
+        self, work: Coroutine[Any, Any, None], loop: Loop | None, then: Callable[[], None] | None = None
+    ) -> None:
+        """Run something in the given event loop if that runs, else in this one; and `then`, even if it is cancelled."""
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled():
+                task.exception()  # of a sandbox that cannot be closed; its backend looks after it
+            if then is not None:
+                then()
 
         def begin() -> None:
             task = asyncio.get_running_loop().create_task(work)
             self._tasks.add(task)
-            task.add_done_callback(self._done)
+            task.add_done_callback(done)
 
         if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
             begin()
         else:
             loop.call_soon_threadsafe(begin)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # of a sandbox that cannot be closed; its backend looks after it
 
     async def _leave_parent(self) -> None:
         """In a forked process: begin anew; the sandboxes are its parent's."""

@@ -124,6 +124,6 @@ def _number(path: str | Path, absent: float = float("inf")) -> float:
 
 def _text(path: str | Path) -> str:
     try:
-        return Path(path).read_text()
+        return Path(path).read_text(errors="replace")
     except OSError:
         return ""

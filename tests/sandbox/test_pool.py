@@ -248,6 +248,25 @@ async def test_cancelled_askers_leave_nothing_behind():
             await sandbox.close()
 
 
+def test_work_that_was_cancelled_before_it_began_leaves_no_place_taken():
+    """An event loop ends just after work was begun in the background: to restock, to make room, to end a lease."""
+    pool = Pool(NamespacesBackend(), ready=2, max_alive=2, lease_s=0.3, wait_s=10)
+
+    async def ask_and_leave(spec) -> None:
+        for _ in range(2):
+            sandbox = await pool.create(spec)
+            await sandbox.close()
+        pool._shelf(spec, None).target = 2
+        await pool.create(spec)  # and never closed
+
+    for spec in (SMALL, OTHER, SMALL):
+        asyncio.run(ask_and_leave(spec))
+    assert pool.stats().changing == 0
+    asyncio.run(ask_and_leave(OTHER))
+    asyncio.run(pool.close())
+    assert guests() == set()
+
+
 async def test_restored_snapshots_lie_ready_too():
     async with pooling(ready=2) as pool:
         sandbox = await pool.create(SMALL)
