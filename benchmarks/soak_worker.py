@@ -52,10 +52,10 @@ class Worker:
         say(event="ready", descriptors=descriptors(), resident_mib=resident_mib(), spawners=spawners())
         left = iter(range(self.count))
         await asyncio.gather(*(self.one_after_another(left) for _ in range(self.at_once)))
+        await asyncio.gather(*self.tasks)  # a kill that is still to come would hit what settles
         await self.settle()
         say(event="done", descriptors=descriptors(), resident_mib=resident_mib(), spawners=spawners())
         await self.backend.close()
-        await asyncio.gather(*self.tasks)
         left_over = {pid: line for pid, line in processes_below(os.getpid()).items() if line}
         say(event="closed", processes=list(left_over.values())[:3])
 
