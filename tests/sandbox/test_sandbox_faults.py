@@ -16,7 +16,7 @@ import pytest
 from counts import groups, mounts, open_files, processes_below
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox import guest_sandbox
+from agentgym.sandbox.host import guest_sandbox
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 
