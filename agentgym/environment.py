@@ -112,6 +112,12 @@ class Environment:
         self.__dict__.setdefault("_machines", []).append(machine)
         return machine
 
+    @property
+    def images(self) -> list[str]:
+        """Digests of the images that its sandboxes run on; empty for the host's own programs."""
+        digests = {getattr(machine, "image_digest", "") for machine in self.__dict__.get("_machines", ())}
+        return sorted(digests - {""})
+
     async def usage(self) -> Usage:
         """What the sandboxes of this world have used since it was made, over resets and ends.
 

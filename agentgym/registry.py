@@ -1,4 +1,4 @@
-"""Names to things: environments, task sets, importers, rewards, estimators, backends, policies, call formats, assets.
+"""Names to things: environments, task sets, importers, rewards, estimators and their wrappers, backends, policies...
 
 An importer reads a public data set's file: a function from its path to a task set. An asset is what a world
 is built from (a database, a corpus, a repository): a function that returns its bytes.
@@ -24,7 +24,16 @@ from agentgym.sandbox.contract import Backend
 from agentgym.task import TaskSet
 
 Kind = Literal[
-    "environments", "task_sets", "importers", "rewards", "estimators", "backends", "policies", "call_formats", "assets"
+    "environments",
+    "task_sets",
+    "importers",
+    "rewards",
+    "estimators",
+    "credit_wrappers",
+    "backends",
+    "policies",
+    "call_formats",
+    "assets",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_BACKEND = "namespaces"

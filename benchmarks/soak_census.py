@@ -17,7 +17,7 @@ def processes_below(pid: int) -> dict[int, str]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])
             except OSError:
                 continue  # it ended meanwhile
     found, front = set(), {pid}
@@ -92,10 +92,11 @@ def whole_machine() -> dict[str, float]:
 def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
     """What is there of ours now, by kind; this process and its own things included. `pids`: all that were ever ours."""
     below = processes_below(os.getpid())
+    mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     return {
         "processes": Counter(f"{pid} {line}" for pid, line in below.items()),
         "network namespaces": Counter(network_namespaces(below) - network_namespaces([os.getpid()])),
-        "mounts": Counter(line.split(" ", 3)[3] for line in Path("/proc/self/mountinfo").read_text().splitlines()),
+        "mounts": Counter(line.split(" ", 3)[3] for line in mounts),
         "control groups": Counter(groups(pids)),
         "files": Counter(files(private, pids)),
         "sockets": Counter(sockets(pids)),

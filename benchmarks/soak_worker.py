@@ -52,12 +52,12 @@ class Worker:
         say(event="ready", descriptors=descriptors(), resident_mib=resident_mib(), spawners=spawners())
         left = iter(range(self.count))
         await asyncio.gather(*(self.one_after_another(left) for _ in range(self.at_once)))
+        await asyncio.gather(*self.tasks)  # a kill that is still to come would hit what settles
         await self.settle()
         say(event="done", descriptors=descriptors(), resident_mib=resident_mib(), spawners=spawners())
         await self.backend.close()
-        await asyncio.gather(*self.tasks)
         left_over = {pid: line for pid, line in processes_below(os.getpid()).items() if line}
-        say(event="closed", processes=list(left_over.values()))
+        say(event="closed", processes=list(left_over.values())[:3])
 
     async def settle(self) -> None:
         """Back to one spawner and no sandbox, so that two counts of descriptors compare."""
@@ -159,7 +159,8 @@ async def containers() -> list[int]:
     shown = '{{.ID}} {{.Label "agentgym.owner"}}'
     listed = await docker("ps", "--filter", "label=agentgym.owner", "--format", shown)
     names = [line.split()[0] for line in listed if line.split()[1:] and line.split()[1].startswith(f"{os.getpid()}:")]
-    return [int(pid) for pid in await docker("inspect", "--format", "{{.State.Pid}}", *names) if int(pid) > 0]
+    pids = await docker("inspect", "--format", "{{.State.Pid}}", *names) if names else []
+    return [int(pid) for pid in pids if pid.isdecimal() and int(pid) > 0]
 
 
 async def docker(*words: str) -> list[str]:
@@ -171,8 +172,8 @@ async def docker(*words: str) -> list[str]:
 
 def parent(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
     except OSError:
         return 0
 
@@ -188,7 +189,7 @@ def resident_mib() -> float:
 
 def say(**facts: Any) -> None:
     """One line, whole: it is written at once, and shorter than a pipe's atomic limit."""
-    os.write(1, json.dumps(facts).encode()[:4000] + b"\n")
+    os.write(1, json.dumps(facts).encode() + b"\n")
 
 
 def main() -> None:

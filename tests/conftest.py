@@ -104,7 +104,7 @@ def children_of(pid: int) -> list[int]:
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended while we looked
-            state, parent = status.read_text().rpartition(")")[2].split()[:2]
+            state, parent = status.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if int(parent) == pid and state != "Z":
                 found.append(int(status.parent.name))
     return found

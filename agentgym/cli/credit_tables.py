@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from agentgym.credit.bench import Row
+from agentgym.credit.exact import Bias
 from agentgym.evaluation.credit_audit import Audit
 
 BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heuristic": "magenta"}
+
+
+def bias_table(found: Mapping[str, tuple[str, Sequence[Bias]]]) -> RenderableType:
+    """One line an estimator: declared class, then the error on each problem for each group size."""
+    first = next(iter(found.values()), ("", ()))[1]
+    problems = list(dict.fromkeys(row.problem for row in first))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Estimator")
+    table.add_column("Declared", no_wrap=True)
+    for problem in problems:
+        table.add_column(problem.replace("_", " "), justify="right")
+    for name, (declared, rows) in found.items():
+        cells = []
+        for problem in problems:
+            errors = [row.error for row in rows if row.problem == problem]
+            cells.append("0" if not any(errors) else " ".join(f"{error:.2f}" for error in errors))
+        table.add_row(name, Text(declared, style=BIAS_STYLE[declared]), *cells)
+    note = (
+        "Distance of the mean gradient from the true one, in units of its length, for groups of 2, 3 and 4; 0 is below "
+        "1e-9. Direction: a positive multiple of it where returns take two values."
+    )
+    return Group(table, Text(f"\n{note}", style="dim"))
 
 
 def bench_table(rows: Sequence[Row]) -> RenderableType:

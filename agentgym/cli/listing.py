@@ -51,6 +51,6 @@ def list_names(
 
 
 def _first_line(thing: Any) -> str:
-    """The first line of what it says about itself; a declared estimator speaks through its function."""
-    text = inspect.getdoc(getattr(thing, "function", thing)) or ""
-    return text.strip().split("\n")[0]
+    """The first line of what it says about itself; a declared estimator has a summary."""
+    text = getattr(thing, "summary", None) or inspect.getdoc(thing) or ""
+    return str(text).strip().split("\n")[0]

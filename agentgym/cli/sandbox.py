@@ -112,7 +112,7 @@ def _findings(capabilities: Capabilities) -> dict[str, Any]:
     limits: dict[str, dict[str, str]] = {}
     for name, meaning in LIMITS.items():
         why = missing.get(name, "" if name in capabilities.enforced else "the backend does not name this limit")
-        state = "enforced" if not why else "watched" if "watched" in why else "missing"
+        state = "enforced" if not why else "watched" if "watch" in why else "missing"
         limits[name] = {"state": state, "bounds": meaning, "reason": why}
     return {
         "available": capabilities.available, "level": capabilities.level, "reason": capabilities.reason,
@@ -137,7 +137,7 @@ def _show(found: dict[str, dict[str, Any]], ok: bool) -> None:
     for name, one in found.items():
         if not one["available"]:
             console.print(Text.assemble((name, "bold"), "  ", ("not available", "red")))
-            console.print(Padding(Text(one["reason"]), (0, 0, 1, 2)))
+            console.print(Padding(Text(one["reason"]), (0, 0, 1, 2)), soft_wrap=False)
             continue
         lacking = one["lacking"]
         told = (
@@ -154,7 +154,7 @@ def _show(found: dict[str, dict[str, Any]], ok: bool) -> None:
         console.print(Padding(table, (0, 0, 0, 2)))
         for reason in dict.fromkeys(one["limits"][limit]["reason"] for limit in lacking):
             names = ", ".join(limit for limit in lacking if one["limits"][limit]["reason"] == reason)
-            console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)))
+            console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)), soft_wrap=False)
         console.print()
     if ok:
         console.print("Hostile code can be held here; `agentgym sandbox attack` proves it.", markup=False)

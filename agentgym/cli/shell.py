@@ -8,8 +8,8 @@ the sandbox can neither type on the host nor redraw what its user sees.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,7 +84,7 @@ async def _loop(sandbox: Sandbox, backend: str, timeout_s: float) -> int:
         out().print(f"A sandbox of {backend}. :help says what can be typed.", style="dim", markup=False)
     code, at = 0, "/work"
     while True:
-        line = await asyncio.to_thread(_read, f"sandbox:{at}$ " if talks else "")
+        line = _read(f"sandbox:{at}$ " if talks else "")  # blocks the loop: there is nothing else to do
         if line is None:
             return code
         words = line.strip()
@@ -125,14 +125,9 @@ async def _line(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult:
 
 async def _interruptible(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult | None:
     """Run a line; Ctrl-C ends it and nothing else. Returns: None if it was interrupted."""
-    import signal
-
     loop, running = asyncio.get_running_loop(), asyncio.create_task(_line(sandbox, line, timeout_s))
-    restore: Callable[[], object] = signal.getsignal(signal.SIGINT)  # type: ignore[assignment]
-    try:
-        loop.add_signal_handler(signal.SIGINT, running.cancel)
-    except (ValueError, RuntimeError):  # not in the main thread: whoever runs us handles it
-        return await running
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, running.cancel)
     try:
         return await running
     except asyncio.CancelledError:
@@ -142,7 +137,7 @@ async def _interruptible(sandbox: Sandbox, line: str, timeout_s: float) -> ExecR
         return None
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, restore)  # type: ignore[arg-type]
+        signal.signal(signal.SIGINT, before)
 
 
 async def _directory(sandbox: Sandbox) -> str:
@@ -153,12 +148,19 @@ async def _directory(sandbox: Sandbox) -> str:
 
 
 def _read(prompt: str) -> str | None:
+    """A line, None at the end of the input. Ctrl-C drops what was typed, as in any shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if prompt:
             import readline  # noqa: F401 - gives `input` its editing and its history
         return input(prompt)
     except EOFError:
         return None
+    except KeyboardInterrupt:
+        out().print()
+        return ""
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _exit_code(result: ExecResult) -> int:

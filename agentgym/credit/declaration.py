@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from agentgym.credit.composition import parts_of
 from agentgym.credit.group import SIGNALS, Group
 from agentgym.credit.options import check_options, options_of
 from agentgym.credit.signals import Array
@@ -95,6 +96,14 @@ class Estimator:
             return self.declared_bias({**defaults, **self.options})
         return self.declared_bias
 
+    @property
+    def summary(self) -> str:
+        """One line that says what it is: its formula, or which estimator it is a preset of."""
+        if self.name == self.function.__name__:
+            return (self.function.__doc__ or "").strip().split("\n")[0]
+        set_to = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{self.function.__name__} " + (f"with {set_to}" if set_to else "under another name")
+
     def with_options(self, **options: Any) -> Estimator:
         """The same estimator with options set.
 
@@ -134,14 +143,19 @@ class Estimator:
             for name in self.requires:
                 group.signal(name)
         counts = [int(group.valid.sum()) for group in groups]
-        enough = [count >= max(self.minimum_group, 1) for count in counts]
+        enough = [count >= self.minimum_group for count in counts]
         if self.scope == "batch" and sum(c for c, ok in zip(counts, enough, strict=True) if ok) < 2:
             enough = [False] * len(groups)
         compared = [group.only(group.valid) for group, ok in zip(groups, enough, strict=True) if ok]
         if self.scope == "batch":
-            computed = iter(self.function(compared, **self.options) if compared else [])
+            computed = list(self.function(compared, **self.options)) if compared else []
+            if len(computed) != len(compared):
+                raise ShapeError(
+                    f"The estimator {self.name!r} returned advantages of {len(computed)} groups for {len(compared)}: "
+                    "return one [N, T] array for each."
+                )
         else:
-            computed = (self.function(group, **self.options) for group in compared)
+            computed = [self.function(group, **self.options) for group in compared]
         found = iter([self._checked(one, group) for one, group in zip(computed, compared, strict=True)])
         return [_credit(group, next(found) if ok else None) for group, ok in zip(groups, enough, strict=True)]
 
@@ -215,6 +229,9 @@ def declare(
     if not source.strip():
         raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
 
+    if minimum_group < 1:
+        raise CreditError(f"minimum_group is {minimum_group}: without a valid trajectory there is nothing to estimate.")
+
     def make(function: Callable[..., Any]) -> Estimator:
         return Estimator(
             function.__name__, function, requires, bias, source, minimum_group, caution, scope, equals_get_zero
@@ -226,9 +243,19 @@ def declare(
 def estimator(name: str, **options: Any) -> Estimator:
     """A registered estimator with its options: `estimator("return_to_go", gamma=1.0)(group)`.
 
+    Args:
+        name: as registered, or a whole composition with its wrappers, from the inside out:
+            "return_to_go(gamma=0.9) | gated(threshold=1.0) | masked(overlong=True)".
+        options: of the estimator.
     Warns: CreditWarning when the estimator is one that is kept for reproduction only.
-    Raises: UnknownNameError; CreditError for an unknown option or a wrong value.
+    Raises: UnknownNameError; CreditError for an unknown option, a wrong value or a text that cannot be read.
     """
+    if "|" in name or "(" in name:
+        inner, *wrappers = parts_of(name)
+        wrapped = estimator(inner.name, **{**inner.options, **options})
+        for part in wrappers:
+            wrapped = load("credit_wrappers", part.name)(wrapped, **part.options)
+        return wrapped
     made = load("estimators", name)
     if not isinstance(made, Estimator):
         raise CreditError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -26,7 +26,9 @@ class Given(TypedDict, total=False):
     outcomes: Iterable[float | None] | None
     turn_rewards: Numbers | None
     tool_turn: Sequence[Sequence[bool]] | None
+    stop_reasons: Iterable[Hashable] | None
     state_keys: Sequence[Sequence[Hashable]] | None
+    action_keys: Sequence[Sequence[Hashable]] | None
     branches: Sequence[Sequence[Hashable]] | None
     parents: Iterable[Hashable] | None
     policies: Sequence[Sequence[Hashable]] | None
@@ -37,6 +39,7 @@ class Given(TypedDict, total=False):
     components: Mapping[str, Numbers] | None
     outcome_components: Mapping[str, Iterable[float | None]] | None
     lengths: Sequence[Sequence[int]] | None
+    score_norms: Numbers | None
     versions: Sequence[Sequence[int]] | None
     entropies: Numbers | None
     log_ratios: Sequence[Sequence[Iterable[float]]] | None
@@ -88,6 +91,7 @@ class Group:
         turns: [N] int64, turns of each trajectory, K_i.
         valid: [N] bool, False where the infrastructure failed: not in the statistics, not in the loss.
         truncated: [N] bool, True where a budget ended the episode: scored as it stands.
+        train_version: version of the weights that are trained on this group, where it is known.
         environment: name of what all of them were played in, for statistics over a batch of groups.
         weights: of the reward components by name; 1 for a component that is not named.
 
@@ -95,8 +99,10 @@ class Group:
         turn_rewards: [N, T] reward of each turn; NaN where a turn has none (missing is not 0) or was not played.
         components, outcome_components: the parts of those two by name, not weighted: [N, T] and [N] each.
         tool_turn: [N, T] bool, True where the turn called a tool.
+        stop_reasons: why each episode ended, as in `agentgym.messages.StopReason`.
 
         state_keys: hash of the state before each turn.
+        action_keys: hash of what each turn did.
         branches: id of the tree node that each turn is; trajectories that share a prefix share its ids.
         parents: id of the node that the first turn of each trajectory follows, None for the start of the task.
         policies: who made each turn, where several policies play.
@@ -116,6 +122,7 @@ class Group:
 
         lengths: [N, T] trainable tokens of each turn.
         entropies: [N, T] mean entropy per token of the policy in each turn, in nats.
+        score_norms: [N, T] sum over the turn's tokens of 1 - 2 pi + sum_a pi_a^2, how far each could move the policy.
         versions: [N, T] version of the weights that sampled each turn.
         log_ratios: [N, T, L] log pi_train - log pi_rollout of each of the turn's own tokens, NaN behind the last.
     """
@@ -125,12 +132,15 @@ class Group:
     truncated: Bools
     environment: str = ""
     weights: Mapping[str, float] | None = None
+    train_version: int | None = None
     outcomes: Array | None = None
     turn_rewards: Array | None = None
     components: Mapping[str, Array] | None = None
     outcome_components: Mapping[str, Array] | None = None
     tool_turn: Bools | None = None
+    stop_reasons: tuple[Hashable, ...] | None = None
     state_keys: Labels | None = None
+    action_keys: Labels | None = None
     branches: Labels | None = None
     parents: tuple[Hashable, ...] | None = None
     policies: Labels | None = None
@@ -145,6 +155,7 @@ class Group:
     continuations: Lists | None = None
     lengths: Array | None = None
     entropies: Array | None = None
+    score_norms: Array | None = None
     versions: Array | None = None
     log_ratios: Lists | None = None
 
@@ -157,6 +168,7 @@ class Group:
         truncated: Iterable[bool] | None = None,
         environment: str = "",
         weights: Mapping[str, float] | None = None,
+        train_version: int | None = None,
         **given: Unpack[Given],
     ) -> Group:
         """Build a group from nested sequences or arrays, one row per trajectory.
@@ -197,6 +209,7 @@ class Group:
             truncated=signals.flags("truncated", truncated, size, default=False),
             environment=environment,
             weights=None if weights is None else dict(weights),
+            train_version=train_version,
             **found,
         )
 
@@ -251,6 +264,7 @@ class Group:
             components={n: [[turn.rewards.get(n) for turn in t.turns] for t in trajectories] for n in names},
             outcome_components={n: [t.outcome.get(n, 0.0) for t in trajectories] for n in judges},
             tool_turn=[[not turn.void for turn in t.turns] for t in trajectories],
+            stop_reasons=[t.stop_reason for t in trajectories],
             state_keys=carried(lambda turn: turn.state_key),
             values=carried(lambda turn: turn.value),
             potentials=carried(lambda turn: turn.potential),
@@ -264,7 +278,7 @@ class Group:
         fields = {name: getattr(added if getattr(added, name) is not None else self, name) for name in SIGNALS}
         if fields["branches"] is not None:
             _require_tree(fields["branches"], fields["parents"], self.valid)
-        return Group(self.turns, self.valid, self.truncated, self.environment, self.weights, **fields)
+        return replace(self, **fields)
 
     @property
     def size(self) -> int:
@@ -275,6 +289,12 @@ class Group:
     def played(self) -> Bools:
         """[N, T] True on turns that exist."""
         return np.arange(int(self.turns.max(initial=0)))[None] < self.turns[:, None]
+
+    @property
+    def last_turn(self) -> Bools:
+        """[N, T] True on the last turn of each trajectory."""
+        found: Bools = np.arange(int(self.turns.max(initial=0)))[None] == self.turns[:, None] - 1
+        return found
 
     def signal(self, name: str) -> Any:
         """A signal that must be there. Raises: MissingSignalError naming it and what the group carries."""
@@ -295,7 +315,7 @@ class Group:
         longest = int(self.turns[rows].max(initial=0))
         carried = ((name, kind, getattr(self, name)) for name, kind in KINDS.items())
         cut: dict[str, Any] = {n: kind.cut(array, rows, longest) for n, kind, array in carried if array is not None}
-        return Group(self.turns[rows], self.valid[rows], self.truncated[rows], self.environment, self.weights, **cut)
+        return replace(self, turns=self.turns[rows], valid=self.valid[rows], truncated=self.truncated[rows], **cut)
 
 
 def _count_turns(named: Mapping[str, Any], turns: Iterable[int] | None) -> NDArray[np.int64]:

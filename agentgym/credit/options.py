@@ -8,7 +8,8 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from agentgym.errors import CreditError
 
@@ -33,6 +34,10 @@ class Between:
 Decay = Annotated[float, Between(0.0, 1.0)]
 Weight = Annotated[float, Between(0.0)]
 PositiveWeight = Annotated[float, Between(0.0, closed=False)]
+Share = Annotated[float, Between(0.0, 1.0)]
+Count = Annotated[int, Between(1)]
+Number = Annotated[float, Between()]
+WholeNumber = Annotated[int, Between(0)]
 Baseline = Literal["loo", "mean"]
 Scale = Literal["none", "std"]
 Ddof = Literal[0, 1]
@@ -48,18 +53,20 @@ def options_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def check_options(estimator: str, known: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any]) -> None:
+def check_options(
+    owner: str, known: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], *, kind: str = "estimator"
+) -> None:
     """Raises: CreditError naming the option at fault, its value and what is accepted."""
     for name, value in given.items():
         if name not in known:
             close = get_close_matches(name, known, n=1)
             raise CreditError(
-                f"The estimator {estimator!r} has no option {name!r}."
+                f"The {kind} {owner!r} has no option {name!r}."
                 + (f" Did you mean {close[0]!r}?" if close else "")
                 + f" It accepts {', '.join(known) or 'none'}."
             )
         if wrong := _objection(known[name][0], value):
-            raise CreditError(f"The option {name!r} of {estimator!r} is {value!r}: expected {wrong}.")
+            raise CreditError(f"The option {name!r} of {owner!r} is {value!r}: expected {wrong}.")
 
 
 def _objection(hint: Any, value: Any) -> str:
@@ -68,6 +75,12 @@ def _objection(hint: Any, value: Any) -> str:
         choices = get_args(hint)
         fits = any(value == choice and type(value) is type(choice) for choice in choices)
         return "" if fits else "one of " + ", ".join(map(repr, choices))
+    if get_origin(hint) in (Union, UnionType):  # only ever `something | None`
+        return "" if value is None else _objection(next(one for one in get_args(hint) if one is not NoneType), value)
+    if get_origin(hint) is Mapping:
+        wanted = get_args(hint)[1]
+        fits = isinstance(value, Mapping) and not any(_objection(wanted, one) for one in value.values())
+        return "" if fits else "a table of numbers by name"
     limits = None
     if get_origin(hint) is Annotated:
         hint, *notes = get_args(hint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.options import Baseline
+from agentgym.credit.options import Baseline, Scale
 from agentgym.credit.signals import Array, Bools
 
 SMALLEST_STD = 1e-8
@@ -63,6 +63,16 @@ def standardised(scores: Array, *, baseline: Baseline, ddof: int, among: Bools |
     differences = np.nan_to_num(centred(scores, baseline, among))
     result = divided(differences, spread(scores, ddof=ddof, among=among))
     return result if among is None else np.where(among, result, 0.0)
+
+
+def compared_at_index(scores: Array, among: Bools, *, baseline: Baseline, scale: Scale, ddof: int) -> Array:
+    """Each column compared over the rows in `among`: minus its baseline and, for "std", over its spread.
+
+    Returns: the shape of `scores`; 0 outside `among`, where nobody else is, and where nothing differs.
+    """
+    if scale == "std":
+        return standardised(scores, baseline=baseline, ddof=ddof, among=among)
+    return np.where(among, np.nan_to_num(centred(scores, baseline, among)), 0.0)
 
 
 def _above_least(scores: Array, among: Bools | None) -> tuple[Array, Array, Bools]:

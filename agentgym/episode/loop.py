@@ -140,6 +140,8 @@ class Episode:
         self._resetting = False
         if used := await self._meter.read(environment):
             trajectory.provenance["reset_usage"] = used
+        if images := environment.images:
+            trajectory.provenance["images"] = images
         trajectory.opening = tuple(opening)
         self._messages: list[Message] = list(opening)
         facts = tool_facts(environment.tools)

@@ -125,6 +125,7 @@ class Running:
 
     Attributes:
         id: what the backend knows it by. `owner`: pid of the process that made it, 0 if it is unknown or gone.
+        image: "host", or what tells its image from others.
         orphaned: its owner is dead; `Backend.clean` ends it.
     """
 

@@ -27,11 +27,14 @@ class SandboxSpec:
     """What an environment asks of its sandbox. Mebibytes, cores, seconds and counts, all bounded by default.
 
     Attributes:
-        image: name of a root filesystem; `host` is the host's own Python and base tools, read-only.
+        image: the root filesystem, read-only. `host` is the host's own Python and base tools; every backend has it. For
+            others see the backend: to namespaces, the path of a root filesystem or OCI image layout, or the name of
+            one in the cache (agentgym.sandbox.images). What an image holds in /work and /tmp is not seen.
         memory_mib: memory of all processes together.
         cpu_cores: share of processor time, 1.0 is one core.
         processes: processes and threads alive at once.
-        disk_mib: bytes that may be written in all. `inodes`: files and directories that may be made.
+        disk_mib: bytes that may be written in all; a snapshot it starts from counts, and so does, again, each of the
+            snapshot's files that is changed. `inodes`: files and directories that may be made.
         open_files: descriptors per process.
         network: False is no network at all, not even the host's loopback. Else the names that may be reached, over
             HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`. Without a port,

@@ -50,7 +50,8 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
         findings.add("The outcome makes no difference to any advantage: turn rewards alone can teach to stop trying.")
     if compares:
         with findings.no_exception("A group of one"):
-            alone = estimate(Group.from_arrays(**random_signals(rng, size=1)))
+            single = random_signals(rng, size=1)
+            alone = estimate(Group.from_arrays(**{**single, "outcomes": _raised(single["outcomes"])}))
             if np.any(alone[0] != 0):
                 findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
     if equals_get_zero:
@@ -133,8 +134,10 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "components": {"found": sparse(), "tidy": sparse()},
         "outcome_components": {n: [float(x) for x in rng.random(size)] for n in ("success", "style")},
         "truncated": [bool(x) for x in rng.random(size) < 0.2],
+        "stop_reasons": [("answered", "max_turns", "max_tokens", "environment")[i % 4] for i in turns],
         "tool_turn": [[bool(x) for x in rng.random(k) < 0.7] for k in turns],
         "state_keys": [[f"s{rng.integers(4)}" for _ in range(k)] for k in turns],
+        "action_keys": [[f"a{rng.integers(3)}" for _ in range(k)] for k in turns],
         "branches": [["/".join(path[: k + 1]) for k in range(len(path))] for path in paths],
         "parents": [None] * size,
         "policies": [[f"p{rng.integers(2)}" for _ in range(k)] for k in turns],
@@ -149,6 +152,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "continuations": lists(more=1),
         "lengths": [[int(x) for x in rng.integers(1, 99, k)] for k in turns],
         "entropies": some(0, 2),
+        "score_norms": some(0, 9),
         "versions": [[int(x) for x in rng.integers(0, 4, k)] for k in turns],
         "log_ratios": lists(),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+import warnings
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentgym import registry
+from agentgym.credit import CreditWarning, Estimator, estimator
 from agentgym.episode.budgets import Budgets
-from agentgym.errors import RecipeError, UnknownNameError
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Sampling
 from agentgym.reward import Combined, Reward
 from agentgym.task import TaskSet
@@ -130,6 +132,8 @@ class SignalsSection(Section):
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
+    `estimator` may be wrapped: `estimator_wrappers = ["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost
+    first, or in one text, `estimator = "rloo | gated(threshold=1.0)"`.
     `trl` passes any further option to TRL's GRPOConfig as it is.
     `generation`: `transformers` samples in process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
@@ -140,6 +144,7 @@ class TrainSection(Section):
     group_size: Annotated[int, Field(ge=2)] = 8
     estimator: str = "return_to_go"
     estimator_options: dict[str, float | str | bool] = {}
+    estimator_wrappers: list[str] = []
     signals: SignalsSection = SignalsSection()
     learning_rate: Rate = 3e-4
     warmup_steps: Annotated[int, Field(ge=0)] = 0
@@ -154,6 +159,10 @@ class TrainSection(Section):
     validate_every: Count = 10
     validate_tasks: Count = 64
     trl: dict[str, Any] = {}
+
+    def made_estimator(self) -> Estimator:
+        """The estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
+        return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)
 
 
 class EvaluateSection(Section):
@@ -247,7 +256,6 @@ class Recipe(Section):
 
     def _check_names(self, where: str) -> None:
         wanted: list[tuple[registry.Kind, str, str]] = [
-            ("estimators", self.train.estimator, "train.estimator"),
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]
         if self.reward.name:
@@ -258,6 +266,12 @@ class Recipe(Section):
             wanted.append(("task_sets", self.tasks.set, "tasks.set"))
         elif not Path(self.tasks.set).is_file():
             raise RecipeError(f"{where}: tasks.set = {self.tasks.set!r}: there is no such file.")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CreditWarning)  # said when the run starts
+                self.train.made_estimator()
+        except (UnknownNameError, CreditError) as error:
+            raise RecipeError(f"{where}: train.estimator = {self.train.estimator!r}. {error}") from error
         for kind, name, key in wanted:
             if name not in registry.names(kind):
                 try:

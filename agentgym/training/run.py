@@ -25,7 +25,6 @@ from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
 from agentgym import registry
-from agentgym.credit import estimator
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.run_folder import RunFolder
 from agentgym.episode.trajectory import Trajectory
@@ -171,7 +170,7 @@ class _Session:
         self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
-        chosen = estimator(section.estimator, **section.estimator_options)
+        chosen = section.made_estimator()
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),

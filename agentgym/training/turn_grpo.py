@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental, once per process
@@ -19,13 +20,15 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
+from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.credit import Group, batch_advantages
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals import Source, with_sources
+from agentgym.training.signals import Source, with_rows, with_sources
+from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
 
 Estimator = Callable[[Group], list[np.ndarray]]
 Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], None]
@@ -83,6 +86,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         played, size = self._played, self._group_size()
         groups = [Group.from_trajectories(played[start : start + size]) for start in range(0, len(played), size)]
         groups = with_sources(groups, played, self._sources, self.state.global_step)
+        groups = [replace(group, train_version=self.state.global_step) for group in groups]
+        looked = self._look_again(batch)
+        if looked is not None:
+            groups = with_rows(groups, looked.signals(batch, played))
         credit = [one for found in batch_advantages(self._estimator, groups) for one in found]
         spread = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
         for row, (trajectory, advantages) in enumerate(zip(played, credit, strict=True)):
@@ -93,6 +100,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         if "sampling_per_token_logps" in batch and "importance_sampling_ratio" not in batch:
             # what was sampled from is the behaviour policy: the ratio is against it, not against a second forward
             batch["old_per_token_logps"] = torch.nan_to_num(batch["sampling_per_token_logps"])
+        if looked is not None and "log_ratios" in self._requires:
+            # the advantages carry what lies between sampling and now: TRL's ratio starts from here, or it counts twice
+            batch["old_per_token_logps"] = looked.logps
+            batch.pop("importance_sampling_ratio", None)
         self._measure(played, credit)
         for source in self._sources if self.model.training else ():
             for name, value in source.learn(played).items():
@@ -100,6 +111,14 @@ class TurnGRPOTrainer(GRPOTrainer):
         if self._watch is not None:
             self._watch(self.state.global_step, played, credit)
         return batch
+
+    @property
+    def _requires(self) -> tuple[str, ...]:
+        return self._estimator.requires if isinstance(self._estimator, DeclaredEstimator) else ()
+
+    def _look_again(self, batch: dict[str, Any]) -> PolicyPass | None:
+        """What the policy being trained says of the batch, where the estimator asks for that."""
+        return policy_pass(self, batch) if set(GIVES) & set(self._requires) else None
 
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)

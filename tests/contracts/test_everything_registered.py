@@ -115,6 +115,12 @@ def test_an_estimator_keeps_its_contract(name):
         check_estimator(name)
 
 
+@of("credit_wrappers")
+@pytest.mark.parametrize("base", ["return_to_go", "vine"])
+def test_a_wrapped_estimator_keeps_the_contract_of_estimators(name, base):
+    check_estimator(f"{base} | {name}")
+
+
 @of("call_formats")
 def test_a_call_format_keeps_its_contract(name):
     tool, argument = CALLS_OF_FORMAT.get(name, ("look", "text"))

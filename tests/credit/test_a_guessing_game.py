@@ -57,7 +57,11 @@ def learn(advantages_of: Callable[[Group], list[np.ndarray]], steps: int, rate: 
         for _ in range(TASKS):
             hidden = int(rng.integers(NUMBERS))
             episodes = [play(table, hidden, rng) for _ in range(GROUP)]
-            group = Group.from_arrays(outcomes=[e[2] for e in episodes], turn_rewards=[e[1] for e in episodes])
+            group = Group.from_arrays(
+                outcomes=[e[2] for e in episodes],
+                turn_rewards=[e[1] for e in episodes],
+                state_keys=[[state for state, _, _ in e[0]] for e in episodes],
+            )
             for (played, _, outcome), advantages in zip(episodes, advantages_of(group), strict=True):
                 wins += outcome
                 for ((low, high), chances, action), advantage in zip(played, advantages, strict=True):
@@ -82,7 +86,14 @@ def naive(group: Group) -> list[np.ndarray]:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("return_to_go", {}), ("return_to_go", {"scale": "std"}), ("mt_grpo", {}), ("rloo", {}), ("grpo", {})],
+    [
+        ("return_to_go", {}),
+        ("return_to_go", {"scale": "std"}),
+        ("mt_grpo", {}),
+        ("rloo", {}),
+        ("grpo", {}),
+        ("gigpo", {}),
+    ],
 )
 def test_the_game_is_learned_from_under_half_to_above_four_fifths(name, options, seed):
     solved = learn(estimator(name, **options), steps=120, rate=2.0, seed=seed)

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from small_mdps import Problem, flip, lucky_tool, stop_or_go
 
 from agentgym.credit import CreditWarning, Estimator, estimator
+from agentgym.credit.exact.problems import Problem, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {"flip": flip(), "stop_or_go": stop_or_go(), "lucky_tool": lucky_tool()}
 SIZES = (2, 3, 4)

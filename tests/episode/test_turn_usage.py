@@ -21,6 +21,7 @@ from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import shared_backend
 from agentgym.sandbox.contract import Usage
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.task import TaskSet
 from agentgym.testing.counter import Counter, TargetReached
 
@@ -161,6 +162,12 @@ async def test_a_world_without_sandboxes_has_no_usage_and_its_own_may_be_told():
         manager = EpisodeManager(ScriptedPolicy(script), environment=environment, reward=TargetReached())
         (played,) = await manager.collect([Task("t", "test/counter-v1", "Count.", truth=5)])
         assert played.usage() == expected
+
+
+async def test_the_record_names_the_images_of_the_sandboxes(monkeypatch):
+    assert "images" not in (await play(say("submit"))).provenance, "the host's own programs have no digest"
+    monkeypatch.setattr(GuestSandbox, "image_digest", "sha256:5678")
+    assert (await play(say("submit"))).provenance["images"] == ["sha256:5678"]
 
 
 async def test_parallel_episodes_never_count_each_others_calls():

@@ -24,6 +24,7 @@ HEAVY_MODULES = {
     "agentgym.training.run": "train",
     "agentgym.training.signals.choosing": "train",
     "agentgym.training.signals.critic": "train",
+    "agentgym.training.signals.policy_pass": "train",
     "agentgym.training.signals.progress": "train",
     "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.trl_policy": "train",

@@ -98,6 +98,13 @@ def test_an_estimator_turns_a_group_into_one_value_per_turn(name):
     assert [len(one) for one in estimator(name)(group)] == group.turns.tolist()
 
 
+@pytest.mark.parametrize("name", of("credit_wrappers"))
+def test_a_credit_wrapper_makes_an_estimator_of_an_estimator(name):
+    from agentgym.credit import Estimator, estimator
+
+    assert isinstance(load("credit_wrappers", name)(estimator("rloo")), Estimator)
+
+
 @pytest.mark.parametrize("name", of("call_formats"))
 def test_a_call_format_parses_text_and_has_its_own_name(name):
     made = load("call_formats", name)

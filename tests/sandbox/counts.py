@@ -11,7 +11,7 @@ def processes_below(pid: int) -> set[int]:
     parents: dict[int, int] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = status.read_text().rpartition(")")[2].split()
+            fields = status.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if fields[0] != "Z":

@@ -9,8 +9,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-PROGRAMS = ("sh", "cat", "echo", "true", "sleep", "wc", "yes", "tee", "ls", "mkdir", "ln", "stat", "rm", "pwd",
-            "mkfifo", "setsid", "nohup", "id", "env")  # fmt: skip
+PROGRAMS = (
+    "sh", "cat", "chmod", "cp", "echo", "env", "find", "grep", "head", "id", "link", "ln", "ls", "mkdir", "mkfifo",
+    "mv", "nohup", "printf", "pwd", "readlink", "rm", "rmdir", "seq", "setsid", "sleep", "sort", "stat", "tail", "tee",
+    "test", "touch", "tr", "true", "truncate", "wc", "yes",
+)  # fmt: skip
 _LEFT_OUT = shutil.ignore_patterns(
     "test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "site-packages", "dist-packages",
     "config-*", "__pycache__", "*.a", "pydoc_data",

@@ -9,8 +9,7 @@ import os
 from agentgym.errors import ConformanceError, LimitUnenforceable
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.testing.attacks import Breach, cpu_hog
-from agentgym.testing.backends import SPEC, check_backend, opened
+from agentgym.testing.backends import SPEC, check_backend
 
 SUM = """
 import os, time
@@ -38,22 +37,31 @@ print("done")
 """
 
 
+SPIN = """
+import os, time
+started = time.monotonic()
+for _ in range(3):
+    if os.fork() == 0:
+        while time.monotonic() - started < 1.5: pass
+        os._exit(0)
+for _ in range(3): os.wait()
+took = os.times()
+print((took.children_user + took.children_system) / (time.monotonic() - started))
+"""
+
+
 async def watched(backend: NamespacesBackend) -> dict[str, object]:
     """What the watchdog does to more memory, and more processors, than the spec gives all processes together."""
-    async with opened(backend) as sandbox:
-        await sandbox.run_python("x = 1", session="kept")
-        results = {name: await sandbox.run_python(code, timeout_s=20) for name, code in
-                   (("sum", SUM), ("hidden", HIDDEN), ("modest", MODEST))}  # fmt: skip
-        try:
-            await cpu_hog(sandbox, SPEC)
-            cpu = ""
-        except Breach as breach:
-            cpu = str(breach)
-        return {
-            **{name: [result.ok, result.oom_killed] for name, result in results.items()}, "cpu": cpu,
-            "killed": int(results["sum"].text), "kept": (await sandbox.run_python("print(x)", session="kept")).text,
-            "peak_mib": (await sandbox.usage()).peak_memory_mib,
-        }  # fmt: skip
+    sandbox = await backend.create(SPEC)
+    await sandbox.run_python("x = 1", session="kept")
+    results = {name: await sandbox.run_python(code, timeout_s=20) for name, code in
+               (("sum", SUM), ("hidden", HIDDEN), ("modest", MODEST), ("spin", SPIN))}  # fmt: skip
+    return {
+        **{name: [result.ok, result.oom_killed] for name, result in results.items()},
+        "killed": int(results["sum"].text), "cores": float(results["spin"].text),
+        "kept": (await sandbox.run_python("print(x)", session="kept")).text,
+        "peak_mib": (await sandbox.usage()).peak_memory_mib,
+    }  # fmt: skip
 
 
 async def main() -> None:

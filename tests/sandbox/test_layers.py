@@ -13,9 +13,9 @@ from counts import processes_below
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.host.snapshots import MOST_LAYERS
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.snapshots import MOST_LAYERS
 from agentgym.testing.backends import check_backend
 
 pytestmark = pytest.mark.needs_namespaces
@@ -298,18 +298,46 @@ async def test_an_agent_cannot_forge_the_marks_of_an_overlay(backend, small, mad
         await asyncio.gather(sandbox.close(), again.close())
 
 
-async def test_the_disk_limit_holds_for_what_a_fork_writes(backend, small):
+async def test_the_disk_limit_holds_for_a_fork_and_what_it_lies_on(backend, small):
     sandbox = await backend.create(small)
-    await sandbox.write("big", bytes(6 << 20))
+    await sandbox.write("big", bytes(4 << 20))
+    await sandbox.exec(["sh", "-c", "for n in $(seq 300); do : > o$n; done"])
     fork = await backend.create(small, snapshot=await sandbox.snapshot())
-    assert (await fork.usage()).disk_bytes < 1 << 20, "what lies below is not charged to it"
-    await fork.write("half", bytes(5 << 20))
+    assert (await fork.usage()).disk_bytes < 1 << 20, "what lies below was written by another"
+    await fork.write("half", bytes(2 << 20))
     with pytest.raises(OSError, match="No space"):
-        await fork.write("more", bytes(5 << 20))
-    result = await fork.exec(["sh", "-c", "for n in $(seq 700); do : > f$n || exit 9; done"])
+        await fork.write("more", bytes(2 << 20))
+    result = await fork.exec(["sh", "-c", "for n in $(seq 250); do : > f$n || exit 9; done"])
     assert result.exit_code != 0, "nor can it make more files than it may"
     assert (await fork.run_python("print(1)")).text == "1\n"
     await fork.close()
+    await sandbox.close()
+
+
+async def test_no_line_of_forks_grows_beyond_the_disk_limit(backend, small):
+    """Every generation writes what it can; what can be captured can be restored, also by unpacking."""
+    sandbox, sizes = await backend.create(small), []
+    for number in range(6):
+        await sandbox.run_python(
+            f"open('again', 'wb').write(bytes(3 << 20)); open('f{number}', 'wb').write(bytes(9 << 20))"
+        )
+        snapshot = await sandbox.snapshot()
+        sizes.append(snapshot.size_bytes)
+        await sandbox.close()
+        sandbox = await backend.create(small, snapshot=snapshot)
+    assert sizes[-1] <= (8 + 6) << 20, "a megabyte is left to each, however full the disk"
+    await sandbox.close()
+
+
+async def test_a_large_file_that_is_written_anew_does_not_pile_up(backend, small):
+    sandbox = await backend.create(small)
+    for number in range(5):
+        done = await sandbox.run_python(f"open('large', 'wb').write(bytes([{number}]) * (3 << 20))")
+        assert done.ok, done.stderr
+        snapshot = await sandbox.snapshot()
+        assert snapshot.size_bytes < 4 << 20
+        await sandbox.close()
+        sandbox = await backend.create(small, snapshot=snapshot)
     await sandbox.close()
 
 

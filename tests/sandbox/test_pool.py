@@ -17,11 +17,10 @@ from counts import groups, mounts, open_files, processes_below
 
 import agentgym
 from agentgym.errors import SandboxDied, SandboxUnavailable
-from agentgym.sandbox import admission
 from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.pool import Pool
-from agentgym.sandbox.room import Room
+from agentgym.sandbox.pool import Pool, admission
+from agentgym.sandbox.pool.room import Room
 from agentgym.testing.backends import check_backend, checks
 
 pytestmark = pytest.mark.needs_namespaces
@@ -246,6 +245,25 @@ async def test_cancelled_askers_leave_nothing_behind():
         held = [await pool.create(SMALL) for _ in range(3)]
         for sandbox in held:
             await sandbox.close()
+
+
+def test_work_that_was_cancelled_before_it_began_leaves_no_place_taken():
+    """An event loop ends just after work was begun in the background: to restock, to make room, to end a lease."""
+    pool = Pool(NamespacesBackend(), ready=2, max_alive=2, lease_s=0.3, wait_s=10)
+
+    async def ask_and_leave(spec) -> None:
+        for _ in range(2):
+            sandbox = await pool.create(spec)
+            await sandbox.close()
+        pool._shelf(spec, None).target = 2
+        await pool.create(spec)  # and never closed
+
+    for spec in (SMALL, OTHER, SMALL):
+        asyncio.run(ask_and_leave(spec))
+    assert pool.stats().changing == 0
+    asyncio.run(ask_and_leave(OTHER))
+    asyncio.run(pool.close())
+    assert guests() == set()
 
 
 async def test_restored_snapshots_lie_ready_too():

@@ -210,22 +210,27 @@ async def test_resets_leave_nothing_on_the_host(small):
     sandboxes = [first, await backend.create(small, snapshot=await first.snapshot())]
     (spawner,) = backend._spawners.values()
 
-    def counted() -> tuple[object, ...]:
+    def counted() -> tuple[int, list[str], int, int]:
         handles = len(os.listdir(f"/proc/{spawner.pid}/fd")) if os.geteuid() == 0 else 0
         return len(processes_below(spawner.pid)), mounts(), open_files(), handles
 
+    async def settled() -> tuple[int, list[str], int, int]:
+        """Once the child that made the last reset is gone; the spawner may take a moment to see it."""
+        for _ in range(500):
+            if len(processes_below(spawner.pid)) == len(sandboxes):
+                break
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        return counted()
+
     for sandbox in sandboxes:
         await sandbox.reset()
-    before = counted()
+    before = await settled()
     for _ in range(30):
         for sandbox in sandboxes:
             await sandbox.write("more", b"y" * 1_000_000)
             await sandbox.reset()
-    for _ in range(100):
-        if counted() == before:
-            break
-        await asyncio.sleep(0.01)
-    assert counted() == before
+    assert await settled() == before
     await backend.close()
 
 

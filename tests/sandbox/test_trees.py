@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.sandbox.guest import archive
-from agentgym.sandbox.snapshots import MOST_LAYERS, layer_of, snapshot_of
-from agentgym.sandbox.trees import changes_of, id_of, merged, tree_of
+from agentgym.sandbox.host.snapshots import MOST_LAYERS, layer_of, snapshot_of
+from agentgym.sandbox.host.trees import changes_of, id_of, merged, tree_of
 
 NAMES = (b"a", b"b", b"a-b", b"a0", b"\xff", "ü".encode())
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(tuple)
@@ -110,16 +110,20 @@ def test_a_merged_layer_keeps_hiding_what_its_parts_hid():
 
 def test_the_lowest_layer_survives_flattening_unless_the_changes_outgrow_it():
     folder = record((b"work",), "d")
-    below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, bytes(5000)), "test")
+    below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, bytes(4 << 20)), "test")
     lowest = below.layers[0]
     for number in range(MOST_LAYERS):
         below = snapshot_of(folder + record((b"work", b"%d" % number), "f", 0o644, b"x"), "test", below)
     assert (len(below.layers), below.layers[0]) == (2, lowest)
     for number in range(MOST_LAYERS):
-        below = snapshot_of(folder + record((b"work", b"%d" % number), "f", 0o644, bytes(3000)), "test", below)
+        below = snapshot_of(folder + record((b"work", b"%d" % number), "f", 0o644, bytes(400_000)), "test", below)
     assert len(below.layers) <= MOST_LAYERS
     assert lowest not in below.layers
     assert len(below.entries) == MOST_LAYERS + 2
+    for _ in range(3):
+        below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, bytes(5 << 20)), "test", below)
+        below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, b"x" * (5 << 20)), "test", below)
+    assert below.size_bytes < 9 << 20, "what is hidden is thrown away"
 
 
 def test_a_guest_cannot_make_the_host_keep_more_records_than_files_are_allowed():

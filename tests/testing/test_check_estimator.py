@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 
@@ -26,6 +27,24 @@ def centred(group: Group) -> list[np.ndarray]:
 def test_a_sound_estimator_passes():
     check_estimator(centred)
     check_estimator("return_to_go", scale="std")
+
+
+def test_what_an_estimator_declares_is_what_is_asked_of_it():
+    """One over a batch, one of a critic that looks at no outcome, one that compares turns with each other."""
+    check_estimator("reinforce_pp_baseline")
+    check_estimator("archer")
+    check_estimator("gigpo", baseline="loo")
+
+
+def test_an_estimator_that_compares_turns_must_say_so():
+    @declare(requires=("outcomes",), bias="biased", source="our own")
+    def pooled(group: Group) -> np.ndarray:
+        """Turns later in an episode are worth less."""
+        return group.outcomes[:, None] - 0.1 * np.arange(group.played.shape[1])
+
+    with breach("Three equal trajectories"):
+        check_estimator(pooled)
+    check_estimator(dataclasses.replace(pooled, equals_get_zero=False))
 
 
 def test_an_estimator_that_treats_the_first_trajectory_apart_is_caught():

@@ -67,6 +67,8 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
         (GOOD + "[train]\ngroup_size = 1\n", r"train\.group_size = 1"),
         (GOOD + "[train]\nloss_type = 'ppo'\n", r"train\.loss_type = 'ppo'"),
         (GOOD + "[train]\nestimator = 'return_to_gone'\n", r"train\.estimator.*Did you mean 'return_to_go'"),
+        (GOOD + "[train]\nestimator_wrappers = ['gate']\n", r"train\.estimator.*credit_wrappers.*Did you mean 'gated'"),
+        (GOOD + "[train.estimator_options]\ngama = 0.9\n", r"train\.estimator.*no option 'gama'"),
         (GOOD.replace("store-v1", "shop-v1"), r"tasks\.set = 'sql/shop-v1'.*sql/store-v1"),
         (GOOD.replace("sql/store-v1", "nowhere.jsonl"), r"there is no such file"),
         (GOOD + "[reward]\nname = 'answer_mach'\n", r"Did you mean 'answer_match'"),

@@ -152,3 +152,54 @@ def test_a_batch_that_splits_a_group_is_refused(tokenizer, tmp_path):
     trainer.model.train()
     with pytest.raises(AgentGymError, match="whole groups of 3"):
         trainer._generate_and_score_completions(rows()[:-1])
+
+
+def off_policy_trainer(tokenizer, folder, text: str) -> TurnGRPOTrainer:
+    trainer = trainer_of(tokenizer, folder)
+    trainer._estimator = estimator(text)
+    trainer.model.train()
+    return trainer
+
+
+def log_ratios_of(trainer: TurnGRPOTrainer, batch: dict[str, Any], row: int, start: int, end: int) -> np.ndarray:
+    """log pi_train - log pi_rollout of some tokens, by the model itself; the rollouts recorded -1 for each."""
+    ids = torch.cat([batch["prompt_ids"][row], batch["completion_ids"][row]])[None]
+    mask = torch.cat([batch["prompt_mask"][row], batch["completion_mask"][row]])[None]
+    with torch.no_grad():
+        logits = trainer.model(ids, attention_mask=mask).logits[0].double().log_softmax(-1)
+    at = batch["prompt_ids"].shape[1]
+    return np.array([float(logits[at + t - 1, ids[0, at + t]]) + 1.0 for t in range(start, end)])
+
+
+def test_a_turn_is_weighed_by_what_the_trained_policy_says_of_it(tokenizer, tmp_path):
+    """E20: exp(sum of log pi_train + 1) of each turn's tokens, capped at 2, times the estimator's advantage."""
+    trainer = off_policy_trainer(tokenizer, tmp_path, "return_to_go | off_policy(over='mean', high=0.01)")
+    batch = trainer._generate_and_score_completions(rows())
+    played = trainer._rollouts.played
+    checked = 0
+    for begin in (0, GROUP):
+        credit = estimator("return_to_go")(Group.from_trajectories(played[begin : begin + GROUP]))
+        for row, advantages in enumerate(credit, begin):
+            for (start, end), advantage in zip(played[row].turn_spans(), advantages, strict=True):
+                if played[row].valid:
+                    weight = min(np.exp(log_ratios_of(trainer, batch, row, start, end).mean()), 0.01)
+                    np.testing.assert_allclose(batch["advantages"][row, start:end], weight * advantage, rtol=1e-4)
+                    checked += 1
+    assert checked > 6
+
+
+def test_what_the_advantages_correct_is_not_corrected_again(tokenizer, tmp_path):
+    """TRL's own ratio starts at 1: the old log-probabilities are those of the policy being trained."""
+    trainer = off_policy_trainer(tokenizer, tmp_path, "rloo | off_policy")
+    batch = trainer._generate_and_score_completions(rows())
+    (start, end), *_ = trainer._rollouts.played[0].turn_spans()
+    gaps = log_ratios_of(trainer, batch, 0, start, end)
+    np.testing.assert_allclose(batch["old_per_token_logps"][0, start:end], gaps - 1.0, rtol=1e-4)
+
+
+def test_turns_of_another_version_are_cut_and_entropies_are_there(tokenizer, tmp_path):
+    """The recorded turns are of version 0; at step 5 they are 5 versions behind."""
+    trainer = off_policy_trainer(tokenizer, tmp_path, "rloo | off_policy(max_lag=4) | entropy_weighted")
+    assert trainer._generate_and_score_completions(rows())["advantages"].any()
+    trainer.state.global_step = 5
+    assert not trainer._generate_and_score_completions(rows())["advantages"].any()

@@ -195,6 +195,11 @@ def _entropies(view: _View) -> list[list[float]]:
     return np.tile(-(p * np.log(p) + (1 - p) * np.log(1 - p)), (len(view.play.outcomes), 1)).tolist()  # type: ignore[no-any-return]
 
 
+def _score_norms(view: _View) -> list[list[float]]:
+    chosen = np.where(view.play.actions == 1, view.chance, 1 - view.chance)
+    return (2 * (1 - chosen) ** 2).tolist()  # type: ignore[no-any-return]  # 1 - 2 pi + sum of squares, of two actions
+
+
 def _rows(value: Any) -> Callable[[_View], Any]:
     return lambda view: [[value] * view.task.turns for _ in view.play.outcomes]
 
@@ -205,6 +210,8 @@ SIGNALS_GIVEN: Mapping[str, Callable[[_View], Any]] = {
     "components": lambda view: {"noise": view.play.rewards.tolist()},
     "outcome_components": lambda view: {"success": view.play.outcomes.tolist()},
     "tool_turn": _rows(True),
+    "stop_reasons": lambda view: ["answered"] * len(view.play.outcomes),
+    "action_keys": lambda view: view.play.actions.tolist(),
     "policies": _rows("agent"),
     "state_keys": _state_keys,
     "branches": _branches,
@@ -220,6 +227,7 @@ SIGNALS_GIVEN: Mapping[str, Callable[[_View], Any]] = {
     "continuations": _continuations,
     "lengths": lambda view: view.rng.integers(5, 40, view.play.actions.shape).tolist(),
     "entropies": _entropies,
+    "score_norms": _score_norms,
     "versions": _rows(0),
     "log_ratios": _rows([0.0] * TOKENS),
 }

@@ -30,13 +30,13 @@ def mount(spec: dict[str, Any], layers: list[int]) -> int:
     """Mount fresh areas. The process is the agent already, still holds its capabilities, and is in its /proc/self/fd.
 
     Args:
-        spec: `disk`, bytes, and `inodes`, for what the sandbox itself writes.
+        spec: `writable`, bytes, and `inodes`, for what the sandbox itself writes.
         layers: as `open_layers` gives them; closed here.
     Returns: a descriptor of the directory that holds the changes to the layers; -1 without layers.
     """
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     inodes = spec["inodes"] + _OWN_INODES + (_OVERLAY_INODES if layers else 0)
-    kernel.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={spec['disk']},nr_inodes={inodes},mode=0755")
+    kernel.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={spec['writable']},nr_inodes={inodes},mode=0755")
     _make("/tmp/shm", 0o1777)
     kernel.mount("/tmp/shm", _SHARED_MEMORY, None, kernel.MS_BIND)
     changes = -1

@@ -77,7 +77,8 @@ def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
     os.lseek(descriptor, 0, os.SEEK_SET)
     boot = _BOOT.format(folder=os.path.dirname(root.GUEST), descriptor=descriptor)
     os.set_inheritable(HOST_SOCKET, True)
-    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot], config["environment"])
+    told = sys.argv[1:]  # whom it serves, for whoever looks at the processes of this machine
+    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *told], config["environment"])
 
 
 def _become_nobody_else(cgroups: Cgroups) -> None:

@@ -30,9 +30,9 @@ class Layer:
 class Layers:
     """What is kept, the least recently used first."""
 
-    def __init__(self, most: int, remove: Callable[[str], None]) -> None:
-        """`most`: bytes to keep in all. `remove` has a folder of the store removed, without waiting for it."""
-        self.most, self.remove = most, remove
+    def __init__(self, most: int, in_child: Callable[[Callable[[], None]], None]) -> None:
+        """`most`: bytes to keep in all. `in_child` has work done without waiting for it."""
+        self.most, self.in_child = most, in_child
         self.kept: OrderedDict[str, Layer] = OrderedDict()
         self.removed = 0
         self.mounted = False
@@ -101,8 +101,12 @@ class Layers:
     def _drop(self, key: str) -> None:
         del self.kept[key]
         self.removed += 1
-        os.rename(f"{STORE}/{key}", f"{STORE}/{_GONE}{self.removed}")
-        self.remove(f"{_GONE}{self.removed}")
+        gone = f"{_GONE}{self.removed}"
+        os.rename(f"{STORE}/{key}", f"{STORE}/{gone}")
+        try:
+            self.in_child(lambda: _remove([gone]))  # it may hold many files
+        except OSError:  # no more processes: then all has to wait
+            _remove([gone])
 
     def _mount(self) -> None:
         """At first use, so that sandboxes without layers carry nothing of it. A quarter more for what is going."""
@@ -121,14 +125,21 @@ class Layers:
 
 def _try_overlay() -> None:
     """Raises: OSError where there is no overlay file system, or none in memory with the attributes it needs."""
-    folders = [f"{STORE}/{name}" for name in ("lower", "upper", "index", "merged")]
-    for folder in folders:
-        os.mkdir(folder)
-    lower, upper, index, merged = folders
+    names = ["lower", "upper", "index", "merged"]
+    lower, upper, index, merged = (f"{STORE}/{name}" for name in names)
+    for name in names:
+        os.mkdir(f"{STORE}/{name}")
     os.setxattr(lower, archive.OPAQUE, b"y")  # Linux 6.6
     kernel.mount("overlay", merged, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={index},userxattr")
     kernel.detach(merged)
+    _remove(names)
+
+
+def _remove(names: list[str]) -> None:
+    """Remove folders of the store."""
     store = os.open(STORE, os.O_PATH | os.O_DIRECTORY)
-    for folder in folders:
-        archive.clear(store, os.fsencode(os.path.basename(folder)), itself=True)
-    os.close(store)
+    try:
+        for name in names:
+            archive.clear(store, os.fsencode(name), itself=True)
+    finally:
+        os.close(store)

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import resource
 import signal
 import socket
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-from . import archive, areas, birth, image, kernel, python, root, seccomp
-from .cgroups import Cgroups, Limits
+from . import areas, birth, image, kernel, root, starting
+from .cgroups import Limits
+from .errands import in_child
 from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
+from .starting import Standing
 from .watch import Watch
 
 
@@ -35,7 +34,8 @@ class Box:
 
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
         self.name, self.lifeline, self.spec = name, lifeline, spec
-        self.layer: str = spec.get("layer", "")  # key of the layer that it builds
+        self.layer: str = spec.get("layer", "")  # key of the layer that it is ordered to build
+        self.builds = False  # it is the one that builds it
         self.helper = self.pid = -1
         self.process = -1  # pidfd of process 1
         self.namespace = -1  # its mount namespace
@@ -47,33 +47,21 @@ class Box:
 class Spawner:
     """Serves the host until it goes away, then takes every sandbox with it."""
 
-    def __init__(self, host: socket.socket) -> None:
-        self.host, self.watch = host, Watch()
+    def __init__(self, host: socket.socket, parent: int, standing: Standing) -> None:
+        """`parent`: a descriptor of the process that started this one; not PDEATHSIG, which follows its *thread*."""
+        self.host, self.parent, self.watch = host, parent, Watch()
         self.boxes: set[Box] = set()
         self.removals: list[str] = []
         self.counter = 0
-        self.broken: tuple[str, str] | None = None  # kind and text of what every order is answered with
-        self.cgroups = Cgroups()
-        self.layers = Layers(0, self._remove_folder)
+        self.as_root, self.own_id, self.broken = standing.as_root, standing.own_id, standing.broken
+        self.cgroups = standing.cgroups
+        self.layers = Layers(standing.layers, lambda work: in_child(self.watch, work))
         self.host_gone = False
-        self.as_root, self.own_id = os.geteuid() == 0, 0
 
-    def run(self, handover: dict[str, Any] | None = None) -> None:
-        """Set up and serve. `handover`: what a spawner that moved into an image left for the image's Python."""
-        parent = os.pidfd_open(os.getppid())  # not PDEATHSIG, which fires when the *thread* that started us ends
-        try:
-            if handover is None:
-                self._set_up(json.loads(self.host.recv(MAX_DATAGRAM)))
-            else:
-                self.as_root, self.own_id = handover["as_root"], handover["own_id"]
-                self.cgroups, self.layers.most = Cgroups.taken_over(handover["cgroups"]), handover["layers"]
-                self._warm_up(handover["preload"])
-        except image.Refused as error:
-            self.broken = "image", str(error)
-        except Exception:  # noqa: BLE001 - whatever it is, each create must be answered with it
-            self.broken = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
+    def run(self) -> None:
+        """Serve until the host, or the process that started this one, is gone."""
         self.watch.add(self.host.fileno(), self._receive)
-        self.watch.add(parent, self._end)
+        self.watch.add(self.parent, self._end)
         gc.collect()
         gc.freeze()
         while not self.host_gone:
@@ -88,43 +76,6 @@ class Spawner:
     def _turn(self) -> None:
         self.watch.once(0.002 if self.removals else None)
         self.removals = [name for name in self.removals if not self.cgroups.remove(name)]
-
-    def _set_up(self, config: dict[str, Any]) -> None:
-        reason = kernel.unsupported()
-        if reason:
-            self.broken = "unavailable", reason
-            return
-        self.layers.most = config["layers"]
-        user, group = os.geteuid(), os.getegid()
-        try:
-            kernel.unshare(kernel.CLONE_NEWNS | (0 if self.as_root else kernel.CLONE_NEWUSER))
-        except OSError as error:
-            self.broken = "unavailable", f"{error.strerror} at unshare"
-            return
-        if not self.as_root:
-            _write("/proc/self/setgroups", "deny")
-            # not as 0, under an image: its Python starts in here, so the /proc files of sandboxes' process 1 will
-            # belong to user 0 of this namespace, if there is one, and to the machine's root if not
-            self.own_id = root.AGENT_ID if "image" in config else 0
-            _write("/proc/self/uid_map", f"{self.own_id} {user} 1")
-            _write("/proc/self/gid_map", f"{self.own_id} {group} 1")
-        if "image" in config:
-            image.move_in(config, self.own_id, as_root=self.as_root)
-        root.enter(config)
-        self.cgroups = Cgroups.open()
-        root.leave_host()
-        if config["packages"]:
-            sys.path.append(root.PACKAGES)
-        self._warm_up(config["preload"])
-
-    def _warm_up(self, preload: list[str]) -> None:
-        python.prepare()
-        seccomp.program()  # made once, not by every guest
-        for name in preload:
-            importlib.import_module(name)
-        if len(os.listdir("/proc/self/task")) > 1:
-            text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
-            self.broken = "unavailable", text
 
     def _receive(self) -> None:
         message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
@@ -149,6 +100,7 @@ class Spawner:
 
     def _create(self, box: Box, source: int) -> None:
         spec = box.spec
+        box.builds = bool(box.layer)
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
             if not box.layer:
@@ -187,6 +139,7 @@ class Spawner:
         try:
             reason = self.layers.begin(key, order["parent"], order["size"], in_use)
         except OSError as error:
+            self.layers.abandon(key)
             reason = birth.describe(error)
         return ("unavailable", reason) if reason else None
 
@@ -231,8 +184,8 @@ class Spawner:
             self.watch.add(box.process, lambda: self._reap(box))
             box.namespace = os.open(f"/proc/{box.pid}/ns/mnt", os.O_RDONLY)  # as long as it may: it hides itself soon
             outside = self._user_of(box)
-            _write(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
-            _write(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
+            kernel.write_to(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
+            kernel.write_to(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
             box.unwanted = True
@@ -271,7 +224,7 @@ class Spawner:
         """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
         self.cgroups.forget_peak(box.name)
         try:
-            self._in_child(lambda: self._mount_again(box))
+            in_child(self.watch, lambda: self._mount_again(box))
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
 
@@ -282,43 +235,6 @@ class Spawner:
             self._tell(box, "unavailable", birth.describe(error))
         else:
             socket.send_fds(box.lifeline, [json.dumps({"kind": "reset"}).encode()], [changes] if changes >= 0 else [])
-
-    def _remove_folder(self, name: str) -> None:
-        """Remove a folder of the layers' store beside everything else: it may hold many files."""
-
-        def work() -> None:
-            store = os.open(areas.STORE, os.O_PATH | os.O_DIRECTORY)
-            try:
-                archive.clear(store, os.fsencode(name), itself=True)
-            finally:
-                os.close(store)
-
-        try:
-            self._in_child(work)
-        except OSError:  # no more processes: then it has to wait
-            work()
-
-    def _in_child(self, work: Callable[[], None]) -> None:
-        """Raises: OSError if there can be no more processes."""
-        pid = os.fork()
-        if pid == 0:
-            try:
-                kernel.die_with_parent()
-                work()
-            finally:
-                os._exit(0)
-        try:
-            handle = os.pidfd_open(pid)
-        except OSError:  # no more descriptors
-            os.waitpid(pid, 0)
-            return
-
-        def bury() -> None:
-            self.watch.remove(handle)
-            os.close(handle)
-            os.waitpid(pid, 0)
-
-        self.watch.add(handle, bury)
 
     def _abort(self, box: Box) -> None:
         """Creation failed half-way: without its go, the helper ends by itself."""
@@ -341,7 +257,8 @@ class Spawner:
         """Process 1 is dead, and with it everything in its pid namespace."""
         self.watch.remove(box.process)
         os.close(box.process)
-        os.close(box.namespace)
+        if box.namespace >= 0:
+            os.close(box.namespace)
         _, status = os.waitpid(box.pid, 0)
         if box.layer:
             said = os.read(box.said, 4096).decode("utf-8", "replace")
@@ -362,6 +279,7 @@ class Spawner:
         self.boxes.discard(box)
         if box.said >= 0:
             os.close(box.said)
+        if box.builds:
             self.layers.abandon(box.layer)
         deadline = time.monotonic() + 0.05
         while not self.cgroups.remove(box.name):
@@ -376,34 +294,24 @@ class Spawner:
             box.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
 
 
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-
-
 def main() -> None:
     """The spawner process: serves orders on the host's socket until the host closes it."""
     kernel.close_from(HOST_SOCKET + 1)
-    _settle()
-    Spawner(socket.socket(fileno=HOST_SOCKET)).run()
+    _serve(starting.begin)
 
 
 def resume(descriptor: int) -> None:
     """The same process, or its child, now run by an image's Python. `descriptor`: where the handover is."""
-    with open(descriptor, "rb") as file:
-        handover = json.load(file)
-    os.set_inheritable(HOST_SOCKET, False)
-    _settle()
-    Spawner(socket.socket(fileno=HOST_SOCKET)).run(handover)
+    _serve(lambda host: starting.go_on(descriptor))
 
 
-def _settle() -> None:
+def _serve(start: Callable[[socket.socket], Standing]) -> None:
+    parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive
     kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
     gc.disable()
+    host = socket.socket(fileno=HOST_SOCKET)
+    Spawner(host, parent, start(host)).run()

@@ -12,25 +12,23 @@ import asyncio
 import contextlib
 import errno
 import os
-import resource
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Literal
 
-from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Connection
 from agentgym.sandbox.guest.frames import PROXY_ADDRESS, receive
-from agentgym.sandbox.link import Link
+from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.network import addresses, exchange
 from agentgym.sandbox.network.account import Account, NetworkLimits
+from agentgym.sandbox.network.loop_thread import LoopThread
 from agentgym.sandbox.network.rules import Rules
 from agentgym.threads import in_thread
 
 _LISTEN_S = 10.0
-_END_S = 10.0
+_END_S = 10.0  # of the thread that accepts
 _RETRY_S = 0.05
 _READS_OF_A_CONNECTION = 10  # what taking one costs the host, beside a read
 _TRANSIENT = {errno.EAGAIN, errno.ECONNABORTED, errno.EINTR, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM,
@@ -49,7 +47,7 @@ class Proxy:
         self.limits = limits or NetworkLimits()
         self.resolve, self.dial = resolve, dial
         self._lock = threading.Lock()
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     async def attach(self, link: Link, names: tuple[str, ...]) -> Network:
         """Have a guest, in which no agent code has run yet, listen; serve what connects.
@@ -71,7 +69,7 @@ class Proxy:
         """Serve a listening socket, which from now on belongs to the network that is returned."""
         with self._lock:
             if self._thread is None or not self._thread.usable:
-                self._thread = _LoopThread()
+                self._thread = LoopThread()
             return Network(self, self._thread, listener, Rules.parse(names))
 
     def close(self) -> None:
@@ -85,7 +83,7 @@ class Proxy:
 class Network:
     """The network of one sandbox."""
 
-    def __init__(self, proxy: Proxy, thread: _LoopThread, listener: socket.socket, rules: Rules) -> None:
+    def __init__(self, proxy: Proxy, thread: LoopThread, listener: socket.socket, rules: Rules) -> None:
         self._proxy, self._thread, self._listener, self._rules = proxy, thread, listener, rules
         self._owner = os.getpid()
         self._account = Account(proxy.limits)
@@ -172,57 +170,6 @@ class Network:
     async def _ended(self) -> None:
         self._cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-class _LoopThread:
-    """An event loop in a daemon thread, of this process only."""
-
-    def __init__(self) -> None:
-        self._owner = os.getpid()
-        self._loop = asyncio.new_event_loop()
-        # two descriptors a connection; half of what the process may open is left to everything else
-        self.room = asyncio.Semaphore(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
-        self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-proxy", daemon=True)
-        self._thread.start()
-
-    @property
-    def usable(self) -> bool:
-        """False also in a process forked from the one that started it, which has no such thread."""
-        return self._owner == os.getpid() and not self._loop.is_closed()
-
-    def soon(self, function: Callable[..., None], *arguments: Any) -> bool:
-        """Have the loop call something. Returns: False if it runs no more."""
-        try:
-            self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:  # closed
-            return False
-        return True
-
-    def wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something in the loop, to its end. Raises: SandboxError if it does not come to one."""
-        done: Future[None] = Future()
-
-        def begin() -> None:
-            task = self._loop.create_task(work())
-            task.add_done_callback(lambda _: done.set_result(None))
-
-        if self._thread.is_alive() and self.soon(begin):
-            try:
-                done.result(_END_S)
-            except TimeoutError as error:
-                raise SandboxError(f"The proxy did not end its connections within {_END_S:g} s.") from error
-
-    def end(self) -> None:
-        self.wait_for(self._cancel_all)
-        self.soon(self._loop.stop)
-        self._thread.join(_END_S)
-        self._loop.close()
-
-    async def _cancel_all(self) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _received(stream: socket.socket) -> socket.socket:

@@ -85,6 +85,8 @@ async def processes_of_the_host(target: Target) -> None:
         import ctypes, signal
         libc = ctypes.CDLL(None, use_errno=True)
         mine = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+        try: through += ["its command line"] if word in open(f"/proc/{canary}/cmdline").read() else []
+        except OSError: pass
         if canary not in mine:
             attempt("a signal", lambda: os.kill(canary, 0))
             attempt("its end", lambda: os.kill(canary, signal.SIGKILL))
@@ -100,8 +102,8 @@ async def processes_of_the_host(target: Target) -> None:
             except PermissionError: pass
             if pid not in {int(name) for name in os.listdir("/proc") if name.isdecimal()}: through.append(f"pid {pid}")
         """,
-        canary=target.host.canary,
-    )
+        canary=target.host.canary, word=target.host.word,
+    )  # fmt: skip
     deny(bool(through), f"it got {', '.join(through[:5])}")
 
 
@@ -128,7 +130,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
         for path in ("/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/timer_list", "/proc/sched_debug",
                      "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags", "/proc/kpagecgroup",
                      "/sys/kernel/debug/tracing/trace", "/sys/kernel/tracing/trace", "/sys/kernel/debug/sched/debug",
-                     "/sys/kernel/vmcoreinfo", "/sys/fs/pstore/dmesg", "/proc/vmallocinfo", "/proc/slabinfo",
+                     "/sys/fs/pstore/dmesg", "/proc/vmallocinfo", "/proc/slabinfo",
                      "/sys/firmware/dmi/entries/0-0/raw", "/sys/kernel/security/lockdown", "/proc/acpi/wakeup"):
             attempt(path, lambda: content(path))
         attempt("kernel addresses", lambda: content("/proc/kallsyms", addresses))

@@ -135,7 +135,7 @@ async def a_guest_that_floods(target: Target) -> None:
 
 
 async def a_snapshot_that_lies(target: Target) -> None:
-    """The guest says that it streamed its files, and streamed none, or never ends: an error, or an empty snapshot."""
+    """The guest does not stream its files and says that it could not: an error of ours, and no empty snapshot."""
     async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
         one.guest.sendall(encode({**HONEST, "exit": 1, "out": 0}, b"no"))
         try:

@@ -61,7 +61,7 @@ async def reaching_the_host_over_ipv4(target: Target) -> None:
 
 
 async def reaching_the_host_over_ipv6(target: Target) -> None:
-    """The same by IPv6: the host's loopback, mapped addresses and every node of the link."""
+    """Connects by IPv6 to the host's loopback, to mapped addresses and to every node of the link."""
     if not socket.has_ipv6:
         raise NotApplicable("this host speaks no IPv6")
     async with contextlib.AsyncExitStack() as stack:

@@ -21,11 +21,12 @@ from typing import Any
 
 from agentgym.sandbox.contract import Backend, ExecResult, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.testing.backends.case import Breach, Case, same
+from agentgym.testing.backends.case import Breach, Case, deny, same
 
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
 _CALL_S = 20.0
 _SETTLE_S = 5.0
+_SLACK = {"descriptors": 32}  # connections that a client library keeps; a leak at every check exceeds it in a run
 _PRELUDE = """
 import json, os
 def report(value): print("FOUND " + json.dumps(value), flush=True)
@@ -222,13 +223,20 @@ class Ground:
         await self._nothing_left()
 
     async def _nothing_left(self) -> None:
-        for pause in (0.0, 0.01, 0.05, 0.2, 0.7, _SETTLE_S):
-            await asyncio.sleep(pause)
-            now = await footprint(self.backend)
-            left = {name: count - self.before[name] for name, count in now.items() if count > self.before[name]}
-            if not left:
-                return
-        raise Breach(f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}")
+        left = await growth(self.backend, self.before)
+        deny(bool(left), f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}")
+
+
+async def growth(backend: Backend, before: dict[str, int]) -> dict[str, int]:
+    """By how much a footprint has grown for good: what is still ending is waited for."""
+    left: dict[str, int] = {}
+    for pause in (0.0, 0.01, 0.05, 0.2, 0.7, 2.0, _SETTLE_S):
+        await asyncio.sleep(pause)
+        now = await footprint(backend)
+        left = {name: now[name] - most for name, most in before.items() if now[name] > most + _SLACK.get(name, 0)}
+        if not left:
+            break
+    return left
 
 
 def reported(result: ExecResult) -> dict[str, Any] | None:

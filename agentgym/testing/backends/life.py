@@ -7,7 +7,7 @@ import asyncio
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.contract import Sandbox
 from agentgym.testing.backends.case import cases_of, raises, same
-from agentgym.testing.backends.ground import Target, footprint, settled
+from agentgym.testing.backends.ground import Target, growth, settled
 
 
 async def a_new_sandbox_is_empty(target: Target) -> None:
@@ -90,27 +90,18 @@ async def a_cancelled_creation_leaves_nothing(target: Target) -> None:
         for made in await asyncio.gather(creating, return_exceptions=True):
             if not isinstance(made, BaseException):
                 await made.close()
-    await _back_to(before, target, "after creations were cancelled")
+    same(await growth(target.backend, before), {}, "left by creations that were cancelled")
 
 
 async def a_closed_sandbox_leaves_nothing(target: Target) -> None:
     """With a session, a channel and a file: after close the host has as many processes and descriptors as before."""
     before = await settled(target.backend)
-    for _ in range(3):
+    for _ in range(10):
         async with target.another() as sandbox:
             await sandbox.run_python("x = 1", session="a")
             await sandbox.open_channel(["cat"])
             await sandbox.write("file", bytes(2**20))
-    await _back_to(before, target, "after sandboxes were closed")
-
-
-async def _back_to(before: dict[str, int], target: Target, when: str) -> None:
-    for _ in range(200):
-        now = await footprint(target.backend)
-        if all(count <= before[name] for name, count in now.items()):
-            return
-        await asyncio.sleep(0.02)
-    same(now, before, f"what is on the host {when}")
+    same(await growth(target.backend, before), {}, "left by sandboxes that were closed")
 
 
 CASES = cases_of(

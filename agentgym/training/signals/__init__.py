@@ -9,9 +9,10 @@ from the batch afterwards. Nothing it knows (gold answers, other endings) is eve
                      counterfactuals: turns left out               replays, without a policy
     critic.py        values, action_values                         a network of its own (turn_scorer.py)
     progress.py      contributions                                 the same
+    policy_pass.py   log_ratios, entropies (of the batch itself)   one forward pass
     choosing.py      the sources that an estimator requires
 """
 
-from agentgym.training.signals.source import Source, with_sources
+from agentgym.training.signals.source import Source, with_rows, with_sources
 
-__all__ = ["Source", "with_sources"]
+__all__ = ["Source", "with_rows", "with_sources"]

@@ -33,6 +33,11 @@ def with_sources(
     given: dict[str, Rows] = {}
     for source in sources:
         given.update(source.signals(played, step))
+    return with_rows(groups, given)
+
+
+def with_rows(groups: Sequence[Group], given: Mapping[str, Rows]) -> list[Group]:
+    """The groups of a batch with signals of which every row stands where its trajectory does."""
     found, at = [], 0
     for group in groups:
         here: dict[str, Any] = {name: rows[at : at + group.size] for name, rows in given.items()}

@@ -1,0 +1,54 @@
+"""Estimators and their wrappers in one line of text: "return_to_go(gamma=0.9) | gated(threshold=1.0)"."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.errors import CreditError
+
+WRITE = 'write a name, with options in brackets, and wrappers after a bar: "rloo | gated(threshold=1.0)".'
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One name of a composition, and the options written behind it."""
+
+    name: str
+    options: dict[str, Any]
+
+
+def parts_of(text: str) -> list[Part]:
+    """The estimator, then its wrappers from the inside out. Options are Python literals.
+
+    Raises: CreditError saying what cannot be read.
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise CreditError(f"{text!r} cannot be read as an estimator: {WRITE}") from error
+    found: list[Part] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        found.append(_part(node.right, text))
+        node = node.left
+    return [_part(node, text), *reversed(found)]
+
+
+def _part(node: ast.expr, text: str) -> Part:
+    options: dict[str, Any] = {}
+    if isinstance(node, ast.Call):
+        if node.args or any(keyword.arg is None for keyword in node.keywords):
+            raise CreditError(f"{ast.unparse(node)!r} in {text!r} has an option without a name: write name=value.")
+        for keyword in node.keywords:
+            try:
+                options[str(keyword.arg)] = ast.literal_eval(keyword.value)
+            except ValueError as error:
+                raise CreditError(
+                    f"The option {keyword.arg}={ast.unparse(keyword.value)} in {text!r} is no plain value: write a "
+                    "number, True or False, or text in quotation marks."
+                ) from error
+        node = node.func
+    if not isinstance(node, ast.Name):
+        raise CreditError(f"{ast.unparse(node)!r} in {text!r} is no name: {WRITE}")
+    return Part(node.id, options)

@@ -1,0 +1,75 @@
+"""What a critic predicted before each turn, and generalised advantages made of it with the turn as the step."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.group import Group
+from agentgym.credit.returns import summable_rewards
+from agentgym.credit.signals import Array
+from agentgym.errors import CreditError
+
+Truncated = Literal["scored", "bootstrap"]
+"""What follows the last turn of a truncated episode: nothing ("scored" as it stands), or the value predicted there."""
+
+
+def values_before(group: Group, field: str, values: Array) -> Array:
+    """[N, T] predictions before each turn, 0 where not played.
+
+    Raises: CreditError naming trajectory and turn where one is missing.
+    """
+    played = group.played
+    missing = np.argwhere(np.isnan(values) & played)
+    if len(missing):
+        i, k = (int(x) for x in missing[0])
+        raise CreditError(
+            f"{field} of the {i}th valid trajectory, turn {k} is missing: a critic predicts one before every turn."
+        )
+    return np.where(played, values, 0.0)
+
+
+def value_after_last(group: Group, truncated: Truncated) -> Array:
+    """[N] value after the last turn: 0, or for a truncated trajectory and "bootstrap" what the critic says.
+
+    Raises: CreditError naming the truncated trajectory for which it says nothing.
+    """
+    if truncated == "scored" or not group.truncated.any():
+        return np.zeros(group.size)
+    values: Array = group.signal("values")
+    after = values[np.arange(group.size), group.turns]
+    missing = np.flatnonzero(np.isnan(after) & group.truncated)
+    if len(missing):
+        raise CreditError(
+            f"values of the {missing[0]}th valid trajectory end before its last turn's end, and it was truncated: "
+            "give one value more than turns, or set truncated='scored'."
+        )
+    return np.where(group.truncated, after, 0.0)
+
+
+def turn_advantages(
+    group: Group, values: Array, *, gamma: float, lam: float, truncated: Truncated, outcome_weight: float,
+    turn_weight: float,
+) -> Array:  # fmt: skip
+    """[N, T] A_k = d_k + gamma lam A_k+1 with d_k = r_k + gamma V_k+1 - V_k; 0 where not played.
+
+    Args:
+        values: [N, T] before each turn, 0 where not played. The outcome is part of the last turn's reward.
+    Raises: CreditError where a value to bootstrap from is missing.
+    Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16, with the turn as the step.
+    """
+    rows, last = np.arange(group.size), group.turns - 1
+    rewards = turn_weight * summable_rewards(group)
+    following = np.zeros(rewards.shape)
+    following[:, :-1] = values[:, 1:]
+    following[rows, last] = value_after_last(group, truncated)
+    surprise = rewards + gamma * following - values
+    surprise[rows, last] += outcome_weight * group.signal("outcomes")
+    surprise[~group.played] = 0.0
+    found = np.empty(surprise.shape)
+    later = np.zeros(group.size)
+    for k in reversed(range(surprise.shape[1])):
+        later = surprise[:, k] + gamma * lam * later
+        found[:, k] = later
+    return found

@@ -1,0 +1,64 @@
+"""AgentRL: GRPO in the group, then whitened over all groups of the batch that share an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Ddof, Weight
+from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import standardised
+from agentgym.credit.whitening import Weigh, whitened
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    return "direction" if options["weigh"] == "trajectories" else "biased"
+
+
+@declare(
+    requires=("outcomes",),
+    bias=_bias,
+    source="arXiv:2510.04206, task advantage normalisation; over tokens there, trajectories as the unit: our own",
+    scope="batch",
+)
+def agentrl(
+    groups: Sequence[Group],
+    *,
+    ddof: Ddof = 1,
+    weigh: Weigh = "trajectories",
+    outcome_weight: Weight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> list[Array]:
+    """A_ik = (B_i - mean B) / (std B + 1e-6), B the GRPO advantage, mean and std over groups of one environment.
+
+    So environments whose episodes are longer, or whose groups are more often of one mind, count alike in a batch.
+    Direction as `grpo` is. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased: how
+    long a trajectory was enters the mean.
+
+    Args:
+        ddof: of the group's standard deviation. weigh: what counts once in the environment's.
+    Returns: [N, T] for each group. Degenerate: no difference in an environment gives exactly 0.
+    """
+    found: list[Array] = [np.zeros(0)] * len(groups)
+    for environment in dict.fromkeys(group.environment for group in groups):
+        places = [n for n, group in enumerate(groups) if group.environment == environment]
+        members = [groups[n] for n in places]
+        compared = [
+            on_every_turn(
+                group,
+                standardised(
+                    episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight),
+                    baseline="mean",
+                    ddof=ddof,
+                ),
+            )
+            for group in members
+        ]
+        for n, one in zip(places, whitened(compared, members, weigh=weigh), strict=True):
+            found[n] = one
+    return found

@@ -1,0 +1,113 @@
+"""Bi-level GAE: generalised advantages over turns, and inside each turn over its tokens towards the turn's return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.credit.critics import Truncated, turn_advantages, values_before
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Decay, PositiveWeight, Weight
+from agentgym.credit.signals import Array, Lists
+
+Boundary = Literal["first", "last"]
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    ones = all(options[name] == 1 for name in ("gamma", "lam", "token_gamma", "token_lam"))
+    exact = ones and options["truncated"] == "scored" and options["boundary"] == "first"
+    return "unbiased" if exact else "biased"
+
+
+@declare(
+    requires=("outcomes", "token_values"),
+    bias=_bias,
+    source="RAGEN, Wang et al. 2025, arXiv:2504.20073, and its released code (boundary 'last')",
+    minimum_group=1,
+    equals_get_zero=False,
+)
+def bilevel_gae(
+    group: Group,
+    *,
+    gamma: Decay = 1.0,
+    lam: Decay = 1.0,
+    token_gamma: Decay = 1.0,
+    token_lam: Decay = 1.0,
+    boundary: Boundary = "first",
+    truncated: Truncated = "scored",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """The advantage of each turn's first token: what the turn as a whole was worth above the state before it.
+
+    Turns first, as `turn_gae`; then A_l = d_l + token_gamma token_lam A_l+1 inside the turn, where the last token's
+    reward is the turn's return A_k + V_k. `token_advantages` has all of them. Unbiased where all four decays
+    are 1 and the boundary is "first"; with one token a turn it is `turn_gae`.
+
+    Args:
+        gamma, lam: decay per turn. token_gamma, token_lam: decay per token inside a turn.
+        boundary: whose value stands for the turn: that of its first token, which is the state before the turn;
+            "last" is as released, where it is that of the last, which has seen what the turn says (biased).
+        truncated: see `turn_gae`; "bootstrap" needs `values`. outcome_weight: above 0.
+    Returns: [N, T], reward units.
+    Raises: CreditError naming trajectory and turn where a turn has no token values.
+    """
+    values, returns = _turn_returns(group, gamma, lam, boundary, truncated, outcome_weight, turn_weight)
+    surprise = _surprises(values, returns, token_gamma)
+    decay = (token_gamma * token_lam) ** np.arange(values.shape[2])
+    first: Array = (decay * surprise).sum(axis=2)
+    return first
+
+
+def token_advantages(
+    group: Group,
+    *,
+    gamma: float = 1.0,
+    lam: float = 1.0,
+    token_gamma: float = 1.0,
+    token_lam: float = 1.0,
+    boundary: Boundary = "first",
+    truncated: Truncated = "scored",
+    outcome_weight: float = 1.0,
+    turn_weight: float = 1.0,
+) -> Lists:
+    """[N, T, L] the advantage of every token of every turn, for trainers that take them; 0 behind a turn's last.
+
+    Args and errors: as `bilevel_gae`.
+    """
+    values, returns = _turn_returns(group, gamma, lam, boundary, truncated, outcome_weight, turn_weight)
+    surprise = _surprises(values, returns, token_gamma)
+    found, later = np.empty(surprise.shape), np.zeros(surprise.shape[:2])
+    for token in reversed(range(surprise.shape[2])):
+        later = surprise[:, :, token] + token_gamma * token_lam * later
+        found[:, :, token] = later
+    return np.where(np.isnan(values), 0.0, found)
+
+
+def _turn_returns(
+    group: Group, gamma: float, lam: float, boundary: Boundary, truncated: Truncated, outcome_weight: float,
+    turn_weight: float,
+) -> tuple[Lists, Array]:  # fmt: skip
+    """Token values [N, T, L] and the return of every turn [N, T]."""
+    values: Lists = group.signal("token_values")
+    if not values.shape[2]:
+        values = np.full((*values.shape[:2], 1), np.nan)
+    count = (~np.isnan(values)).sum(axis=2)
+    at = np.zeros(count.shape, np.int64) if boundary == "first" else np.maximum(count - 1, 0)
+    standing = values_before(group, "token_values", np.take_along_axis(values, at[:, :, None], axis=2)[:, :, 0])
+    advantages = turn_advantages(
+        group, standing, gamma=gamma, lam=lam, truncated=truncated, outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )  # fmt: skip
+    return values, advantages + standing
+
+
+def _surprises(values: Lists, returns: Array, token_gamma: float) -> Lists:
+    """[N, T, L] what each token changed in the prediction; the last token of a turn meets the turn's return."""
+    following = np.full(values.shape, np.nan)
+    following[:, :, :-1] = token_gamma * values[:, :, 1:]
+    following = np.where(np.isnan(following), returns[:, :, None], following)
+    return np.where(np.isnan(values), 0.0, following - values)

@@ -1,0 +1,78 @@
+"""GiGPO: the episode's advantage, plus what each turn was worth beside others made in the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.gathering import gathered
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.returns import episode_returns, on_every_turn, returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import baseline_of, compared_at_index, divided, spread
+
+Alone = Literal["zero", "group"]
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    exact = {"baseline": "loo", "scale": "none", "gamma": 1, "alone": "group"}
+    return "direction" if all(options[name] == value for name, value in exact.items()) else "biased"
+
+
+@declare(
+    requires=("outcomes", "state_keys"),
+    bias=_bias,
+    source="Feng et al. 2025, arXiv:2505.10978; leave-one-out, and the group for a state of one: our own",
+    equals_get_zero=False,
+)
+def gigpo(
+    group: Group,
+    *,
+    gamma: Decay = 0.95,
+    step_weight: Weight = 1.0,
+    baseline: Baseline = "mean",
+    scale: Scale = "std",
+    alone: Alone = "zero",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = n(R_i) + step_weight * n_s(G_ik); n_s compares the turns that were made in the same state s_ik.
+
+    Biased as published: a trajectory that was in a state twice is compared with itself, and 0 for a state that
+    nobody shares is a baseline of the own return. Direction, exactly (1 + step_weight) times the policy gradient,
+    with baseline "loo", scale "none", gamma 1 and alone "group": then all baselines come from other trajectories.
+
+    Args:
+        gamma: decay per turn of G, 0.95 as published. step_weight: omega of the paper.
+        baseline: "loo" compares with the turns of *other* trajectories in that state.
+        scale: "std" divides by the spread over the group, and by that over the state.
+        alone: what a turn gets whose state nobody else was in (with "loo": no other trajectory): "zero" leaves
+            n(R_i); "group" compares its G with the group's returns.
+        ddof: of the spreads. outcome_weight: above 0.
+    Returns: [N, T]. Degenerate: with every state met once, and alone "zero", exactly n(R_i) is left.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    episode = compared_at_index(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    step = np.zeros(worth.shape)
+    step[group.played] = _beside_the_same_state(group, worth, returns, baseline, scale, alone, ddof)
+    return on_every_turn(group, episode) + step_weight * step
+
+
+def _beside_the_same_state(
+    group: Group, worth: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
+) -> Array:
+    """[S] n_s(G) of every turn played."""
+    states = gathered(group.signal("state_keys"))
+    flat = worth[group.played]
+    lonely = states.count(baseline) <= (baseline == "mean")
+    instead = np.zeros(len(flat)) if alone == "zero" else flat - baseline_of(returns, baseline)[states.owner]
+    above = np.where(lonely, instead, states.centred(flat, baseline))
+    if scale == "none":
+        return above
+    return divided(above, np.where(lonely, spread(returns, ddof=ddof), states.spread(flat, ddof=ddof)))

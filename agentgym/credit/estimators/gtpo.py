@@ -1,0 +1,41 @@
+"""GTPO: discounted return-to-go, standardised at each turn index over the trajectories that reached it."""
+
+from __future__ import annotations
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.returns import returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import compared_at_index
+
+
+@declare(
+    requires=("outcomes",),
+    bias="biased",
+    source="arXiv:2511.14846; its discount is not confirmed",
+    caution="gives a turn that one trajectory alone reached no credit, and standardises each index by itself, where "
+    "few turns that hardly differ are blown up. Kept for reproduction: use 'return_to_go'.",
+)
+def gtpo(
+    group: Group,
+    *,
+    gamma: Decay = 1.0,
+    baseline: Baseline = "mean",
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = (G_ik - mean of G_jk) / std of G_jk over the trajectories j that reached turn k.
+
+    Biased: 0 for a turn that nobody else reached is a baseline of the own return, and each index is divided
+    by its own spread. `return_to_go` is the form without either.
+
+    Args:
+        gamma: decay per turn. baseline, scale, ddof: of the comparison at each index.
+        outcome_weight: above 0.
+    Returns: [N, T], in standard deviations of the index. Degenerate: an index without a difference gets exactly 0.
+    """
+    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return compared_at_index(worth, group.played, baseline=baseline, scale=scale, ddof=ddof)

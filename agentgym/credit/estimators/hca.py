@@ -1,0 +1,36 @@
+"""Hindsight credit assignment: a turn earns what came after it, as far as that tells the turn from chance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import PositiveWeight, Weight
+from agentgym.credit.returns import returns_to_go
+from agentgym.credit.signals import Array
+
+
+@declare(
+    requires=("outcomes", "hindsight"),
+    bias="biased",
+    source="Harutyunyan et al. 2019, arXiv:1912.02503, return-conditional form",
+    minimum_group=1,
+    equals_get_zero=False,
+)
+def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
+    """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).
+
+    The policy gradient exactly, if the hindsight probability is the true one given the state before the turn
+    and G_ik, and if whatever can follow one turn can follow every other. A return that only some turns can reach
+    (a turn reward that only one action pays) is never weighed for the others: biased. A turn that says
+    nothing about what came (rho = 1) gets 0. Needs no other trajectory, so a group of one is not 0.
+
+    Args:
+        outcome_weight, turn_weight: of outcome and turn rewards in G_ik.
+    Returns: [N, T], reward units. A return of 0 gives 0, so that its noise depends on where 0 is.
+    """
+    worth = returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    ratio = np.where(group.played, group.signal("hindsight"), 0.0)
+    found: Array = -np.expm1(-ratio) * worth
+    return found

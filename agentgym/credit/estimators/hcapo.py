@@ -1,0 +1,56 @@
+"""HCAPO: returns refined by the model's own hindsight, beside the outcome."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.estimators.return_to_go import above_those_who_reached
+from agentgym.credit.group import Group
+from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.returns import episode_returns, returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import centred, divided, spread, standardised
+from agentgym.errors import CreditError
+
+
+@declare(
+    requires=("outcomes", "hindsight"),
+    bias="heuristic",
+    source="after the abstract of Tan et al. 2026, arXiv:2603.08754 (HCAPO); the formula is not confirmed against it",
+)
+def hcapo(
+    group: Group,
+    *,
+    credit_weight: Weight = 1.0,
+    lowest: PositiveWeight = 0.5,
+    highest: PositiveWeight = 2.0,
+    gamma: Decay = 1.0,
+    scale: Scale = "none",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
+
+    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. The paper
+    is known here by its abstract: refined step Q-values, and an advantage of two scales. This is one reading.
+
+    Args:
+        credit_weight: of the turns; 0 is the outcome's advantage alone, bit for bit.
+        lowest, highest: bounds of rho.
+        gamma: of the return-to-go G.
+        scale: "std" divides A_i by the spread of returns, and Q by the same.
+    Returns: [N, T], reward units for scale "none".
+    Degenerate: equal Q at an index add 0; where nobody else reached it, the others' whole returns stand in.
+    """
+    if lowest > highest:
+        raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: they bound the same ratio.")
+    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    ratio = np.exp(np.clip(np.where(group.played, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
+    refined = above_those_who_reached(ratio * worth, whole, group.played, "loo")
+    if scale == "none":
+        return centred(whole, "loo")[:, None] + credit_weight * refined
+    base: Array = standardised(whole, baseline="mean", ddof=ddof)[:, None]
+    return base + credit_weight * divided(refined, spread(whole, ddof=ddof))

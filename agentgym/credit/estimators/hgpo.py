@@ -1,0 +1,69 @@
+"""HGPO: every turn compared with others that have the same recent history, longer histories counting more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.gathering import gathered
+from agentgym.credit.group import Group
+from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight, WholeNumber
+from agentgym.credit.returns import episode_returns, on_every_turn, returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import compared_at_index, divided
+
+
+@declare(
+    requires=("outcomes", "state_keys"),
+    bias="biased",
+    source="hierarchy-of-groups policy optimisation, ICLR 2026, after its released code; the weights are (h + 1)^alpha "
+    "there, h^alpha in the paper",
+    equals_get_zero=False,
+)
+def hgpo(
+    group: Group,
+    *,
+    history: WholeNumber = 2,
+    alpha: Weight = 1.0,
+    gamma: Decay = 0.95,
+    scale: Scale = "std",
+    ddof: Ddof = 0,
+    episode: bool = False,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 that are not 0.
+
+    n_h compares turns whose last h states, the present one included, are the same. Biased: a trajectory is
+    compared with itself, and which levels count depends on what the returns were.
+
+    Args:
+        history: states before the present one that the longest history holds.
+        alpha: how much more a longer history counts; 0 for alike.
+        gamma: decay per turn. scale: "std" divides by the spread at that level. ddof: of that spread.
+        episode: the episode's return compared over the group is one more level, and weights are then (h + 1)^alpha
+            with h = 0 for it. Without it a turn whose state nobody shares gets 0.
+        outcome_weight: above 0.
+    Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
+    """
+    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    played = group.played
+    flat = worth[played]
+    total, weights = np.zeros(len(flat)), np.zeros(len(flat))
+    if episode:
+        returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        level = compared_at_index(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
+        total = on_every_turn(group, level)[played]
+        weights = (total != 0).astype(np.float64)
+    now = alike = gathered(group.signal("state_keys"))
+    for h in range(1, min(history + 1, int(group.turns.max())) + 1):
+        alike = now.after(alike) if h > 1 else now
+        level = alike.centred(flat, "mean")
+        if scale == "std":
+            level = divided(level, alike.spread(flat, ddof=ddof))
+        weight = np.where(level != 0, (h + episode) ** alpha, 0.0)
+        total = total + weight * level
+        weights = weights + weight
+    found = np.zeros(worth.shape)
+    found[played] = np.divide(total, weights, out=np.zeros(len(flat)), where=weights > 0)
+    return found

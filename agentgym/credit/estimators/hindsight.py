@@ -1,0 +1,73 @@
+"""Hindsight credit by belief: a turn counts more the more it, looking back, gave the outcome away."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Between, Ddof, Decay, PositiveWeight, Scale, Share, Weight
+from agentgym.credit.returns import episode_returns
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import centred, divided, spread, standardised
+
+
+@declare(
+    requires=("outcomes", "hindsight"),
+    bias="heuristic",
+    source="arXiv:2608.05987 (AgentOPSD), the mechanism as its pull request describes it; floor of the prior: our own",
+)
+def hindsight(
+    group: Group,
+    *,
+    share: Share = 0.5,
+    band: Share = 0.5,
+    gamma: Decay = 1.0,
+    success_at: float = 0.5,
+    prior_floor: Annotated[float, Between(0.0, 0.5, closed=False)] = 0.05,
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = A_i * (1 - share + share * w_ik), w_ik = clip(1 + band * z_ik, 1 - band, 1 + band).
+
+    The belief in success is B_0 = the group's share of successes at first, and B_k = sigmoid(logit B_0 + c_k)
+    after turn k, with c_k = gamma * c_{k-1} + e_k and e_k the hindsight log-ratio of the turn. z_ik is
+    sign(A_i) * (B_k - B_{k-1}), standardised within the trajectory.
+
+    Args:
+        share: of the reshaping; 0 is the outcome's advantage bit for bit. band: at most 1; 0 likewise.
+        gamma: decay per turn of evidence.
+        success_at: an outcome of at least this is a success.
+        prior_floor: B_0 is kept this far from 0 and 1, where evidence would move nothing.
+        scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as there.
+    Returns: [N, T]. No turn changes the sign of A_i, nor its size by more than share * band.
+    Degenerate: turns that moved the belief alike, or a single one, get A_i.
+    """
+    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=ddof)
+    evidence = np.where(group.played, group.signal("hindsight"), 0.0)
+    successes = np.mean(group.signal("outcomes") >= success_at)
+    moved = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)
+    among = group.played.T  # the turns of a trajectory are a column
+    moved = (np.sign(above)[:, None] * moved).T
+    z = divided(np.nan_to_num(centred(moved, "mean", among)), spread(moved, ddof=0, among=among)).T
+    weight = np.clip(1 + band * z, 1 - band, 1 + band)
+    found: Array = above[:, None] * ((1 - share) + share * weight)
+    return found
+
+
+def belief_moves(evidence: Array, prior: float, gamma: float) -> Array:
+    """[N, T] B_k - B_{k-1}: how each turn moved the belief in success. `evidence` [N, T] in nats, prior in (0, 1)."""
+    start = np.log(prior) - np.log1p(-prior)
+    gathered, before = np.zeros(len(evidence)), np.full(len(evidence), prior)
+    moves = np.zeros(evidence.shape)
+    for k in range(evidence.shape[1]):
+        gathered = gamma * gathered + evidence[:, k]
+        belief = 0.5 * (1 + np.tanh((start + gathered) / 2))  # the logistic function, without overflow
+        moves[:, k] = belief - before
+        before = belief
+    return moves

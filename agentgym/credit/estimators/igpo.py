@@ -1,0 +1,69 @@
+"""IGPO: each turn is paid by how much likelier it made the right answer, the last one by the outcome."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.shaping import carried_forward
+from agentgym.credit.signals import Array, Bools
+from agentgym.credit.statistics import compared_at_index
+
+
+@declare(
+    requires=("outcomes", "gold_logprobs"),
+    bias="biased",
+    source="Wang et al. 2025, arXiv:2510.14967; both normalisations as in the released code",
+    equals_get_zero=False,
+)
+def igpo(
+    group: Group,
+    *,
+    normalise: Literal["joint", "separate"] = "joint",
+    gamma: Decay = 1.0,
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+    truncated: Literal["outcome", "gain"] = "outcome",
+    outcome_weight: PositiveWeight = 1.0,
+    gain_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.
+
+    p_l is the probability of the gold answer given all before turn l. Biased: the gains sum to p before
+    the last turn, which nobody gives back, so the objective is the outcome plus that; and centring pays
+    for every further turn, or charges for it. `information_gain` is the unbiased form. Turn rewards do not count.
+
+    Args:
+        normalise: "joint" (the paper) takes one mean and spread over gains and outcomes of all turns of
+            the group; "separate" (an option of the released code) takes one for each kind.
+        gamma: decay per turn.
+        scale: "none" only subtracts the mean. ddof: the released code divides by N (0).
+        truncated: what the last turn of a truncated trajectory gets; "gain" (the paper: no answer was
+            given) or "outcome" as scored.
+        outcome_weight: above 0. gain_weight: 0 leaves the outcome alone.
+    Returns: [N, T], in standard deviations for scale "std".
+    Degenerate: where the answer was not scored the last known p stands; no spread gives exactly 0.
+    """
+    p = carried_forward(np.exp(group.signal("gold_logprobs")))
+    rewards = gain_weight * np.diff(p, axis=1)
+    answered = group.last_turn & ~(group.truncated[:, None] & (truncated == "gain"))
+    rewards = np.where(answered, outcome_weight * group.signal("outcomes")[:, None], rewards)
+    if normalise == "joint":
+        found = _normalised(rewards, group.played, scale, ddof)
+    else:
+        found = _normalised(rewards, answered, scale, ddof)
+        found = found + _normalised(rewards, group.played & ~answered, scale, ddof)
+    for k in reversed(range(found.shape[1] - 1)):
+        found[:, k] += gamma * found[:, k + 1]
+    return found
+
+
+def _normalised(rewards: Array, among: Bools, scale: Scale, ddof: int) -> Array:
+    """[N, T] above the mean of all entries in `among`, over their spread; 0 outside."""
+    column, inside = rewards.reshape(-1, 1), among.reshape(-1, 1)
+    found: Array = compared_at_index(column, inside, baseline="mean", scale=scale, ddof=ddof)
+    return found.reshape(rewards.shape)

@@ -1,0 +1,49 @@
+"""Information gain as a potential: how likely the right answer has become, counted so that nothing is paid twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
+from agentgym.credit.shaping import shaped_advantages
+from agentgym.credit.signals import Array
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
+
+
+@declare(
+    requires=("outcomes", "gold_logprobs"),
+    bias=_bias,
+    source="signal: Wang et al. 2025, arXiv:2510.14967 (IGPO); the correction at the last turn: our own",
+)
+def information_gain(
+    group: Group,
+    *,
+    weight: Weight = 1.0,
+    gamma: Decay = 1.0,
+    baseline: Baseline = "loo",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """`potential_shaping` with Phi_k = p_k, the probability of the gold answer given all before turn k.
+
+    A turn gets p_{k+1} - p_k on top of its reward and the last turn -p_K: what the policy was already
+    sure of is no merit of the answer that then says it. `igpo` leaves that out and is biased.
+
+    Args:
+        weight: of the gain; 0 is `return_to_go` bit for bit.
+        gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
+    Returns: [N, T], reward units. Degenerate: where the answer was not scored the last known p stands, 0 before any.
+    """
+    before = np.exp(group.signal("gold_logprobs"))[:, :-1]
+    return shaped_advantages(
+        group, before, weight=weight, gamma=gamma, baseline=baseline,
+        outcome_weight=outcome_weight, turn_weight=turn_weight,
+    )  # fmt: skip

@@ -1,0 +1,42 @@
+"""Kevin: discounted return-to-go, standardised over all turns of the group together."""
+
+from __future__ import annotations
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Decay, PositiveWeight, Weight
+from agentgym.credit.returns import returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.whitening import Weigh, whitened
+
+
+@declare(
+    requires=("outcomes",),
+    bias="biased",
+    source="Baronio et al. 2025, arXiv:2507.11948",
+    equals_get_zero=False,
+    caution="at its discount of 0.4 what comes two turns later hardly counts, so that ending early can look best. Kept "
+    "for reproduction: use 'return_to_go'.",
+)
+def kevin(
+    group: Group,
+    *,
+    gamma: Decay = 0.4,
+    weigh: Weigh = "turns",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of the group.
+
+    Biased, up to the sign: on the flip problem of the tests it is taught to answer at once. gamma counts what
+    comes later for less, turns of different index are compared as if as much were still to come at each, and a
+    long trajectory counts more in mean and std.
+
+    Args:
+        gamma: decay per turn; 0.4 as published.
+        weigh: what counts once in mean and std; "turns" as published, "trajectories" is the fairer one.
+        outcome_weight: above 0.
+    Returns: [N, T], in standard deviations of the group. Degenerate: no spread gives exactly 0.
+    """
+    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return whitened([worth], [group], weigh=weigh)[0]

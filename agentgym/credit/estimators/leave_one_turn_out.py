@@ -1,0 +1,61 @@
+"""Leave one turn out: the outcome, and what the episode would have missed without each turn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.counterfactual import left_out_values
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import PositiveWeight, Scale, Weight
+from agentgym.credit.shaping import with_own_credit
+from agentgym.credit.signals import Array
+from agentgym.errors import MissingSignalError
+
+
+@declare(
+    requires=("outcomes", "counterfactuals"),
+    bias="heuristic",
+    source="counterfactual replay, one turn at a time; how it joins the outcome: our own",
+    minimum_group=1,
+    equals_get_zero=False,
+)
+def leave_one_turn_out(
+    group: Group,
+    *,
+    credit: Literal["added", "returned"] = "added",
+    credit_weight: Weight = 1.0,
+    scale: Scale = "none",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.with_own_credit`.
+
+    No claim of unbiasedness: what a replay without turn k shows depends on the later turns too. Of two
+    turns either of which would do, both get 0; `shapley` shares between them.
+
+    Args:
+        credit: "added": A_ik = A_i + credit_weight * (phi_k - mean of phi over the trajectory's turns);
+            "returned": phi_k as the turn's reward, the last turn taking what is left, then return-to-go.
+        scale: of A_i; "none" as in `rloo`, "std" as in `grpo`.
+        outcome_weight, turn_weight: as `rloo`.
+    Returns: [N, T], reward units for scale "none". credit_weight 0 with credit "added" is `rloo`, bit for bit.
+    Degenerate: a group of one, or of equals, keeps phi - mean phi, which compares a trajectory with itself.
+    Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing.
+    """
+    values = group.signal("counterfactuals")
+    phi = np.zeros(group.played.shape)
+    for i, count in enumerate(group.turns):
+        try:
+            phi[i, :count] = left_out_values(values[i].__getitem__, int(count))
+        except KeyError as error:
+            raise MissingSignalError(
+                f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
+                f"return with all {count} turns played and with each one left out."
+            ) from error
+    return with_own_credit(
+        group, phi, credit=credit, credit_weight=credit_weight, scale=scale,
+        outcome_weight=outcome_weight, turn_weight=turn_weight,
+    )  # fmt: skip

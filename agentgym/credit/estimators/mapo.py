@@ -1,0 +1,41 @@
+"""MAPO: GRPO where the group is of two minds, the deviation in shares of the mean where it is nearly of one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Ddof, Number, Weight
+from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, centred, standardised
+
+
+@declare(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849")
+def mapo(
+    group: Group, *, success: Number = 0.5, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0
+) -> Array:
+    """A_ik = (1 - lambda) (R_i - mean R) / std R + lambda (R_i - mean R) / mean R, lambda = 1 - 4 p (1 - p).
+
+    p is the share of trajectories that succeeded: lambda is 0 where half did, and 1 where all or none did. In
+    a group where hardly any failed, that takes much off the one failure that std would make of it.
+    Direction as `grpo`: a positive multiple of the policy gradient where returns take two values, not negative.
+    Graded returns with a mean near 0 are blown up by their small unit, and it can then point the wrong way.
+
+    Args:
+        success: an outcome of at least this is a success.
+        ddof: of the standard deviation. outcome_weight, turn_weight: of the return R.
+    Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest
+        return) cannot be a unit: the share term is then 0. A negative mean is taken by its size.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    outcomes: Array = group.signal("outcomes")
+    p = float(np.mean(outcomes >= success))
+    certainty = 1.0 - 4.0 * p * (1.0 - p)
+    mean = abs(float(returns.mean()))
+    share = np.zeros(group.size)
+    if mean > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(returns).max())):
+        share = centred(returns, "mean") / mean
+    deviation = standardised(returns, baseline="mean", ddof=ddof)
+    return on_every_turn(group, (1.0 - certainty) * deviation + certainty * share)

@@ -1,0 +1,45 @@
+"""OPO: the episode's return above a mean in which long episodes count more, the baseline of least variance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Weight
+from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.signals import Array
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    return "unbiased" if options["baseline"] == "loo" else "biased"
+
+
+@declare(
+    requires=("outcomes", "lengths"),
+    bias=_bias,
+    source="Hao et al. 2025, arXiv:2505.23585; leave-one-out: our own",
+)
+def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
+    """A_ik = R_i - sum_j L_j R_j / sum_j L_j, the same for every turn; L_j counts the trajectory's own tokens.
+
+    The baseline of least variance weighs each return by the squared length of its score; the number of
+    tokens stands in for that. Biased as published: the own length, which the own actions chose, enters the own
+    baseline, and a parameter whose true gradient is 0 gets one.
+
+    Args:
+        baseline: "mean" is as published; "loo" leaves the own trajectory out, which is unbiased.
+        outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards.
+    Returns: [N, T], reward units. Degenerate: equal returns give exactly 0; no tokens at all give the plain mean.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    lengths: Array = np.where(group.played, group.signal("lengths"), 0.0).sum(axis=1)
+    above = returns - returns.min()
+    own = baseline == "loo"
+    total = lengths.sum() - own * lengths
+    plain = (above.sum() - own * above) / (group.size - own)
+    mean = np.where(total > 0, ((lengths * above).sum() - own * lengths * above) / np.where(total > 0, total, 1), plain)
+    return on_every_turn(group, above - mean)

@@ -1,0 +1,46 @@
+"""Return-to-go with the environment's own measure of progress as a potential."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
+from agentgym.credit.shaping import shaped_advantages
+from agentgym.credit.signals import Array
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
+
+
+@declare(
+    requires=("outcomes", "potentials"),
+    bias=_bias,
+    source="Ng, Harada and Russell 1999 (policy invariance under reward transformations); per turn and group: our own",
+)
+def potential_shaping(
+    group: Group,
+    *,
+    weight: Weight = 1.0,
+    gamma: Decay = 1.0,
+    baseline: Baseline = "loo",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """`return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
+
+    Unbiased for any potential, even a wrong one: it sums to -weight * Phi_k, which was known before the
+    turn. A good one, near the expected return, takes away noise; one on another scale adds it.
+
+    Args:
+        weight: of the potential, in reward units each; 0 is `return_to_go` bit for bit.
+        gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
+    Returns: [N, T], reward units. Degenerate: a missing potential is the one before it, 0 before any.
+    """
+    return shaped_advantages(
+        group, group.signal("potentials"), weight=weight, gamma=gamma, baseline=baseline,
+        outcome_weight=outcome_weight, turn_weight=turn_weight,
+    )  # fmt: skip

@@ -1,0 +1,47 @@
+"""REINFORCE++: returns-to-go, whitened over the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Decay, PositiveWeight, Weight
+from agentgym.credit.returns import returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.whitening import Weigh, whitened
+
+
+@declare(
+    requires=("outcomes",),
+    bias="biased",
+    source="Hu 2025, arXiv:2501.03262; trajectories as the unit of the statistics: our own",
+    minimum_group=1,
+    scope="batch",
+    equals_get_zero=False,
+)
+def reinforce_pp(
+    groups: Sequence[Group],
+    *,
+    gamma: Decay = 1.0,
+    weigh: Weigh = "trajectories",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> list[Array]:
+    """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.
+
+    Tasks are not compared with themselves, so an easy task is praised for being easy. Biased: the own return is
+    part of mean and std, and turns late in an episode, where less is still to come, look bad. The KL to a
+    reference, part of the reward in the paper, is the trainer's.
+
+    Args:
+        gamma: decay per turn of the return-to-go.
+        weigh: what counts once in mean and std. "tokens" (needs `lengths`) is as published: a long trajectory
+            counts more, and how long it is depends on what it did.
+        outcome_weight: above 0.
+    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no spread gives exactly 0.
+    """
+    worth = [
+        returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight) for group in groups
+    ]
+    return whitened(worth, groups, weigh=weigh)

@@ -1,0 +1,55 @@
+"""Shapley credit: the outcome, and what each turn adds, averaged over every order in which the turns could count."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.counterfactual import shapley_of_known
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import PositiveWeight, Scale, Weight
+from agentgym.credit.shaping import with_own_credit
+from agentgym.credit.signals import Array
+from agentgym.errors import CreditError
+
+
+@declare(
+    requires=("outcomes", "counterfactuals"),
+    bias="heuristic",
+    source="Shapley 1953; for turns: arXiv:2505.20417 (SCAR) and arXiv:2602.08335 (SHARP), not confirmed against them",
+    minimum_group=1,
+    equals_get_zero=False,
+)
+def shapley(
+    group: Group,
+    *,
+    credit: Literal["added", "returned"] = "added",
+    credit_weight: Weight = 1.0,
+    scale: Scale = "none",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """phi_k the Shapley value of turn k, joined to the outcome as in `shaping.with_own_credit`.
+
+    Exact where the values of all 2^K sets of turns are known, else from those that are: see
+    `counterfactual.shapley_of_known`; `counterfactual.sampled_shapley_values` says which to ask for.
+    No claim of unbiasedness: a turn's value depends on the turns after it.
+
+    Args: as `leave_one_turn_out`.
+    Returns: [N, T]. With all sets known phi sums to v(all) - v(none), and a turn that changes nothing gets phi = 0.
+    Degenerate: as `leave_one_turn_out`.
+    Raises: CreditError naming a trajectory and a turn about which no value tells anything.
+    """
+    known = group.signal("counterfactuals")
+    phi = np.zeros(group.played.shape)
+    for i, count in enumerate(group.turns):
+        try:
+            phi[i, :count] = shapley_of_known(known[i], int(count))
+        except CreditError as error:
+            raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
+    return with_own_credit(
+        group, phi, credit=credit, credit_weight=credit_weight, scale=scale,
+        outcome_weight=outcome_weight, turn_weight=turn_weight,
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""SPA: the outcome shared out over the turns by a progress estimator, then return-to-go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.estimators.return_to_go import above_those_who_reached
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
+from agentgym.credit.returns import episode_returns, returns_to_go, summable_rewards
+from agentgym.credit.signals import Array
+
+GROUNDED = 0.5  # what the paper gives a turn whose action could be executed
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    exact = options["baseline"] == "loo" and options["gamma"] == 1 and options["grounding_weight"] == 0
+    return "unbiased" if exact and options["remainder"] == "last" else "biased"
+
+
+@declare(
+    requires=("outcomes", "contributions"),
+    bias=_bias,
+    source="Wang et al. 2025, arXiv:2505.20732; giving the last turn what is left: our own",
+)
+def spa(
+    group: Group,
+    *,
+    remainder: Literal["last", "none"] = "last",
+    contribution_weight: PositiveWeight = 1.0,
+    grounding_weight: Weight = 0.0,
+    gamma: Decay = 1.0,
+    baseline: Baseline = "loo",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """`return_to_go` with the outcome replaced by the contributions c_k of the turns, see `shared_outcome`.
+
+    Unbiased if c_k was predicted from the turns up to k alone: what has been paid out before turn k is a
+    number known before turn k, hence a baseline. Contributions fitted to sum to each outcome by looking
+    at the whole trajectory are not that, and an equal share o / K is not either.
+
+    Args:
+        remainder: "last" lets the last turn take what is left, so that a trajectory gets its outcome;
+            "none" (the paper) pays the contributions alone, whatever they sum to.
+        contribution_weight: of c. grounding_weight: of 0.5 for each tool turn (the paper: 1); it changes
+            what is optimised. 0 does not need `tool_turn`.
+        gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
+    Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" are `return_to_go`.
+    """
+    outcomes: Array = outcome_weight * group.signal("outcomes")
+    shares = shared_outcome(group, outcomes, contribution_weight, remainder)
+    if grounding_weight:
+        shares = shares + grounding_weight * GROUNDED * group.signal("tool_turn")
+    rewards = turn_weight * summable_rewards(group) + shares
+    paid = replace(group, turn_rewards=rewards, outcomes=np.zeros(group.size))
+    return above_those_who_reached(returns_to_go(paid, gamma=gamma), episode_returns(paid), group.played, baseline)
+
+
+def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:
+    """[N, T] weight * c_k; with remainder "last" the last turn of each trajectory gets what its outcome leaves.
+
+    Then each row sums to the outcome, up to rounding. 0 where no turn was played.
+    """
+    shares = weight * np.where(group.played, group.signal("contributions"), 0.0)
+    if remainder == "none":
+        return shares
+    before = np.where(group.last_turn, 0.0, shares).sum(axis=1)
+    found: Array = np.where(group.last_turn, (outcomes - before)[:, None], shares)
+    return found

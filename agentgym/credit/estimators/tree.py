@@ -1,0 +1,50 @@
+"""Tree-GRPO: each leaf against all leaves and against the leaves of its own tree."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.branches import tree_of
+from agentgym.credit.declaration import declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Ddof, Weight
+from agentgym.credit.returns import summable_rewards
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import standardised
+
+
+@declare(requires=("outcomes", "branches"), bias="biased", source="Ji et al. 2025, arXiv:2509.21240 (Tree-GRPO)")
+def tree(
+    group: Group,
+    *,
+    shared: Literal["each", "once"] = "each",
+    ddof: Ddof = 1,
+    outcome_weight: Weight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_i = z of R_i among all leaves + z of R_i among those of its tree; a shared turn gets the mean over its leaves.
+
+    A tree is what shares the first turn. Biased: a turn is compared with what was tried elsewhere, its
+    leaves are not independent, and within the tree the baseline holds what came of the turn itself.
+    `sibling` is the unbiased form.
+
+    Args:
+        shared: "each" gives a turn its advantage in every trajectory that goes through it, so n leaves
+            weigh n; "once" divides by n.
+        ddof: of both spreads.
+        outcome_weight, turn_weight: as `grpo`.
+    Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`.
+    """
+    forest = tree_of(group)
+    earned = forest.along(turn_weight * forest.of_turns(summable_rewards(group))).sum(axis=1)
+    returns = outcome_weight * group.signal("outcomes") + earned
+    tree_ids = forest.path[:, 0]
+    own = tree_ids[:, None] == np.unique(tree_ids)[None]  # [N, trees]
+    within = standardised(np.broadcast_to(returns[:, None], own.shape), baseline="mean", ddof=ddof, among=own)
+    leaf = standardised(returns, baseline="mean", ddof=ddof) + within.sum(axis=1)
+    advantages = forest.mean_of_leaves(leaf)
+    if shared == "once":
+        advantages = advantages / forest.rows
+    return forest.on_turns(advantages)

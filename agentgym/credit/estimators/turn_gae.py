@@ -1,0 +1,59 @@
+"""Turn-GAE: generalised advantages of a critic that predicts the return before each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.credit.critics import Truncated, turn_advantages, values_before
+from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.group import Group
+from agentgym.credit.options import Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.signals import Array
+from agentgym.credit.whitening import whitened
+
+
+def _bias(options: Mapping[str, Any]) -> Bias:
+    exact = {"gamma": 1, "lam": 1, "truncated": "scored", "scale": "none"}
+    return "unbiased" if all(options[name] == value for name, value in exact.items()) else "biased"
+
+
+@declare(
+    requires=("outcomes", "values"),
+    bias=_bias,
+    source="Schulman et al. 2016, arXiv:1506.02438, with the turn as the step: MT-PPO, arXiv:2505.11821 v2, and "
+    "Turn-PPO, arXiv:2512.17008",
+    minimum_group=1,
+    equals_get_zero=False,
+)
+def turn_gae(
+    group: Group,
+    *,
+    gamma: Decay = 1.0,
+    lam: Decay = 1.0,
+    truncated: Truncated = "scored",
+    scale: Scale = "none",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_k = d_k + gamma lam A_k+1, d_k = r_k + gamma V_k+1 - V_k; the last turn's reward holds the outcome.
+
+    Unbiased for lam 1 and gamma 1 whatever the critic says, since V_k knows nothing of turn k. With lam below 1 a
+    critic that is wrong leads astray, one that is exact gives the least noise of all. Trajectories are not
+    compared: a group of one is as good as any. The critic's target is A_k + V_k.
+
+    Args:
+        gamma, lam: decay per turn.
+        truncated: what follows the last turn of a truncated episode; "bootstrap" needs K_i + 1 values.
+        scale: "std" subtracts the mean of all turns of the group and divides by their spread, each
+            trajectory weighing the same (biased).
+        outcome_weight: above 0.
+    Returns: [N, T], reward units; in standard deviations for "std".
+    Raises: CreditError naming trajectory and turn where a value is missing.
+    """
+    values = group.signal("values")[:, : group.played.shape[1]]
+    found = turn_advantages(
+        group, values_before(group, "values", values), gamma=gamma, lam=lam, truncated=truncated,
+        outcome_weight=outcome_weight, turn_weight=turn_weight,
+    )  # fmt: skip
+    return found if scale == "none" else whitened([found], [group], weigh="trajectories")[0]

@@ -1,0 +1,67 @@
+"""Every tree of trajectories that branching can produce in a small decision problem, with its probability.
+
+A tree is grown by playing `fan[0]` first turns, after each that goes on `fan[1]` second turns, and so on;
+every play is independent. Deeper than the list nothing branches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from agentgym.credit import Estimator, Group
+from agentgym.credit.exact.evidence import after
+from agentgym.credit.exact.problems import Path, Problem
+
+Grown = tuple[tuple[Path, tuple[int, ...]], ...]
+"""Leaves: a path, and which child was taken at each turn."""
+
+
+def trees(problem: Problem, fan: Sequence[int]) -> list[tuple[float, Grown]]:
+    """Every outcome of growing a tree; equal ones that differ in the order of children alone are one."""
+    return list(_families(list(problem.paths), 0, fan))
+
+
+def _families(paths: list[Path], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
+    """What the children of a node can be, given the paths that are still possible."""
+    total = sum(path.probability for path in paths)
+    turns: defaultdict[object, list[Path]] = defaultdict(list)
+    for path in paths:
+        ended = len(path.steps) == k + 1
+        turns[after(path, k), ended, path.outcome if ended else None].append(path)
+    one: list[tuple[float, Grown]] = []
+    for rest in turns.values():
+        chance = sum(path.probability for path in rest) / total
+        if len(rest[0].steps) == k + 1:
+            one.append((chance, ((rest[0], ()),)))
+        else:
+            one += [(chance * p, grown) for p, grown in _families(rest, k + 1, fan)]
+    children = fan[k] if k < len(fan) else 1
+    for members in combinations_with_replacement(range(len(one)), children):
+        ways = math.factorial(children)
+        for count in Counter(members).values():
+            ways //= math.factorial(count)
+        grown = [(path, (place, *way)) for place, m in enumerate(members) for path, way in one[m][1]]
+        yield ways * math.prod(one[m][0] for m in members), tuple(grown)
+
+
+def group_of(grown: Grown) -> Group:
+    """The leaves as whole trajectories, the turns that they share with the same label."""
+    return Group.from_arrays(
+        outcomes=[path.outcome for path, _ in grown],
+        turn_rewards=[path.rewards for path, _ in grown],
+        branches=[[way[: k + 1] for k in range(len(way))] for _, way in grown],
+    )
+
+
+def estimated_gradient(problem: Problem, chosen: Estimator, fan: Sequence[int]) -> np.ndarray:
+    """[P] E[(1/N) sum_ik A_ik grad log pi] over every tree, N its leaves."""
+    total = np.zeros(problem.paths[0].score.shape[1])
+    for probability, grown in trees(problem, fan):
+        for (path, _), advantages in zip(grown, chosen(group_of(grown)), strict=True):
+            total += probability / len(grown) * (advantages @ path.score)
+    return total

@@ -1,0 +1,77 @@
+"""Credit a trajectory gives its own turns, and how it joins what comparing trajectories says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.estimators.return_to_go import above_those_who_reached
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Scale
+from agentgym.credit.returns import episode_returns, returns_to_go
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import centred, standardised
+
+
+def carried_forward(numbers: Array) -> Array:
+    """[N, T] with every missing entry replaced by the last known one before it, 0 where there is none.
+
+    What a turn gets from this depends on its past alone, so it may stand in a baseline.
+    """
+    known = ~np.isnan(numbers)
+    columns = np.maximum.accumulate(np.where(known, np.arange(numbers.shape[1]), -1), axis=1)
+    found = np.take_along_axis(numbers, np.maximum(columns, 0), axis=1)
+    return np.where(columns >= 0, found, 0.0)
+
+
+def shaped_advantages(
+    group: Group,
+    potentials: Array,
+    *,
+    weight: float,
+    gamma: float,
+    baseline: Baseline,
+    outcome_weight: float,
+    turn_weight: float,
+) -> Array:
+    """[N, T] `return_to_go` of rewards r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
+
+    From turn k on the added terms telescope to -weight * Phi_k, whatever gamma: a number that was known
+    before the turn, hence another baseline. That the potential ends at 0 is what keeps the gradient.
+
+    Args:
+        potentials: [N, T] before each turn; where missing the last known one, 0 before any.
+    """
+    before = weight * carried_forward(potentials)
+    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return above_those_who_reached(worth - before, whole - before[:, 0], group.played, baseline)
+
+
+def with_own_credit(
+    group: Group,
+    phi: Array,
+    *,
+    credit: Literal["added", "returned"],
+    credit_weight: float,
+    scale: Scale,
+    outcome_weight: float,
+    turn_weight: float,
+) -> Array:
+    """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's own turns.
+
+    "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
+    "returned": `return_to_go` of phi_k as rewards, the last turn taking what is left of the return.
+    """
+    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    if credit == "returned":
+        before = np.where(group.last_turn, 0.0, credit_weight * phi)
+        rewards = np.where(group.last_turn, (whole - before.sum(axis=1))[:, None], before)
+        worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+        found: Array = np.nan_to_num(above_those_who_reached(worth, whole, group.played, "loo"))
+        return found
+    above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=1)
+    mean = np.where(group.played, phi, 0.0).sum(axis=1) / group.turns
+    joined: Array = np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
+    return joined

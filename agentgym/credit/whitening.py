@@ -1,0 +1,47 @@
+"""Whitening: one mean and one standard deviation for the turns of many trajectories, of a group or of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.group import Group
+from agentgym.credit.signals import Array
+from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, STD_EPSILON
+
+Weigh = Literal["trajectories", "turns", "tokens"]
+"""What counts once: a trajectory (its turns share that weight), a turn, or a token (needs `lengths`)."""
+
+
+def turn_weights(group: Group, weigh: Weigh) -> Array:
+    """[N, T] weight of each turn in a mean over turns; 0 where not played. Raises: MissingSignalError for tokens."""
+    if weigh == "trajectories":
+        return np.where(group.played, 1.0 / np.maximum(group.turns, 1)[:, None], 0.0)
+    if weigh == "turns":
+        return group.played.astype(np.float64)
+    return np.where(group.played, group.signal("lengths"), 0.0)
+
+
+def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) -> list[Array]:
+    """(score - mean) / std with one weighted mean and std over all turns of all groups; no spread gives exactly 0.
+
+    Args:
+        scores: [N, T] of each group. weigh: what counts once.
+    """
+    weights = [turn_weights(group, weigh) for group in groups]
+    flat = np.concatenate([one[group.played] for one, group in zip(scores, groups, strict=True)])
+    weight = np.concatenate([one[group.played] for one, group in zip(weights, groups, strict=True)])
+    total = weight.sum()
+    if total == 0:
+        return [np.zeros(one.shape) for one in scores]
+    low = flat.min()  # subtracted first, so that equal scores have a spread of exactly 0
+    mean = (weight * (flat - low)).sum() / total
+    std = float(np.sqrt((weight * (flat - low - mean) ** 2).sum() / total))
+    if std <= max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(flat).max())):
+        return [np.zeros(one.shape) for one in scores]
+    return [
+        np.where(group.played, (one - low - mean) / (std + STD_EPSILON), 0.0)
+        for one, group in zip(scores, groups, strict=True)
+    ]

@@ -1,0 +1,118 @@
+"""Calibration: a turn reward counts by how it went with success, and not at all if it did not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias
+from agentgym.credit.group import Group
+from agentgym.credit.options import Count, Share, Weight
+from agentgym.credit.signals import Array
+from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+
+
+def _bias(base: Bias, options: Options) -> Bias:
+    return base if options["weights"] else "heuristic"
+
+
+@wrapper(
+    source="arXiv:2604.02869 (reward calibration), not confirmed against it",
+    requires=("outcomes", "components"),
+    bias=_bias,
+    scope="batch",
+)
+def calibrated(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    weights: Mapping[str, float] = {},
+    strength: Weight = 1.0,
+    least: Share = 0.1,
+    minimum: Count = 30,
+    success_at: float = 0.5,
+) -> list[Array]:
+    """The wrapped estimator with turn rewards sum_c weight_c * r^c, weight_c from `calibration` over the batch.
+
+    A component that goes with failure gets a negative weight. No claim of unbiasedness: the weights come from the
+    very outcomes. Weights from an earlier window, given as `weights`, are constants of another objective, and
+    the class is that of the wrapped estimator.
+
+    Args:
+        weights: of the components by name, for example `calibration(window).weights`; a component that
+            is not named does not count. Empty: they are taken from the batch itself.
+        strength, least, minimum, success_at: see `calibration`.
+    Returns: as the wrapped estimator. Degenerate: too few successes or failures leave the outcomes alone.
+    """
+    found = calibration(groups, strength=strength, least=least, minimum=minimum, success_at=success_at)
+    return estimate([_weighed(group, weights or found.weights) for group in groups])
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How reward components went with success.
+
+    Attributes:
+        correlations: point-biserial correlation of each component with success, in [-1, 1]; 0 where
+            the component or success does not vary.
+        weights: what each component counts.
+        successes, failures: trajectories of each kind that were seen.
+    """
+
+    correlations: Mapping[str, float]
+    weights: Mapping[str, float]
+    successes: int
+    failures: int
+
+
+def calibration(
+    groups: Sequence[Group],
+    *,
+    strength: float = 1.0,
+    least: float = 0.1,
+    minimum: int = 30,
+    success_at: float = 0.5,
+) -> Calibration:
+    """Weigh each turn-reward component by its correlation with success over the turns of many groups.
+
+    Args:
+        groups: a batch, or a window of the last ones; trajectories that are not valid do not count.
+        strength: weight = strength * correlation.
+        least: a correlation of at most this gives weight 0.
+        minimum: with fewer successes or fewer failures every weight is 0: a correlation would be chance.
+        success_at: an outcome of at least this is a success.
+    Raises: MissingSignalError.
+    """
+    groups = [group.only(group.valid) for group in groups]
+    solved = [group.signal("outcomes") >= success_at for group in groups]
+    successes = sum(int(s.sum()) for s in solved)
+    failures = sum(len(s) for s in solved) - successes
+    correlations = {}
+    for name in dict.fromkeys(name for group in groups for name in group.signal("components")):
+        rewards, success = [], []
+        for group, won in zip(groups, solved, strict=True):
+            given = group.signal("components").get(name, np.full(group.played.shape, np.nan))
+            rewards.append(given[~np.isnan(given)])
+            success.append(np.broadcast_to(won[:, None], given.shape)[~np.isnan(given)])
+        correlations[name] = _correlation(np.concatenate(rewards), np.concatenate(success).astype(np.float64))
+    enough = min(successes, failures) >= minimum
+    weights = {n: strength * rho if enough and abs(rho) > least else 0.0 for n, rho in correlations.items()}
+    return Calibration(correlations, weights, successes, failures)
+
+
+def _correlation(left: Array, right: Array) -> float:
+    if len(left) < 2 or np.ptp(left) == 0 or np.ptp(right) == 0:
+        return 0.0
+    left, right = left - left.mean(), right - right.mean()
+    scale = math.sqrt(float(left @ left)) * math.sqrt(float(right @ right))
+    return float(np.clip(left @ right / scale, -1, 1)) if scale > 0 else 0.0
+
+
+def _weighed(group: Group, weights: Mapping[str, float]) -> Group:
+    rewards = np.full(group.played.shape, np.nan)
+    for name, given in group.signal("components").items():
+        rewards = np.where(np.isnan(given), rewards, np.nan_to_num(rewards) + weights.get(name, 0.0) * given)
+    return replace(group, turn_rewards=rewards)

@@ -1,0 +1,56 @@
+"""Entropy weights: turns in which the policy was unsure are where there is something to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias
+from agentgym.credit.group import Group
+from agentgym.credit.options import Between, Share, Weight
+from agentgym.credit.signals import Array
+from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+
+
+def _bias(base: Bias, options: Options) -> Bias:
+    return "heuristic"
+
+
+@wrapper(
+    source="bonus: Cheng et al. 2025, arXiv:2506.14758; top: Wang et al. 2025, arXiv:2506.01939 (80/20). Both are for "
+    "tokens there, for turns by their mean entropy here",
+    requires=("entropies",),
+    bias=_bias,
+)
+def entropy_weighted(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    mode: Literal["bonus", "top"] = "bonus",
+    weight: Weight = 0.4,
+    limit: Annotated[float, Between(1.0, closed=False)] = 2.0,
+    share: Share = 0.2,
+) -> list[Array]:
+    """Advantages raised, or kept only, where the policy was unsure.
+
+    "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: never another sign. An
+    advantage of 0 stays 0. "top": A for the share of the group's turns with the highest entropy, 0 for the rest.
+
+    Args:
+        weight: of H (nats) in the bonus; 0 is the wrapped estimator bit for bit.
+        limit: above 1; the bonus is at most |A| / limit.
+        share: of turns that "top" keeps, at least one; ties are all kept. 1 keeps all.
+    Returns: as the wrapped estimator.
+    """
+    found = []
+    for group, advantages in zip(groups, estimate(groups), strict=True):
+        entropies = np.where(group.played, group.signal("entropies"), 0.0)
+        if mode == "bonus":
+            found.append(advantages + np.minimum(weight * entropies, np.abs(advantages) / limit))
+        else:
+            ordered = np.sort(entropies[group.played])[::-1]
+            least = ordered[max(int(np.ceil(share * len(ordered))), 1) - 1]
+            found.append(np.where(entropies >= least, advantages, 0.0))
+    return found

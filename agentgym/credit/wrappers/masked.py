@@ -1,0 +1,75 @@
+"""Masking: trajectories that ended in a way nothing should be learned from are not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias
+from agentgym.credit.group import Group
+from agentgym.credit.signals import Array, Bools
+from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.messages import StopReason
+
+OVERLONG = (StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.TIME)
+
+
+def _requires(options: Options) -> tuple[str, ...]:
+    needs = ("stop_reasons",) if options["over_turn"] or options["overlong"] else ()
+    return (*needs, "stop_reasons", "tool_turn") if options["void_turn"] else needs
+
+
+def _bias(base: Bias, options: Options) -> Bias:
+    any_mask = options["over_turn"] or options["overlong"] or options["void_turn"]
+    return "biased" if any_mask and base != "heuristic" else base
+
+
+@wrapper(
+    source="over-turn: Mini-o3, arXiv:2509.07969; void turns: SimpleTIR, arXiv:2509.02479; overlong: DAPO, "
+    "arXiv:2503.14476",
+    requires=_requires,
+    bias=_bias,
+)
+def masked(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    over_turn: bool = False,
+    void_turn: bool = False,
+    overlong: bool = False,
+    statistics: Literal["kept", "dropped"] = "kept",
+) -> list[Array]:
+    """The wrapped estimator's advantages, and 0 for the trajectories that are masked.
+
+    Biased: whether a trajectory is masked depends on what it did, so behaviour that leads there is
+    neither rewarded nor punished. That is what it is for: not to punish long attempts for the cap.
+
+    Args:
+        over_turn: mask what was stopped by the number of turns.
+        void_turn: mask what has a turn that holds neither a call that could be run nor the final answer.
+        overlong: mask what was stopped by tokens, context or time.
+        statistics: "kept" leaves the masked in the baselines of the others; "dropped" compares those left
+            among themselves.
+    Returns: as the wrapped estimator. With nothing to mask, and with no option set, exactly what it gives.
+    """
+    hidden = [_hidden(group, over_turn, void_turn, overlong) for group in groups]
+    if statistics == "dropped":
+        return estimate([replace(group, valid=~hide) for group, hide in zip(groups, hidden, strict=True)])
+    return [np.where(hide[:, None], 0.0, found) for hide, found in zip(hidden, estimate(groups), strict=True)]
+
+
+def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool) -> Bools:
+    hidden = np.zeros(group.size, np.bool_)
+    reasons = group.stop_reasons or (None,) * group.size
+    if over_turn:
+        hidden |= [reason == StopReason.MAX_TURNS for reason in reasons]
+    if overlong:
+        hidden |= [reason in OVERLONG for reason in reasons]
+    if void_turn:
+        answered = np.array([reason == StopReason.ANSWERED for reason in reasons], np.bool_)
+        answer = group.last_turn & answered[:, None]
+        hidden |= (group.played & ~group.signal("tool_turn") & ~answer).any(axis=1)
+    return hidden

@@ -1,0 +1,110 @@
+"""Off-policy weights: a turn counts by how likely the trained policy still finds it, and not if it is too old."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import numpy as np
+
+from agentgym.credit.declaration import Bias
+from agentgym.credit.group import Group
+from agentgym.credit.options import Between, PositiveWeight, Weight
+from agentgym.credit.signals import Array, Lists
+from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+
+Mode = Literal["tis", "mis", "icepop"]
+Level = Literal["turn", "token", "sequence"]
+Over = Literal["sum", "mean"]
+LARGEST_LOG = 700.0  # exp of more overflows; every such ratio is above every cap
+
+
+def _requires(options: Options) -> tuple[str, ...]:
+    return ("log_ratios",) if options["max_lag"] is None else ("log_ratios", "versions")
+
+
+def _bias(base: Bias, options: Options) -> Bias:
+    return "heuristic" if base == "heuristic" else "biased"
+
+
+@wrapper(
+    source="TIS: Yao et al. 2025 (off-policy RL with a different rollout engine); MIS: masked importance sampling in "
+    "verl; IcePop: Ling team 2025; one ratio per turn, and the cut by version: our own",
+    requires=_requires,
+    bias=_bias,
+)
+def off_policy(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    mode: Mode = "tis",
+    level: Level = "turn",
+    over: Over = "sum",
+    high: PositiveWeight = 2.0,
+    low: Weight = 0.5,
+    max_lag: Annotated[int, Between(0)] | None = None,
+) -> list[Array]:
+    """A_ik * w_ik, w the clipped ratio of pi_train to pi_rollout on the tokens of turn k, see `ratio_weights`.
+
+    On-policy every ratio is 1 and nothing changes, bit for bit. Off-policy an uncapped ratio of the
+    sequence corrects exactly, and its noise grows with length; one ratio a turn is far less noisy, but leaves
+    out which states the old policy met and what it did later. Caps bias too: hence the class.
+
+    Args:
+        mode, level, over, high, low: see `ratio_weights`. At level "token" a turn gets the mean of its tokens'
+            weights; a trainer that weighs each token calls `ratio_weights` itself.
+        max_lag: turns sampled by weights more than this many versions older than the trained ones get 0,
+            and only those turns. The trained version is the group's `train_version`, or else the newest
+            that sampled any of its turns.
+    Returns: as the wrapped estimator.
+    """
+    found = []
+    for group, advantages in zip(groups, estimate(groups), strict=True):
+        weights = ratio_weights(group.signal("log_ratios"), mode=mode, level=level, over=over, high=high, low=low)
+        advantages = advantages * turn_weights(weights, group.signal("log_ratios"))
+        if max_lag is not None:
+            versions = np.where(group.played, group.signal("versions"), 0.0)
+            trained = versions.max(initial=0.0) if group.train_version is None else group.train_version
+            advantages = np.where(trained - versions > max_lag, 0.0, advantages)
+        found.append(advantages)
+    return found
+
+
+def ratio_weights(
+    log_ratios: Lists, *, mode: Mode, level: Level, over: Over = "sum", high: float = 2.0, low: float = 0.5
+) -> Lists:
+    """[N, T, L] the weight of each of a turn's own tokens; 1 where there is none.
+
+    Args:
+        log_ratios: [N, T, L] log pi_train - log pi_rollout per token, NaN behind the last of a turn.
+        mode: "tis" caps the ratio at `high`; "mis" drops what is above `high`; "icepop" drops what is
+            above `high` or below `low`.
+        level: what one ratio is taken over: each token, the turn's tokens, or all tokens of the trajectory.
+        over: the ratio of several tokens is their product ("sum" of logs) or its geometric "mean".
+        high, low: bounds of the ratio, not of its log.
+    """
+    known = ~np.isnan(log_ratios)
+    logs: Array = np.where(known, log_ratios, 0.0)
+    if level != "token":
+        axes = (2,) if level == "turn" else (1, 2)
+        count = known.sum(axis=axes, keepdims=True)
+        total = logs.sum(axis=axes, keepdims=True)
+        logs = np.broadcast_to(total / np.maximum(count, 1) if over == "mean" else total, logs.shape)
+    ratios = np.exp(np.minimum(logs, LARGEST_LOG))
+    ratios = np.minimum(ratios, high) if mode == "tis" else np.where(ratios <= high, ratios, 0.0)
+    if mode == "icepop":
+        ratios = np.where(ratios >= low, ratios, 0.0)
+    return np.where(known, ratios, 1.0)
+
+
+def turn_weights(weights: Lists, log_ratios: Lists) -> Array:
+    """[N, T] mean of [N, T, L] weights over each turn's own tokens; 1 for a turn without any."""
+    known = ~np.isnan(log_ratios)
+    count = known.sum(axis=2)
+    spread = np.where(known, weights, np.nan)
+    least = np.nanmin(spread, axis=2, initial=math.inf)
+    least = np.where(count > 0, least, 1.0)  # weights that are all alike have exactly that mean
+    above = np.where(known, weights - least[:, :, None], 0.0).sum(axis=2)
+    found: Array = least + above / np.maximum(count, 1)
+    return found

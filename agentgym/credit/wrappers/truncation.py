@@ -1,0 +1,50 @@
+"""Truncation: other outcomes for episodes that a budget ended, or that came near it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from agentgym.credit.declaration import Bias
+from agentgym.credit.group import Group
+from agentgym.credit.options import Count, Weight
+from agentgym.credit.signals import Array
+from agentgym.credit.truncation import bootstrapped, overlong_penalised
+from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+
+
+def _requires(options: Options) -> tuple[str, ...]:
+    return ("outcomes", "values" if options["mode"] == "bootstrap" else "lengths")
+
+
+def _bias(base: Bias, options: Options) -> Bias:
+    return "biased" if options["mode"] == "bootstrap" and base != "heuristic" else base
+
+
+@wrapper(
+    source="overlong: DAPO, arXiv:2503.14476, eq. 13; bootstrap: the critic's word", requires=_requires, bias=_bias
+)
+def truncation(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    mode: Literal["overlong", "bootstrap"] = "overlong",
+    limit_tokens: Count = 4096,
+    buffer_tokens: Count = 1024,
+    penalty: Weight = 1.0,
+) -> list[Array]:
+    """The wrapped estimator on outcomes of which long episodes lose a part, or truncated ones get what was to come.
+
+    With "overlong" the class is that of the wrapped estimator, of another objective; with "bootstrap" it is as
+    biased as the critic is wrong. To leave such episodes out of the loss instead, see `masked`.
+
+    Args:
+        mode: "overlong" as `truncation.overlong_penalised`, "bootstrap" as `truncation.bootstrapped`.
+        limit_tokens, buffer_tokens, penalty: of "overlong", in the trajectory's own tokens and in reward units.
+    Returns: as the wrapped estimator. Degenerate: with nothing long, or nothing truncated, exactly what it gives.
+    Raises: CreditError for a buffer above the limit, or a truncated trajectory without a value after its last turn.
+    """
+    if mode == "bootstrap":
+        return estimate([bootstrapped(group) for group in groups])
+    limits = {"limit_tokens": limit_tokens, "buffer_tokens": buffer_tokens}
+    return estimate([overlong_penalised(group, **limits, penalty=penalty) for group in groups])

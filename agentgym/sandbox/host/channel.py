@@ -1,0 +1,111 @@
+"""A long-lived process inside a sandbox, spoken to in JSON lines over a socket of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from typing import Any
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.host.link import Link
+
+MAX_LINE_BYTES = 16 * 2**20
+_START_S = 30.0
+_KEPT_ERRORS = 2000
+
+
+class LineChannel:
+    """One request at a time. One that fails or is cancelled ends the channel: answers could get mixed up."""
+
+    def __init__(self, link: Link, number: int, stream: socket.socket, errors: int) -> None:
+        self._link, self._number, self._stream, self._errors = link, number, stream, errors
+        self._turn = asyncio.Lock()
+        self._buffer = bytearray()
+
+    @classmethod
+    async def open(cls, link: Link, argv: list[str]) -> LineChannel:
+        """Raises: SandboxDied; OSError if the process cannot be started."""
+        ours, theirs = socket.socketpair()
+        errors, errors_write = os.pipe()
+        os.set_blocking(errors, False)
+        ours.setblocking(False)
+        try:
+            header, _ = await link.call(
+                {"op": "channel", "argv": [str(part) for part in argv]}, deadline_s=_START_S,
+                descriptors=[theirs.fileno(), errors_write],
+            )  # fmt: skip
+            if "error" in header:
+                raise OSError(f"No channel to {argv[0]!r}: {header.get('text')!s:.500}")
+        except BaseException:
+            ours.close()
+            os.close(errors)
+            raise
+        finally:
+            theirs.close()
+            os.close(errors_write)
+        return cls(link, header["id"], ours, errors)
+
+    async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
+        """Send one value, return the value of the next line.
+
+        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB or one that is no JSON;
+            TimeoutError. After either, the channel is closed.
+        """
+        async with self._turn:
+            if self._stream.fileno() < 0:
+                raise SandboxDied("This channel is closed.")
+            sent = json.dumps(message).encode() + b"\n"
+            answered = False
+            try:
+                async with asyncio.timeout(timeout_s):
+                    line = await self._exchange(sent)
+                value = json.loads(line)
+                answered = True
+                return value
+            except (ValueError, RecursionError) as error:
+                reason = f"The channel's process sent a line that is no JSON ({error!s:.200})"
+                raise SandboxDied(reason + self._last_words()) from error
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise SandboxDied(f"The channel's process hung up{self._last_words()}") from error
+            finally:
+                if not answered:
+                    await self.close()
+
+    async def _exchange(self, line: bytes) -> bytes:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self._stream, line)
+        while (end := self._buffer.find(b"\n")) < 0:
+            piece = await loop.sock_recv(self._stream, 1 << 16)
+            if not piece:
+                raise SandboxDied(f"The channel's process ended{self._last_words()}")
+            self._buffer += piece
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_BYTES} bytes.")
+        answer = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return answer
+
+    def _last_words(self) -> str:
+        try:
+            text = os.read(self._errors, 65_536)[-_KEPT_ERRORS:].decode("utf-8", "replace").strip()
+        except OSError:
+            text = ""
+        return f"; it said:\n{text}" if text else "."
+
+    def drop(self) -> None:
+        """Close our ends of it, when the sandbox itself ends."""
+        if self._stream.fileno() >= 0:
+            self._stream.close()
+            os.close(self._errors)
+
+    async def close(self) -> None:
+        """End the process. May be called twice."""
+        if self._stream.fileno() < 0:
+            return
+        self.drop()
+        if self._link.dead is None:
+            with contextlib.suppress(SandboxDied):
+                await self._link.call({"op": "end_channel", "channel": self._number}, deadline_s=_START_S)

@@ -1,0 +1,287 @@
+"""The default backend: Linux namespaces, seccomp and control groups, made in milliseconds and without a daemon.
+
+    host process ──orders──> spawner ──makes──> process 1 of each sandbox: the guest ──forks──> agent code
+         └────────────────── one socket per sandbox, requests and replies ──────────────┘
+
+Not covered: holes in the kernel itself, side channels, fairness beyond control groups. An image's own Python makes
+its sandboxes, as a user whom nobody else is and without a network, but not inside one: run images that you would run
+as an ordinary user. Files written in the sandbox live in memory and count against `memory_mib`, which is therefore
+taken as at least `disk_mib` + 32: else full files would starve the guest, and agent code could kill its own sandbox,
+which voids an episode.
+
+A sandbox made from a snapshot is mounted over the snapshot's layers, which the spawner keeps unpacked: it costs as
+much as an empty one, however large they are. As on Docker, a folder that came with the snapshot cannot be renamed
+(EXDEV; `mv` and `shutil.move` copy it then), and sandboxes over the same lowest layer share one user id of the host.
+Where the kernel has no overlay in memory (before Linux 6.6), the files are unpacked into each sandbox instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+import weakref
+from typing import Any
+
+from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.machine import Machine
+from agentgym.sandbox.host.snapshots import restore
+from agentgym.sandbox.images import HOST, Image, prepare
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.namespaces import census
+from agentgym.sandbox.namespaces.spawner import Spawner
+from agentgym.sandbox.namespaces.stacking import Stacking, keys_of
+from agentgym.sandbox.network.proxy import Proxy, environment_for
+
+_MIB = 2**20
+_GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
+_CREATE_S = 30.0
+_STACKING_TRIES = 3
+_LEAST_INODES = 64
+_CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
+
+_ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
+_STAND_IN = {  # what guest/watchdog.py does
+    "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
+    "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
+}
+
+
+class NamespacesBackend:
+    """Makes sandboxes out of namespaces. Works as root, or rootless with weaker limits if the spec accepts them."""
+
+    name = "namespaces"
+
+    def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
+        """Make none yet.
+
+        Args:
+            layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+        """
+        self._layers_mib, self._stacking = layers_mib, Stacking()
+        self._proxy = proxy or Proxy()
+        self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
+        self._images: dict[str, Image] = {}
+        self._lock = threading.Lock()
+        self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
+        weakref.finalize(self, _end_spawners, self._spawners)
+
+    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
+        """A fresh sandbox, with the files of a snapshot if one is given.
+
+        Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
+            that; SandboxUnavailable if no sandbox can be made at all.
+        """
+        machine = await self._make(spec, snapshot)
+        sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
+        self._sandboxes.add(sandbox)
+        return sandbox
+
+    async def probe(self) -> Capabilities:
+        """What this machine can do, found out by making a sandbox."""
+        try:
+            machine = await self._make(SandboxSpec(insecure_ok=True), None)
+        except SandboxUnavailable as error:
+            return Capabilities(False, reason=str(error))
+        missing = machine.missing
+        await machine.close()
+        return Capabilities(
+            True,
+            "ns" if missing else "ns+cgroup",
+            enforced=tuple(name for name in _ENFORCED if name not in missing),
+            missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
+            watched=tuple(missing),
+            snapshots=True,
+        )
+
+    async def running(self) -> list[Running]:
+        """Every namespaces sandbox on this machine whose spawner this process may look at."""
+        return await asyncio.to_thread(census.running, self.name)
+
+    async def clean(self) -> list[str]:
+        """End spawners whose owner is dead, and remove control groups that no living spawner owns."""
+        return await asyncio.to_thread(census.clean)
+
+    async def close(self) -> None:
+        """Close every sandbox and end the spawners. The backend may be used again afterwards."""
+        await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
+        with self._lock:
+            spawners = list(self._spawners.values())
+            self._spawners.clear()
+        for spawner in spawners:
+            await asyncio.to_thread(spawner.close)
+        await asyncio.to_thread(self._proxy.close)
+
+    async def _image(self, name: str) -> Image | None:
+        """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
+        if name == HOST:
+            return None
+        if name not in self._images:
+            image = await asyncio.to_thread(prepare, name)
+            self._images.setdefault(name, image)
+        return self._images[name]
+
+    async def _spawner_of(self, spec: SandboxSpec) -> Spawner:
+        return self._spawner(spec.preload, await self._image(spec.image))
+
+    def _spawner(self, preload: tuple[str, ...], image: Image | None) -> Spawner:
+        with self._lock:
+            key = (image.digest if image else "", preload)
+            spawner = self._spawners.get(key)
+            if spawner is None or not spawner.alive:
+                if spawner is not None:
+                    spawner.close()
+                spawner = self._spawners[key] = Spawner(preload, image, layers_mib=self._layers_mib)
+            return spawner
+
+    def _gate(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            return self._gates.setdefault(loop, asyncio.Semaphore(_CREATIONS))
+
+    async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+        async with self._gate():
+            try:
+                machine = await self._filled(spec, snapshot)
+            except ConnectionError as error:  # the spawner was killed; a new one can serve
+                if isinstance(error, SandboxDied):
+                    raise
+                try:
+                    machine = await self._filled(spec, snapshot)
+                except ConnectionError as again:
+                    if isinstance(again, SandboxDied):
+                        raise
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from again
+            if spec.network:
+                try:
+                    await machine.open_network(self._proxy, spec.network)
+                except BaseException:
+                    await machine.close()
+                    raise
+            return machine
+
+    async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+        """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
+        layers = snapshot.layers if snapshot is not None else ()
+        fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
+        for _ in range(_STACKING_TRIES if fits else 0):
+            try:
+                machine = await self._order(spec, snapshot)
+            except _LayersMissing as missing:
+                if await self._stacking.provide(await self._spawner_of(spec), layers, missing.keys):
+                    break
+                continue  # another order may have pushed them out again
+            machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
+            return machine
+        machine = await self._order(spec, None)
+        if snapshot is not None:
+            try:
+                await restore(machine, snapshot)
+            except BaseException:
+                await machine.close()
+                raise
+        return machine
+
+    async def _order(self, spec: SandboxSpec, below: Snapshot | None) -> Machine:
+        spawner = await self._spawner_of(spec)
+        try:
+            control, guest_end = socket.socketpair()
+            lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"No sockets for a sandbox ({error.strerror}): each takes two descriptors. Raise the limit (ulimit -n)."
+            ) from error
+        machine = Machine(Link(control), lifeline)
+        try:
+            with guest_end, spawner_end:
+                await spawner.order(_order_of(spec, below, spawner), guest_end.fileno(), spawner_end.fileno())
+            async with asyncio.timeout(_CREATE_S):
+                header, _ = await machine.link.expect_greeting()
+        except SandboxDied as error:
+            verdict = await machine.verdict()
+            await machine.close()
+            if verdict is None and not spawner.alive:
+                words = spawner.last_words()
+                if not words:
+                    raise ConnectionError("the spawner is gone") from error
+                raise SandboxUnavailable(f"The spawner process ended:\n{words}") from error
+            if verdict and verdict.get("kind") == "layers":
+                raise _LayersMissing(json.loads(verdict["text"])) from None
+            raise _refusal(verdict) from error
+        except TimeoutError as error:
+            await machine.close()
+            raise SandboxUnavailable(f"No sandbox came up within {_CREATE_S:g} s: machine overloaded.") from error
+        except BaseException:
+            await machine.close()
+            raise
+        if "error" in header:
+            await machine.close()
+            raise _refusal({"kind": "unavailable", "text": str(header.get("text"))})
+        machine.missing, machine.image_digest = header["missing"], spawner.image_digest
+        return machine
+
+
+class _LayersMissing(Exception):
+    """The spawner does not keep these layers, or no longer."""
+
+    def __init__(self, keys: list[str]) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
+def _order_of(spec: SandboxSpec, below: Snapshot | None, spawner: Spawner) -> dict[str, Any]:
+    """Layers count against the limits of the disk: so a snapshot of a fork of a fork is bounded, and fits anywhere."""
+    disk = spec.disk_mib * _MIB
+    taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
+    return {
+        "memory": max(spec.memory_mib * _MIB, disk + _GUEST_MEMORY),
+        "address_space": spec.memory_mib * _MIB,  # used only where no control group bounds the sum
+        "processes": spec.processes,
+        "cores": spec.cpu_cores,
+        "disk": disk,
+        "writable": max(disk - taken, _MIB),
+        "inodes": max(spec.inodes - files, _LEAST_INODES),
+        "open_files": spec.open_files,
+        "environment": {**spawner.environment, **environment_for(spec.network), **dict(spec.environment)},
+        "insecure_ok": spec.insecure_ok,
+        "layers": keys_of(below.layers) if below is not None else [],
+    }
+
+
+_REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run -p Delegate=yes)."
+
+
+def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
+    """The error for a sandbox that did not come up."""
+    kind, text = (verdict or {}).get("kind", ""), (verdict or {}).get("text", "")
+    if kind == "limit":
+        listed = "; ".join(f"{name}: {why}, {_STAND_IN[name]}" for name, why in json.loads(text).items())
+        return LimitUnenforceable(
+            f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
+            "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
+        )
+    if kind == "image":
+        return SandboxUnavailable(f"No sandbox can be made of this image: {text}.")
+    return SandboxUnavailable(
+        f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
+        "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "
+        "kernel.unprivileged_userns_clone=1 or kernel.apparmor_restrict_unprivileged_userns=0); in a container, start "
+        "it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined, or use another backend."
+    )
+
+
+def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], Spawner]) -> None:
+    for spawner in spawners.values():
+        spawner.close()

@@ -1,0 +1,158 @@
+"""The host's side of the spawner process: starting it, ordering sandboxes from it, ending it.
+
+Safe from any thread and any event loop: an order is one datagram, and every answer comes on the sockets of the
+sandbox it is about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import socket
+import sys
+import sysconfig
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import SandboxUnavailable
+from agentgym.sandbox.guest.frames import HOST_SOCKET
+from agentgym.sandbox.images import Image
+from agentgym.sandbox.namespaces.packages import entries_of
+
+OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
+IMAGE = "--image="  # before the digest of the image it is on
+_BOOT = (
+    "import sys; sys.path.insert(0, {folder!r}); from guest import spawner; sys.path.remove({folder!r}); spawner.main()"
+)
+# -P -s -S and an environment of our own instead of -I, which would ignore the fixed hash seed: sets and dicts
+# iterate in the same order in every sandbox, so that a replayed episode sees what the first one saw
+_FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
+_THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
+_VARIABLES = {
+    "HOME": "/work",
+    "TMPDIR": "/tmp",
+    "USER": "agent",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    **{f"{library}_NUM_THREADS": "1" for library in _THREADS},
+}
+_ENDING_S = 15.0
+
+
+class Spawner:
+    """One spawner process, for all sandboxes of one image that preload the same modules."""
+
+    def __init__(self, preload: tuple[str, ...], image: Image | None = None, *, layers_mib: int) -> None:
+        """Without an image, sandboxes see the host's own Python and programs.
+
+        Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found.
+        """
+        self.owner = os.getpid()
+        self.image_digest = image.digest if image else ""
+        self._lock = threading.Lock()
+        interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+        folder = Path(__file__).parents[1]  # of agentgym.sandbox, which holds `guest`
+        config: dict[str, Any] = {"preload": list(preload), "layers": layers_mib * 2**20}
+        if image is None:
+            packages = entries_of(preload)
+            self.environment = python_environment(packages=bool(packages))
+            config |= {
+                "interpreter": interpreter,
+                "library": f"{sys.base_prefix}/lib",
+                "hidden": _package_folders(),
+                "packages": packages,
+            }
+        else:
+            self.environment = {**dict(image.environment), **_VARIABLES}
+            config |= {"image": str(image.root), "guest": str(folder / "guest"), "environment": self.environment}
+        told = [f"{OWNER}{self.owner}", *([f"{IMAGE}{image.digest}"] if image else ())]
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors, errors_write = os.pipe()
+        os.set_blocking(self._errors, False)
+        try:
+            self.pid = os.posix_spawn(
+                interpreter,
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), *told],
+                python_environment(packages=False),
+                setsid=True,  # Ctrl-C in the terminal is the host's affair
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, errors_write, 2),
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), HOST_SOCKET),
+                ],
+            )
+        except OSError as error:
+            ours.close()
+            os.close(self._errors)
+            raise SandboxUnavailable(f"The spawner process cannot be started: {error}.") from error
+        finally:
+            theirs.close()
+            os.close(errors_write)
+        self._socket = ours
+        ours.send(json.dumps(config).encode())
+        ours.setblocking(False)
+
+    async def order(self, order: dict[str, Any], source: int, lifeline: int) -> None:
+        """Ask for one sandbox, or one layer, with its two descriptors. Raises: ConnectionError if it is dead."""
+        message = json.dumps(order).encode()
+        while True:
+            try:
+                socket.send_fds(self._socket, [message], [source, lifeline])
+                return
+            except BlockingIOError:  # its queue is full
+                await asyncio.sleep(0.001)
+            except OSError as error:
+                raise ConnectionError("the spawner is gone") from error
+
+    @property
+    def alive(self) -> bool:
+        """False also in a process forked from the one that started it: there it is not ours to use."""
+        if self.owner != os.getpid() or self._socket.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return not poll.poll(0)
+
+    def last_words(self) -> str:
+        """What it wrote to standard error."""
+        try:
+            return os.read(self._errors, 65_536).decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+    def close(self) -> None:
+        """End it and wait until all of its sandboxes, mounts and groups are gone. May be called twice."""
+        with self._lock:
+            if self._socket.fileno() < 0:
+                return
+            self._socket.close()
+            os.close(self._errors)
+        if self.owner != os.getpid():
+            return
+        deadline = time.monotonic() + _ENDING_S
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+
+def python_environment(*, packages: bool) -> dict[str, str]:
+    """Environment variables of everything inside a sandbox on the host's programs; nothing of the host's own."""
+    interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+    paths = dict.fromkeys([os.path.dirname(interpreter), "/usr/local/bin", "/usr/bin", "/bin"])
+    environment = {"PATH": ":".join(paths), **_VARIABLES}
+    return {**environment, "PYTHONPATH": "/packages"} if packages else environment
+
+
+def _package_folders() -> list[str]:
+    """Where third-party packages lie: hidden, since they may hold the tasks and their truth."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    folders = {sysconfig.get_path(name, vars={"base": sys.base_prefix, "platbase": sys.base_prefix})
+               for name in ("purelib", "platlib")}  # fmt: skip
+    return sorted(folders | {f"/usr/local/lib/{version}/{kind}-packages" for kind in ("site", "dist")})

@@ -1,0 +1,67 @@
+"""An event loop in a thread of its own, for work that outlives any one of the host's loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from agentgym.errors import SandboxError
+
+_END_S = 10.0
+
+
+class LoopThread:
+    """An event loop in a daemon thread, of this process only. `room`: for connections at once, over all sandboxes."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        # two descriptors a connection; half of what the process may open is left to everything else
+        self.room = asyncio.Semaphore(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
+        self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-proxy", daemon=True)
+        self._thread.start()
+
+    @property
+    def usable(self) -> bool:
+        """False also in a process forked from the one that started it, which has no such thread."""
+        return self._owner == os.getpid() and not self._loop.is_closed()
+
+    def soon(self, function: Callable[..., None], *arguments: Any) -> bool:
+        """Have the loop call something. Returns: False if it runs no more."""
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:  # closed
+            return False
+        return True
+
+    def wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something in the loop, to its end. Raises: SandboxError if it does not come to one."""
+        done: Future[None] = Future()
+
+        def begin() -> None:
+            task = self._loop.create_task(work())
+            task.add_done_callback(lambda _: done.set_result(None))
+
+        if self._thread.is_alive() and self.soon(begin):
+            try:
+                done.result(_END_S)
+            except TimeoutError as error:
+                raise SandboxError(f"The proxy did not end its connections within {_END_S:g} s.") from error
+
+    def end(self) -> None:
+        """Cancel what runs in it, and end the thread."""
+        self.wait_for(self._cancel_all)
+        self.soon(self._loop.stop)
+        self._thread.join(_END_S)
+        self._loop.close()
+
+    async def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,136 @@
+"""A sandbox on loan from a pool: the contract passed through, until it is closed or its time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.contract import Channel, ExecResult, Sandbox, Snapshot, Usage
+
+T = TypeVar("T")
+
+
+class Lease:
+    """One sandbox in one holder's hands. Whatever else the sandbox offers (`missing`, ...) is passed through too.
+
+    Attributes:
+        loop: the event loop that used it last: the one it has to be closed in.
+        peak_mib: the most memory it was seen to take.
+        died: it was seen to be dead. `expired`: its time is over.
+    """
+
+    def __init__(self, sandbox: Sandbox, lease_s: float, returned: Callable[[Lease], None]) -> None:
+        """`returned` is told once, when it is closed by whomever."""
+        self._sandbox, self._returned = sandbox, returned
+        self.loop = asyncio.get_running_loop()
+        self.peak_mib, self.died, self.closed, self.expired = 0.0, False, False, False
+        self._lease_s = lease_s
+        self._deadline = time.monotonic() + lease_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it ends."""
+        return self._deadline - time.monotonic()
+
+    def extend(self, seconds: float) -> None:
+        """Hold it for so much longer than it would be. Raises: SandboxDied if it has ended already."""
+        self._check()
+        self._lease_s += seconds
+        self._deadline += seconds
+
+    async def expire(self) -> None:
+        """Its time is over: close it, and tell its holder at the next call."""
+        self.expired = True
+        await self.close()
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 30,
+        max_output_bytes: int = 65_536,
+    ) -> ExecResult:
+        return self._seen(
+            await self._held(
+                self._sandbox.exec, argv, stdin=stdin, cwd=cwd, env=env, timeout_s=timeout_s,
+                max_output_bytes=max_output_bytes,
+            )
+        )  # fmt: skip
+
+    async def run_python(
+        self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
+    ) -> ExecResult:
+        return self._seen(
+            await self._held(
+                self._sandbox.run_python, code, session=session, timeout_s=timeout_s, max_output_bytes=max_output_bytes
+            )
+        )
+
+    async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
+        return await self._held(self._sandbox.read, path, max_bytes=max_bytes)
+
+    async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        await self._held(self._sandbox.write, path, data, mode)
+
+    async def list(self, path: str = ".") -> builtins.list[str]:
+        return await self._held(self._sandbox.list, path)
+
+    async def open_channel(self, argv: Sequence[str]) -> Channel:
+        return await self._held(self._sandbox.open_channel, argv)
+
+    async def snapshot(self) -> Snapshot:
+        return await self._held(self._sandbox.snapshot)
+
+    async def reset(self) -> None:
+        """Back to how it was created. It stays with its holder: the pool hands out no sandbox twice."""
+        await self._held(self._sandbox.reset)
+
+    async def usage(self) -> Usage:
+        used = await self._held(self._sandbox.usage)
+        self.peak_mib = max(self.peak_mib, used.peak_memory_mib)
+        return used
+
+    async def close(self) -> None:
+        """Kill everything, leave nothing behind, and give its place in the pool back. May be called twice."""
+        self.loop = asyncio.get_running_loop()
+        try:
+            await self._sandbox.close()
+        finally:
+            if not self.closed:
+                self.closed = True
+                self._returned(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what is private to the sandbox stays so
+            raise AttributeError(name)
+        return getattr(self._sandbox, name)
+
+    async def _held(self, method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        if self.left_s <= 0 and not self.closed:
+            await self.expire()  # the pool's timer went with the event loop it was set in
+        self._check()
+        self.loop = asyncio.get_running_loop()
+        try:
+            return await method(*args, **options)
+        except SandboxDied as error:
+            self._check(error)
+            self.died = self.died or not self.closed
+            raise
+
+    def _seen(self, result: ExecResult) -> ExecResult:
+        self.peak_mib = max(self.peak_mib, result.usage.peak_memory_mib)
+        return result
+
+    def _check(self, cause: BaseException | None = None) -> None:
+        if self.expired:
+            raise SandboxDied(
+                f"The lease of this sandbox ended after {self._lease_s:g} s, so the pool closed it. Close sandboxes "
+                "when they are done with, extend the lease of one that is needed longer, or give the pool more lease_s."
+            ) from cause

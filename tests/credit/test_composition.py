@@ -1,0 +1,97 @@
+"""Estimators with their wrappers written in one line, and what is said where it cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+from test_estimators_by_hand import GROUP, expect
+
+from agentgym.credit import CreditWarning, estimator
+from agentgym.credit.composition import parts_of
+from agentgym.credit.wrappers import wrapper
+from agentgym.errors import CreditError, UnknownNameError
+from agentgym.registry import load, names
+
+
+def test_a_line_is_read_from_the_inside_out():
+    parts = parts_of("rloo(turn_weight=0.5) | gated(levels={'a': 1, 'b': -0.5}) | masked(overlong=True)")
+    assert [(part.name, part.options) for part in parts] == [
+        ("rloo", {"turn_weight": 0.5}), ("gated", {"levels": {"a": 1, "b": -0.5}}), ("masked", {"overlong": True}),
+    ]  # fmt: skip
+
+
+def test_a_composition_is_an_estimator_that_declares_itself():
+    chosen = estimator("return_to_go(gamma=0.9) | off_policy(max_lag=2) | entropy_weighted", baseline="mean")
+    assert chosen.name == "return_to_go | off_policy | entropy_weighted"
+    assert chosen.requires == ("outcomes", "log_ratios", "versions", "entropies")
+    assert (chosen.bias, chosen.scope, chosen.minimum_group) == ("heuristic", "group", 2)
+    assert estimator("turn_gae | gated").minimum_group == 1
+    assert estimator("rebn | gated").scope == "batch"
+
+
+def test_wrappers_apply_in_the_order_in_which_they_are_written():
+    """Cut, then made to a bonus, is something else than the other way round."""
+    told = GROUP.with_signals(entropies=[[1, 1], [1], [1, 1, 1]], stop_reasons=["answered", "max_turns", "answered"])
+    got = estimator("rloo | masked(over_turn=True) | entropy_weighted")(told)
+    assert got[1].tolist() == [0]
+
+
+def test_wrapping_by_hand_is_the_same():
+    by_hand = load("credit_wrappers", "gated")(estimator("rloo"), threshold=1.0)
+    expect(by_hand(GROUP), [list(a) for a in estimator("rloo | gated(threshold=1.0)")(GROUP)])
+
+
+def test_the_caution_of_the_wrapped_estimator_is_still_said():
+    with pytest.warns(CreditWarning, match="use 'mt_grpo'"):
+        estimator("mt_grpo_reach | masked")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rloo |", "cannot be read as an estimator"),
+        ("rloo | gated(", "cannot be read as an estimator"),
+        ("rloo | gated(1.0)", "has an option without a name"),
+        ("rloo | gated(**{})", "has an option without a name"),
+        ("rloo | gated(threshold=open('x'))", "is no plain value"),
+        ("rloo | a.b", "'a.b' in .* is no name"),
+        ("rloo | 3", "'3' in .* is no name"),
+        ("rloo | gated(treshold=1)", "The wrapper 'gated' has no option 'treshold'. Did you mean 'threshold'"),
+        ("rloo | gated(levels=3)", "expected a table of numbers by name"),
+        ("rloo | gated(levels={'a': 'b'})", "expected a table of numbers by name"),
+        ("rloo | off_policy(max_lag=-1)", "expected a number at least 0"),
+        ("rloo | off_policy(max_lag=1.5)", "expected a whole number"),
+        ("rloo | off_policy(level='turns')", "expected one of 'turn', 'token', 'sequence'"),
+        ("rloo | entropy_weighted(limit=1)", "expected a number above 1"),
+        ("rloo(gama=1) | gated", "'rloo' has no option 'gama'"),
+    ],
+)
+def test_what_cannot_be_read_says_why(text, says):
+    with pytest.raises(CreditError, match=says):
+        estimator(text)
+
+
+def test_an_unknown_wrapper_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match="Did you mean 'gated'"):
+        estimator("rloo | gate")
+    with pytest.raises(UnknownNameError, match="credit_wrappers"):
+        estimator("rloo | grpo")
+
+
+def test_a_wrapper_of_ones_own():
+    @wrapper(source="our own")
+    def halved(estimate, groups, *, by: float = 0.5):
+        """Half of it."""
+        return [by * found for found in estimate(groups)]
+
+    chosen = halved(estimator("rloo"), by=0.25)
+    assert (chosen.bias, chosen.name) == ("unbiased", "rloo | halved")
+    expect(chosen(GROUP), [[1.35 / 4] * 2, [-0.9 / 4], [-0.45 / 4] * 3])
+    with pytest.raises(CreditError, match="source is empty"):
+        wrapper(source=" ")
+
+
+@pytest.mark.parametrize("name", names("credit_wrappers"))
+def test_a_registered_wrapper_says_what_it_does(name):
+    made = load("credit_wrappers", name)
+    assert made.name == name
+    assert made.function.__doc__

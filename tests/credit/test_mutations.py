@@ -1,0 +1,90 @@
+"""A test suite is worth what it catches: errors of one character in estimators, each of which some test must notice.
+
+Every mutation is made in a copy of the package, against which real test files of this folder are then run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+HAND, PUBLISHED, EVIDENCE = "test_estimators_by_hand.py", "test_published_by_hand.py", "test_evidence_by_hand.py"
+BRANCHES, REPLAYS = "test_branches.py", "test_counterfactual.py"
+WRAPPERS, OFF_POLICY = "test_wrappers.py", "test_off_policy.py"
+
+# file of the package, what stands there, what one character makes of it, the tests that must notice
+MUTATIONS = [
+    ("statistics.py", "else (0.0, 0)", "else (0.0, 1)", HAND),
+    ("statistics.py", "count = among.sum(axis=0)\n", "count = among.sum(axis=1)\n", HAND),
+    ("returns.py", "where(k == group.turns - 1, outcomes", "where(k == group.turns - 2, outcomes", HAND),
+    ("returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
+    ("estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
+    ("estimators/return_to_go.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
+    ("estimators/mt_grpo.py", "return centred(worth, baseline)", "return centred(-worth, baseline)", HAND),
+    ("estimators/opo.py", "lengths.sum() - own * lengths", "lengths.sum() + own * lengths", PUBLISHED),
+    ("critics.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
+    ("estimators/mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
+    ("shaping.py", "above_those_who_reached(worth - before", "above_those_who_reached(worth + before", EVIDENCE),
+    ("estimators/igpo.py", "gamma * found[:, k + 1]", "gamma * found[:, k + 0]", EVIDENCE),
+    ("estimators/trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
+    ("estimators/spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
+    ("estimators/hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),
+    ("estimators/hca.py", "-np.expm1(-ratio)", "+np.expm1(-ratio)", EVIDENCE),
+    ("estimators/vine.py", "return worth - carried", "return worth + carried", BRANCHES),
+    ("estimators/sibling.py", "np.maximum(tree.siblings - 1, 1)", "np.maximum(tree.siblings - 0, 1)", BRANCHES),
+    ("branches.py", "total[here] / count[here]", "total[here] * count[here]", BRANCHES),
+    ("counterfactual.py", "math.comb(turns - 1, size)", "math.comb(turns - 0, size)", REPLAYS),
+    ("wrappers/gated.py", "(reached >= threshold)", "(reached > threshold)", WRAPPERS),
+    ("wrappers/masked.py", "valid=~hide", "valid=hide", WRAPPERS),
+    ("wrappers/off_policy.py", "where(ratios <= high", "where(ratios >= high", OFF_POLICY),
+    ("wrappers/entropy_weighted.py", "np.abs(advantages) / limit", "np.abs(advantages) * limit", WRAPPERS),
+]
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> Path:
+    """The framework alone, in a folder that stands before the installed one."""
+    folder = tmp_path_factory.mktemp("mutated")
+    shutil.copytree(ROOT / "agentgym", folder / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def passes(copied: Path, *tests: str) -> bool:
+    """Whether the tests pass against the copy. A file that can no longer be imported is no test that failed."""
+    command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "--noconftest", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *(str(HERE / name) for name in tests)], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.returncode == 0
+
+
+@pytest.mark.slow
+def test_the_tests_pass_on_the_copy_and_run_against_it(copied):
+    """Else a mutation would be caught by something else than its error, or never be seen."""
+    where = "import agentgym.credit.estimators.rloo as m; print(m.__file__)"
+    env = {**os.environ, "PYTHONPATH": str(copied)}
+    got = subprocess.run([sys.executable, "-P", "-c", where], env=env, capture_output=True, text=True, check=True)
+    assert got.stdout.strip() == str(copied / "agentgym" / "credit" / "estimators" / "rloo.py")
+    assert passes(copied, *sorted({tests for *_, tests in MUTATIONS}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "right", "wrong", "tests"), MUTATIONS, ids=[f"{m[0]}: {m[2]}" for m in MUTATIONS])
+def test_an_error_of_one_character_is_caught(copied, file, right, wrong, tests):
+    path = copied / "agentgym" / "credit" / file
+    text = path.read_text()
+    assert text.count(right) == 1, f"{file} no longer holds {right!r} once: write the mutation anew"
+    path.write_text(text.replace(right, wrong))
+    try:
+        assert not passes(copied, tests), f"nobody noticed {wrong!r} in {file}"
+    finally:
+        path.write_text(text)

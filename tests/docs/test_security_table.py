@@ -1,0 +1,41 @@
+"""docs/security.md shows the attacks that there are, as a run of `agentgym sandbox attack` wrote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentgym.testing.backends import ATTACKS
+from agentgym.testing.backends.case import Verdict
+from agentgym.testing.backends.table import BEGIN, END, WORDS, Column, markdown, rows_of, spliced
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_the_table_lists_every_attack_in_its_order_with_its_sentence():
+    """To write it anew: agentgym sandbox attack --out docs/security.md, earlier runs beside it by --beside."""
+    assert rows_of(DOCUMENT) == [(case.name, case.sentence) for case in ATTACKS]
+
+
+def test_no_attack_is_shown_as_not_held():
+    block = DOCUMENT.partition(BEGIN)[2].partition(END)[0]
+    assert WORDS["failed"] not in block
+    assert "not run" not in block
+
+
+def test_a_table_of_two_runs_says_what_held_what_did_not_and_why():
+    def verdict(name, outcome, finding=""):
+        return Verdict(name, "attack", "Theme", f"Sentence of {name} with a | in it", outcome, finding)
+
+    first = Column("one", "ns", (verdict("a", "passed"), verdict("b", "left out", "no group")))
+    second = Column("two", "ns", (verdict("a", "failed", "got | through"), verdict("c", "passed")))
+    block = markdown([first, second])
+    assert block.splitlines()[:2] == ["| attack | what is tried, and what must hold | one | two |", "|---|---|---|---|"]
+    assert "| a | Sentence of a with a \\| in it | held | **not held** [1] |" in block
+    assert "| b | Sentence of b with a \\| in it | not tried [2] | not run |" in block
+    assert "| c | Sentence of c with a \\| in it | not run | held |" in block
+    assert "| **held** | of 3 attacks | 1 of 2 | 1 of 2 |" in block
+    assert "[1] got \\| through" in block
+    document = spliced(f"before\n{BEGIN}\nstale\n{END}\nafter\n", block)
+    assert [name for name, _ in rows_of(document)] == ["a", "b", "c"]
+    assert "stale" not in document
+    assert spliced(document, block) == document
