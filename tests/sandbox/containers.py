@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,15 @@ def daemon() -> Any:
     return docker.from_env()
 
 
-def containers() -> set[str]:
-    """Names of every container of agentgym's, running or not."""
+def containers(*, of_everybody: bool = False) -> set[str]:
+    """Names of the containers, running or not, that this process made: other tests may run at the same time."""
     client = daemon()
     try:
-        return {one.name for one in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)}
+        found = client.api.containers(all=True, filters={"label": LABEL})
     finally:
         client.close()
+    ours = f"{os.getpid()}:"
+    return {one["Names"][0].strip("/") for one in found if of_everybody or one["Labels"][LABEL].startswith(ours)}
 
 
 def inspected(name: str) -> dict[str, Any]:
@@ -33,5 +36,7 @@ def inspected(name: str) -> dict[str, Any]:
         client.close()
 
 
-def meeting_folders() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*")}
+def meeting_folders(pid: int | None = None) -> set[str]:
+    """Names of the directories where a process, by default this one, meets its guests."""
+    prefix = f"{FOLDER_PREFIX}{os.getpid() if pid is None else pid}-"
+    return {path.name for path in Path(tempfile.gettempdir()).glob(f"{prefix}*")}
