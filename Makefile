@@ -30,7 +30,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format bench constraints clean
+.PHONY: help setup demo test test-fast test-vllm lint format bench images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -135,6 +135,9 @@ format: $(STAMP)  ## let ruff mend what it can
 
 bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead training learning"; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
+
+images:  ## build the docker backend's images, once, from Debian packages; needs root and a running Docker daemon
+	@docker/build
 
 constraints: $(STAMP)  ## write constraints.txt from .venv, after the tests passed with newer versions
 	@{ sed -n '/^#/p' constraints.txt; "$(PY)" -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|wheel|nvidia-[a-z0-9-]*|triton)==' \
