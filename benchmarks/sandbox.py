@@ -104,11 +104,12 @@ def show(found: Figures, console: Console) -> None:
     if found.peers:
         console.print(sandbox_peers.table_of(found.peers))
     cores = os.cpu_count() or 1
-    console.print(f"{cores} cores, Linux {platform.release()}, Python {platform.python_version()}; load average "
-                  f"{found.load[0]:.2f} before, {found.load[1]:.2f} after (the benchmark itself makes some)")  # fmt: skip
+    console.print(
+        f"{cores} cores, Linux {platform.release()}, Python {platform.python_version()}; load average "
+        f"{found.load[0]:.2f} before, {found.load[1]:.2f} after (the benchmark itself makes some)"
+    )
     if found.load[0] > QUIET_LOAD * cores:
-        console.print(f"[bold red]The machine was not quiet:[/] at a load of {found.load[0]:.2f} on {cores} cores before "
-                      "the start, these figures say little.")  # fmt: skip
+        console.print("[bold red]The machine was not quiet before the start: these figures say little.[/]")
 
 
 def number(value: float) -> str:

@@ -129,7 +129,7 @@ def venv_of(venvs: Path, package: str) -> Path:
 
 
 def install(venvs: Path) -> None:
-    """Make the virtual environments that are missing. One that cannot be made is named, and is a row without figures."""
+    """Make the virtual environments that are missing. One that cannot be made is named, and its row has no figures."""
     for package in sorted({peer.package for peer in PEERS if peer.package}):
         folder = venv_of(venvs, package)
         if (folder / "installed").exists():

@@ -8,9 +8,8 @@ import os
 import tarfile
 from typing import Any
 
-import work
-
 import docker
+import work
 
 IMAGE = os.environ.get("PEER_IMAGE", "agentgym/base:latest")
 CLIENT = docker.from_env()

@@ -1,8 +1,8 @@
-"""The work every peer does, and how it is timed: standard library alone, for each runs in a virtual environment of its own.
+"""The work every peer does, and how it is timed. Standard library alone: each runs in an environment of its own.
 
 A driver has a coroutine `start()` that gives an open sandbox with coroutines `write(path, text)`, `read(path)`,
-`run(argv)` (standard output) and `close()`. Printed as JSON: milliseconds of each whole life, of the script once more in
-a sandbox that lives, and of `true` there.
+`run(argv)` (standard output) and `close()`. Printed as JSON: milliseconds of each whole life, of the script once more
+in a sandbox that lives, and of `true` there.
 """
 
 from __future__ import annotations
