@@ -25,8 +25,9 @@ from rich.table import Table
 from sandbox_calls import calls, lives
 from sandbox_docker import docker
 from sandbox_files import files
-from sandbox_many import draw, flatness, rate
+from sandbox_many import flatness, rate
 from sandbox_measuring import Row, shown
+from sandbox_plot import draw
 
 PARTS = ("life", "calls", "files", "docker", "rate", "many", "peers")
 QUIET_LOAD = 0.5  # of all cores together; above it, figures of milliseconds are not to be trusted
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few repeats: for a first look, not for figures")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), help="folder of the peers' environments")
-    parser.add_argument("--out", type=Path, help="write sandbox.json and the plot into this folder")
+    parser.add_argument("--out", type=Path, help="write the figures, tables and plots into this folder")
     options = parser.parse_args(arguments)
     before = os.getloadavg()[0]
     found = measure(options.only, options.quick, options.peers.resolve())
@@ -112,22 +113,34 @@ def show(found: Figures, console: Console) -> None:
         console.print("[bold red]The machine was not quiet before the start: these figures say little.[/]")
 
 
+def markdown(rows: Sequence[Row]) -> str:
+    """The rows as a table for docs/benchmarks.md."""
+    lines = ["| what | median | target | beside, in the same run |", "|---|---|---|---|"]
+    for row in rows:
+        value = row.note if row.value is None else f"{number(row.value)} {row.unit}"
+        target = "" if row.target is None else f"{row.target:g}{'' if row.holds else ', missed'}"
+        beside = "" if row.beside_value is None else f"{row.beside}: {number(row.beside_value)}"
+        lines.append(f"| {row.name.strip()} | {value} | {target} | {beside} |")
+    return "\n".join(lines) if rows else ""
+
+
 def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def write(found: Figures, folder: Path, quick: bool) -> None:
-    """sandbox.json, and sandbox.svg and sandbox.png of the costs by sandboxes alive."""
+    """sandbox.json, sandbox.md, and the plots of what one costs by how many live."""
     folder.mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {
         "python": platform.python_version(), "kernel": platform.release(), "cores": os.cpu_count(), "load": found.load,
         "quick": quick, "rows": [asdict(row) | {"holds": row.holds, "ratio": row.ratio} for row in found.rows],
         "costs": found.costs, "peers": sandbox_peers.as_data(found.peers),
     }  # fmt: skip
-    path = folder / "sandbox.json"
+    path, text = folder / "sandbox.json", folder / "sandbox.md"
     path.write_text(json.dumps(data, indent=1))
-    drawn = draw(found.costs, folder / "sandbox") if found.costs else []
-    print(f"written: {', '.join(map(str, [path, *drawn]))}")
+    text.write_text("\n\n".join(filter(None, [markdown(found.rows), sandbox_peers.markdown(found.peers)])) + "\n")
+    drawn = draw(found.costs, folder) if found.costs else []
+    print(f"written: {', '.join(map(str, [path, text, *drawn]))}")
 
 
 if __name__ == "__main__":

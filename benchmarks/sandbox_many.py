@@ -108,30 +108,3 @@ def own_pages_mib() -> float | None:
                 return None
             total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return total / 1024
-
-
-def draw(costs: Costs, path: Path) -> list[Path]:
-    """The plot of costs by sandboxes alive, as SVG and PNG. Returns: the files, none where matplotlib is missing."""
-    try:
-        import matplotlib
-    except ImportError:
-        return []
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    for name in ("create + close", 'run_python("pass")'):
-        left.plot(*zip(*costs[name], strict=True), marker="o", label=name)
-    memory = [(count, mib) for count, mib in costs["MiB each"] if count >= 100]
-    right.plot(*zip(*memory, strict=True), marker="o", color="tab:green", label="MiB each, idle")
-    left.set_ylabel("ms, median")
-    right.set_ylabel("MiB")
-    for axes in (left, right):
-        axes.set(xscale="log", xlabel="sandboxes alive", ylim=(0, None))
-        axes.legend(frameon=False)
-        axes.grid(alpha=0.3)
-    files = [path.with_suffix(suffix) for suffix in (".svg", ".png")]
-    for file in files:
-        figure.savefig(file, dpi=150)
-    pyplot.close(figure)
-    return files

@@ -113,6 +113,18 @@ def table_of(found: dict[str, Found]) -> Table:
     return table
 
 
+def markdown(found: dict[str, Found]) -> str:
+    """The same for docs/benchmarks.md; empty if nothing was measured."""
+    lines = [f"| | isolation | {', ms | '.join(WORKS.values())}, ms |", "|---|---|" + "---|" * len(WORKS)]
+    for peer in PEERS if found else ():
+        one = found[peer.name]
+        cells = (
+            [one.reason, *[""] * (len(WORKS) - 1)] if one.reason else [f"{median(v):.1f}" for v in one.times.values()]
+        )
+        lines.append(f"| {peer.name} {one.version} | {peer.isolation} | {' | '.join(cells)} |")
+    return "\n".join(lines) if found else ""
+
+
 def as_data(found: dict[str, Found]) -> dict[str, object]:
     """For the JSON file: medians by peer and work, with versions and reasons."""
     return {
