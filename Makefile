@@ -5,6 +5,7 @@
 #   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
 #                                           saves gigabytes on a Linux machine without a GPU
 #   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
+#   make test WORKERS=0                     one test after another, in one process
 
 VENV        ?= .venv
 VLLM_VENV   ?= .venv-vllm
@@ -12,7 +13,8 @@ RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
-BENCHMARKS  ?= overhead sandbox training learning
+WORKERS     ?= auto
+BENCHMARKS  ?= overhead sandbox credit training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
@@ -107,10 +109,10 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 	@echo "The report: $(RUN)/report.html"
 
 test: $(STAMP)  ## every test
-	"$(PY)" -m pytest $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 $(PYTEST_ARGS)
 
 test-fast: $(STAMP)  ## the tests that take less than ten seconds each; under two minutes in all
-	"$(PY)" -m pytest -m "not slow" $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 -m "not slow" $(PYTEST_ARGS)
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
@@ -134,7 +136,7 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead sandbox training learning"; learning takes long
+bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead sandbox credit training learning"; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
 
 bench-peers: $(STAMP)  ## environments with other sandboxes, in .venv-peers, for benchmarks/sandbox.py to measure beside

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agentgym.sandbox.docker_owner import FOLDER_PREFIX, LABEL
+from agentgym.sandbox.docker.owner import FOLDER_PREFIX, LABEL
 
 
 def daemon() -> Any:

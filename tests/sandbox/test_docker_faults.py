@@ -22,7 +22,7 @@ from counts import open_files
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.docker import DockerBackend
-from agentgym.sandbox.docker_owner import LABEL, PLACE_LABEL, Owner
+from agentgym.sandbox.docker.owner import LABEL, PLACE_LABEL, Owner
 
 pytestmark = pytest.mark.needs_docker
 

@@ -48,7 +48,8 @@ _SPECIAL: dict[int, int | str] = {
     141: "setpriority", 251: "ioprio_set",
     **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
 }  # fmt: skip
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32  # in seccomp_data
+_NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # its pid; what any process may do to another of its user, agent code may not do to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT, _PRETEND = 4, _REFUSE  # an error number of 0: the call does nothing, and says it worked
@@ -96,11 +97,18 @@ def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) ->
 
 def _argument_checks() -> dict[str, list[_Line]]:
     """Calls that are allowed with some arguments only. None of them has pointers where it matters."""
-    no_device = [
-        (_ANY_BIT, 0, 1, _DEVICE),
-        (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-        (_RETURN, 0, 0, _ALLOW),
-    ]
+
+    def no_device(mode: int, number: int) -> list[_Line]:
+        """No device node but number 0, which opens nothing: an overlay's mark that a name is gone."""
+        return [
+            (_LOAD, 0, 0, mode),
+            (_ANY_BIT, 0, 3, _DEVICE),
+            (_LOAD, 0, 0, number),
+            (_EQUAL, 1, 0, 0),
+            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+
     families = [(_EQUAL, len(SOCKET_FAMILIES) - place, 0, family) for place, family in enumerate(SOCKET_FAMILIES)]
     return {
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
@@ -138,8 +146,8 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _REFUSE | errno.EPERM),
             (_RETURN, 0, 0, _ALLOW),
         ],
-        "mknod": [(_LOAD, 0, 0, _SECOND_ARGUMENT), *no_device],
-        "mknodat": [(_LOAD, 0, 0, _THIRD_ARGUMENT), *no_device],
+        "mknod": no_device(_SECOND_ARGUMENT, _THIRD_ARGUMENT),
+        "mknodat": no_device(_THIRD_ARGUMENT, _FOURTH_ARGUMENT),
         "ioctl": [
             (_LOAD, 0, 0, _SECOND_ARGUMENT),
             (_EQUAL, 1, 0, _TERMINAL_INJECTION[0]),

@@ -30,18 +30,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox import docker_owner
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
-from agentgym.sandbox.docker_container import Container, environment, settings
-from agentgym.sandbox.docker_daemon import Daemon, Image
-from agentgym.sandbox.docker_meeting import Meeting, Room
-from agentgym.sandbox.docker_owner import Owner
+from agentgym.sandbox.docker import owner as docker_owner
+from agentgym.sandbox.docker.container import Container, environment, settings
+from agentgym.sandbox.docker.daemon import Daemon, Image
+from agentgym.sandbox.docker.meeting import Meeting, Room
+from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.guest import frames
-from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Proxy
-from agentgym.sandbox.snapshots import restore
 
 _CREATE_S = 60.0
 _LOOK_S = 1.0  # how often to look whether a container that has not come up is still alive

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentgym.sandbox.docker_owner import Owner
+from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.guest import contained
 
 _GUEST = Path(contained.__file__).parent

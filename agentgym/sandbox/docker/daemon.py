@@ -151,7 +151,7 @@ class Daemon:
             return 0.0, 0
         try:
             found = self.api.stats(listed["Id"], stream=False, one_shot=True)
-        except _sdk().errors.APIError:  # it has just ended
+        except (_sdk().errors.APIError, ValueError):  # it has just ended; the daemon says so, or nothing at all
             return 0.0, 0
         memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
         return memory.get("usage", 0) / 2**20, processes.get("current", 0)

@@ -7,13 +7,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from agentgym.sandbox.docker_daemon import Daemon, Image
+from agentgym.sandbox.docker.daemon import Daemon, Image
 from agentgym.sandbox.guest import contained
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import Link
-from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.namespaces.spawner import python_environment
 from agentgym.sandbox.network.proxy import environment_for
-from agentgym.sandbox.spawner import python_environment
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
