@@ -7,6 +7,7 @@ so that an image whose Python is too old or incomplete is told about rather than
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -89,6 +90,10 @@ def _confine() -> None:
     from . import seccomp
 
     os.chdir("/work")
+    with contextlib.suppress(
+        OSError
+    ):  # read-only, but for crun with control groups of version 1: anybody may write there
+        os.chmod("/sys/fs/cgroup", 0o755)
     os.setgroups([])
     kernel.drop_capabilities(keep=tuple(KEPT.values()))
     kernel.forgo_new_privileges()
