@@ -83,9 +83,9 @@ def _check_bias(estimate: Estimator, findings: Findings) -> None:
         wrong = [f"{row.error:.2g} on {row.problem} with groups of {row.size}" for row in measured if row.error]
         if wrong:
             findings.add(
-                "It declares `unbiased`, and the mean of (1/N) sum A grad log pi is not the gradient. Distance in units "
-                f"of its length: {', '.join(wrong)}. Use only the other trajectories, or what was known before a turn, "
-                "as its baseline; or declare another class."
+                "It declares `unbiased`, and the mean of (1/N) sum A grad log pi is not the gradient. In units "
+                f"of its length it is off by {', '.join(wrong)}. Use only the other trajectories, or what was known "
+                "before a turn, as its baseline; or declare another class."
             )
 
 
