@@ -127,6 +127,7 @@ async def audit(
     sample: int = 16,
     continuations: int = 8,
     seed: int = 0,
+    recorded: Mapping[str, Mapping[str, Array]] = {},
     progress: Callable[[int, int], None] | None = None,
 ) -> Audit:
     """Compare estimators with counterfactual credit on a random sample of trajectories.
@@ -137,13 +138,18 @@ async def audit(
     Args:
         groups: the trajectories of one task each. `sample`: how many trajectories to play on from.
         manager: plays the continuations; its policy, reward, budgets and sampling should be those of the run.
+        recorded: advantages that were given to every trajectory once, by a name for them and the trajectory's id.
         progress: called with the continuations that ended, and all of them.
-    Raises: EvaluationError when no group holds two valid trajectories, or none can be played on; MissingSignalError
-        when a group lacks what an estimator needs.
+    Raises: EvaluationError when no group holds two valid trajectories, none can be played on, or one is not recorded;
+        MissingSignalError when a group lacks what an estimator needs.
     """
     usable = [list(group) for group in groups if sum(t.valid for t in group) > 1]
     built = [Group.from_trajectories(group) for group in usable]
     advantages = {one.name: batch_advantages(one, built) for one in estimators}
+    for name, by_id in recorded.items():
+        if missing := [t.id for group in usable for t in group if t.id not in by_id]:
+            raise EvaluationError(f"No advantages of {missing[0]!r} were recorded under {name!r}.")
+        advantages[name] = [[by_id[t.id] for t in group] for group in usable]
     chosen = draw(usable, advantages, sample=sample, seed=seed)
     forks, played = chosen.forks, []
     async for other in manager.branch(forks, continuations):
