@@ -5,6 +5,7 @@
 #   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
 #                                           saves gigabytes on a Linux machine without a GPU
 #   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
+#   make test WORKERS=0                     one test after another, in one process
 
 VENV        ?= .venv
 VLLM_VENV   ?= .venv-vllm
@@ -12,7 +13,8 @@ RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
-BENCHMARKS  ?= overhead training learning
+WORKERS     ?= auto
+BENCHMARKS  ?= overhead credit training learning
 
 PY         := $(VENV)/bin/python
 STAMP      := $(VENV)/.agentgym-installed
@@ -30,7 +32,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format bench constraints clean
+.PHONY: help setup demo test test-fast test-vllm lint format bench images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -106,10 +108,10 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 	@echo "The report: $(RUN)/report.html"
 
 test: $(STAMP)  ## every test
-	"$(PY)" -m pytest $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 $(PYTEST_ARGS)
 
 test-fast: $(STAMP)  ## the tests that take less than ten seconds each; under two minutes in all
-	"$(PY)" -m pytest -m "not slow" $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 -m "not slow" $(PYTEST_ARGS)
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
@@ -133,8 +135,11 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead training learning"; learning takes long
+bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead credit training learning"; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
+
+images:  ## build the docker backend's images, once, from Debian packages; needs root and a running Docker daemon
+	@docker/build
 
 constraints: $(STAMP)  ## write constraints.txt from .venv, after the tests passed with newer versions
 	@{ sed -n '/^#/p' constraints.txt; "$(PY)" -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|wheel|nvidia-[a-z0-9-]*|triton)==' \

@@ -41,6 +41,22 @@ def namespaces_reason() -> str:
     return asyncio.run(probe())
 
 
+@cache
+def docker_reason() -> str:
+    """Why the docker backend cannot work here, or nothing if it can."""
+    from agentgym.sandbox.docker import DockerBackend
+
+    async def probe() -> str:
+        backend = DockerBackend()
+        try:
+            capabilities = await backend.probe()
+        finally:
+            await backend.close()
+        return "" if capabilities.available else capabilities.reason or "the backend gave no reason"
+
+    return asyncio.run(probe())
+
+
 def pytest_collection_finish() -> None:
     """Leave what importing the tests built, torch above all, out of every later gc.collect.
 
@@ -51,13 +67,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test marked `needs_namespaces` where the kernel allows no sandbox; in CI that is a failure."""
-    if item.get_closest_marker("needs_namespaces") is None or not namespaces_reason():
-        return
-    message = f"no sandbox can be made here: {namespaces_reason()}"
-    if os.environ.get("CI"):
-        pytest.fail(f"{message} (CI must run these tests)", pytrace=False)
-    pytest.skip(message)
+    """Skip a test whose backend cannot work here; where CI must have it, that is a failure."""
+    for marker, reason, must in (
+        ("needs_namespaces", namespaces_reason, "CI"),
+        ("needs_docker", docker_reason, "AGENTGYM_CI_DOCKER"),  # set where CI could start a daemon
+    ):
+        if item.get_closest_marker(marker) is None or not reason():
+            continue
+        message = f"no sandbox can be made here: {reason()}"
+        if os.environ.get(must):
+            pytest.fail(f"{message} ({must} is set: these tests must run)", pytrace=False)
+        pytest.skip(message)
 
 
 @pytest.fixture(scope="module", autouse=True)

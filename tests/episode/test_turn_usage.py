@@ -21,7 +21,7 @@ from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import shared_backend
 from agentgym.sandbox.contract import Usage
-from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.task import TaskSet
 from agentgym.testing.counter import Counter, TargetReached
 

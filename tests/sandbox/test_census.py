@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from counts import groups
 
-from agentgym.sandbox import census
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.namespaces import NamespacesBackend, census
 
 pytestmark = pytest.mark.needs_namespaces
 

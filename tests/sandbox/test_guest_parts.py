@@ -10,7 +10,7 @@ import struct
 import pytest
 
 from agentgym.sandbox.guest import archive, seccomp
-from agentgym.sandbox.snapshots import snapshot_of
+from agentgym.sandbox.host.snapshots import snapshot_of
 
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 X86_64 = 0xC000003E

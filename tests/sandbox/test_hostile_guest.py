@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.guest.frames import MAX_HEADER_BYTES, FrameError, FrameReader, encode
-from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import Link
-from agentgym.sandbox.machine import Machine
 
 GOOD = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
         "peak": 0, "disk": 0}  # fmt: skip

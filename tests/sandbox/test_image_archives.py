@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import image_tree
-from agentgym.sandbox.image_archive import lay, peek
-from agentgym.sandbox.image_tree import ImageError, Tree, agent_mode
+from agentgym.sandbox.images import tree as image_tree
+from agentgym.sandbox.images.archive import lay, peek
+from agentgym.sandbox.images.tree import ImageError, Tree, agent_mode
 
 
 def entry(name: str, content: bytes | None = None, *, link: str = "", kind: bytes = tarfile.REGTYPE, **fields):

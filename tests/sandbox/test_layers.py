@@ -13,9 +13,9 @@ from counts import processes_below
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.host.snapshots import MOST_LAYERS
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.snapshots import MOST_LAYERS
 from agentgym.testing.backends import check_backend
 
 pytestmark = pytest.mark.needs_namespaces

@@ -20,7 +20,7 @@ from network_world import CERTIFICATE, NAMES, World, service_threads
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.guest import frames
-from agentgym.sandbox.link import Link
+from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.network.proxy import Proxy
 

@@ -17,11 +17,10 @@ from counts import groups, mounts, open_files, processes_below
 
 import agentgym
 from agentgym.errors import SandboxDied, SandboxUnavailable
-from agentgym.sandbox import admission
 from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.pool import Pool
-from agentgym.sandbox.room import Room
+from agentgym.sandbox.pool import Pool, admission
+from agentgym.sandbox.pool.room import Room
 from agentgym.testing.backends import check_backend, checks
 
 pytestmark = pytest.mark.needs_namespaces

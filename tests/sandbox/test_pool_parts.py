@@ -10,10 +10,10 @@ from conftest import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.sandbox.fair_queue import FairQueue
-from agentgym.sandbox.pool_stats import WaitTimes
-from agentgym.sandbox.room import Room, measure
-from agentgym.sandbox.shelf import Shelf
+from agentgym.sandbox.pool.fair_queue import FairQueue
+from agentgym.sandbox.pool.room import Room, measure
+from agentgym.sandbox.pool.shelf import Shelf
+from agentgym.sandbox.pool.stats import WaitTimes
 
 
 def test_owners_take_turns_and_so_do_the_kinds_an_owner_asks_for():

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.sessions import MOST_BYTES, SessionCall, SessionLog, replay
+from agentgym.sandbox.host.sessions import MOST_BYTES, SessionCall, SessionLog, replay
 
 pytestmark = pytest.mark.needs_namespaces
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.sandbox.guest import archive
-from agentgym.sandbox.snapshots import MOST_LAYERS, layer_of, snapshot_of
-from agentgym.sandbox.trees import changes_of, id_of, merged, tree_of
+from agentgym.sandbox.host.snapshots import MOST_LAYERS, layer_of, snapshot_of
+from agentgym.sandbox.host.trees import changes_of, id_of, merged, tree_of
 
 NAMES = (b"a", b"b", b"a-b", b"a0", b"\xff", "ü".encode())
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(tuple)

@@ -97,13 +97,14 @@ def _limit(spec: dict[str, Any]) -> None:
         resource.RLIMIT_MEMLOCK: 65_536,
     }
     if spec["address_space"]:
-        limits[resource.RLIMIT_AS] = spec["address_space"] + _own_address_space()
+        limits[resource.RLIMIT_AS] = spec["address_space"] + own_address_space()
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (most, most))
 
 
-def _own_address_space() -> int:
+def own_address_space() -> int:
+    """Bytes of address space that this process has now."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[0]) * resource.getpagesize()

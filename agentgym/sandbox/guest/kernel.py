@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import signal
 import struct
+from collections.abc import Sequence
+
+from .below import open_stepwise
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -123,6 +127,8 @@ def open_below(directory: int, path: str | bytes, flags: int, mode: int = 0, *, 
     """openat2: open a path that must not leave `directory`, whatever links lie on the way. Returns: descriptor."""
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
     descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+    if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
+        return open_stepwise(directory, os.fsdecode(path), flags, mode, same_device=bool(resolve & RESOLVE_NO_XDEV))
     _check(descriptor, os.fsdecode(path))
     return int(descriptor)
 
@@ -138,7 +144,7 @@ def write_to(path: str, text: str) -> None:
 
 def close_from(lowest: int) -> None:
     """Close every descriptor from `lowest` on."""
-    _check(_libc.syscall(_CLOSE_RANGE, ctypes.c_uint(lowest), ctypes.c_uint(0xFFFFFFFF), 0), "close_range")
+    _check(_libc.syscall(_CLOSE_RANGE, ctypes.c_uint(lowest), ctypes.c_uint(0x7FFFFFFF), 0), "close_range")
 
 
 def die_with_parent() -> None:
@@ -151,22 +157,23 @@ def set_dumpable(value: bool) -> None:
 
 
 def adopt_orphans() -> None:
-    """Orphaned descendants become children of this process rather than of process 1."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    """Orphaned descendants become children of this process rather than of process 1, unless the kernel is gVisor."""
+    _prctl_if_known(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forgo_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def drop_capabilities() -> None:
-    """Empty every capability set, for good."""
-    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+def drop_capabilities(keep: Sequence[int] = ()) -> None:
+    """Empty every capability set, for good. What this process is to `keep` (numbers below 32), no child can have."""
+    _prctl_if_known(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)  # gVisor has no such set
     for capability in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             break  # past the newest capability this kernel knows
-    header, nothing = struct.pack("II", 0x20080522, 0), bytes(24)
-    _check(_libc.syscall(_CAPSET, header, nothing), "capset")
+    kept = sum(1 << capability for capability in keep)
+    header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
+    _check(_libc.syscall(_CAPSET, header, sets), "capset")
 
 
 def keep_capabilities() -> None:
@@ -193,6 +200,14 @@ def install_filter(program: bytes) -> None:
 
 def _prctl(option: int, value: int) -> None:
     _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def _prctl_if_known(option: int, value: int) -> None:
+    try:
+        _prctl(option, value)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
 
 
 def _text(value: str | None) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import kernel
+from . import identity, kernel
 
 _FIRST_PID_OF_A_LAP = 300  # pids below it are not given out a second time
 
@@ -61,15 +61,14 @@ class Meter:
 def written_by(pid: int) -> int:
     """Bytes that a living process, and those it waited for, gave to write calls; 0 if nobody may know."""
     try:
-        descriptor = os.open(f"/proc/{pid}/io", os.O_RDONLY)
+        with identity.as_agent():  # the process's own user may know
+            descriptor = os.open(f"/proc/{pid}/io", os.O_RDONLY)
+            try:
+                return _bytes_written(descriptor)
+            finally:
+                os.close(descriptor)
     except OSError:
         return 0
-    try:
-        return _bytes_written(descriptor)
-    except OSError:
-        return 0
-    finally:
-        os.close(descriptor)
 
 
 def peak_kib(pid: int) -> int:

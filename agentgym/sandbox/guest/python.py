@@ -19,7 +19,7 @@ import traceback
 import types
 from typing import Any, NoReturn
 
-from . import kernel
+from . import identity, kernel
 
 FILE_NAME = "<code>"
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
@@ -58,6 +58,7 @@ def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None
         os.dup2(keep, 3, inheritable=False)
         lowest = 4
     kernel.close_from(lowest)
+    identity.become_agent()
     kernel.set_dumpable(True)
     step_behind_the_guest(os.getpid())
 

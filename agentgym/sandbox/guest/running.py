@@ -17,7 +17,8 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from . import jobs, python
+from . import identity, jobs, python
+from .ends import Ends
 from .jobs import Call, Capture, Process, Session
 from .metering import Meter, peak_kib, written_by
 from .watch import Watch
@@ -34,17 +35,18 @@ class Runner:
         self.calls: dict[int, Call] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
-        self.meter = Meter()
+        self.meter, self.ends = Meter(), Ends()
         self.null = os.open("/dev/null", os.O_RDWR)
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # not every kernel is built with it
             self._children = None
 
-    def next_deadline_s(self) -> float | None:
-        """Seconds until a call is overdue; None if none runs."""
+    def patience_s(self) -> float | None:
+        """Seconds until there is something to do without an event: a call is overdue; None if none runs."""
         soonest = min((call.deadline for call in self.calls.values()), default=None)
-        return None if soonest is None else max(soonest - time.monotonic(), 0.0)
+        left_s = None if soonest is None else max(soonest - time.monotonic(), 0.0)
+        return self.ends.patience_s(left_s, busy=bool(self.calls))
 
     def running(self) -> bool:
         """Anything of the agent's may be running now."""
@@ -55,6 +57,8 @@ class Runner:
         return any(call.thaws for call in self.calls.values())
 
     def end_overdue(self) -> None:
+        """Kill what is overdue."""
+        self.ends.look()
         now = time.monotonic()
         for call in [call for call in self.calls.values() if call.deadline <= now]:
             self._finish(call, timed_out=True)
@@ -70,7 +74,7 @@ class Runner:
         stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
-            process = Process(self._with_room(lambda: start((stdout.write, stderr.write))))
+            process = Process(self._with_room(lambda: start((stdout.write, stderr.write))), self.ends)
         except (OSError, ValueError) as error:
             stdout.close()
             stderr.close()
@@ -93,7 +97,8 @@ class Runner:
                 with jobs.never_returning():
                     os.dup2(out[1], 2)
                     try:
-                        work()
+                        with identity.as_agent():
+                            work()
                     except (OSError, ValueError, KeyError, TypeError) as error:
                         os.write(2, f"{type(error).__name__}: {error}".encode())
                         os._exit(1)
@@ -232,7 +237,7 @@ class Runner:
             return pid
 
         try:
-            process = Process(self._with_room(start))
+            process = Process(self._with_room(start), self.ends)
         except OSError:
             stdout.close()
             stderr.close()
@@ -311,7 +316,7 @@ class Runner:
                         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
             return pid
 
-        process = self.channels[number] = Process(self._with_room(start))
+        process = self.channels[number] = Process(self._with_room(start), self.ends)
         self.watch.add(process.handle, lambda: self.end_channel(number))
 
     def end_channel(self, number: int) -> None:

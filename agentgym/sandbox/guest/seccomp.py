@@ -35,6 +35,7 @@ _NEWEST = 469  # file_setattr, Linux 6.17
 
 SOCKET_FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: inside an empty network namespace
 _CLONE_NEW_ANYTHING = 0x7E020000
+_DEVICE = 0o020000  # in a file's mode: both kinds of device have this bit, and nothing else that mknod makes has
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 _X86_64 = 0xC000003E
@@ -43,10 +44,12 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 # clone3's flags lie in memory, out of a filter's sight: libc falls back to clone, whose flags do not
 _SPECIAL: dict[int, int | str] = {
     41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
+    133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
     **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
 }  # fmt: skip
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32  # in seccomp_data
+_NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # its pid; what any process may do to another of its user, agent code may not do to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _CORE_LIMIT, _PRETEND = 4, _REFUSE  # an error number of 0: the call does nothing, and says it worked
@@ -94,6 +97,18 @@ def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) ->
 
 def _argument_checks() -> dict[str, list[_Line]]:
     """Calls that are allowed with some arguments only. None of them has pointers where it matters."""
+
+    def no_device(mode: int, number: int) -> list[_Line]:
+        """No device node but number 0, which opens nothing: an overlay's mark that a name is gone."""
+        return [
+            (_LOAD, 0, 0, mode),
+            (_ANY_BIT, 0, 3, _DEVICE),
+            (_LOAD, 0, 0, number),
+            (_EQUAL, 1, 0, 0),
+            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+
     families = [(_EQUAL, len(SOCKET_FAMILIES) - place, 0, family) for place, family in enumerate(SOCKET_FAMILIES)]
     return {
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
@@ -131,6 +146,8 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _REFUSE | errno.EPERM),
             (_RETURN, 0, 0, _ALLOW),
         ],
+        "mknod": no_device(_SECOND_ARGUMENT, _THIRD_ARGUMENT),
+        "mknodat": no_device(_THIRD_ARGUMENT, _FOURTH_ARGUMENT),
         "ioctl": [
             (_LOAD, 0, 0, _SECOND_ARGUMENT),
             (_EQUAL, 1, 0, _TERMINAL_INJECTION[0]),

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, jobs, network, python, renewal
+from . import archive, files, frames, identity, jobs, network, python, renewal
 from .metering import written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
@@ -79,7 +79,7 @@ class Guest:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:
-            waits = (self.runner.next_deadline_s(), self.watchdog.due_s())
+            waits = (self.runner.patience_s(), self.watchdog.due_s())
             self.watch.once(min((wait for wait in waits if wait is not None), default=None))
             self.runner.end_overdue()
             self.watchdog.look()
@@ -164,15 +164,18 @@ class Guest:
         self._reply(request["id"])
 
     def _read(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        data, size = files.read(request["path"], request["offset"], request["most"])
+        with identity.as_agent():
+            data, size = files.read(request["path"], request["offset"], request["most"])
         self._reply(request["id"], data, size=size)
 
     def _write(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        files.write(request["path"], blob, request["mode"], descriptors[0] if descriptors else None)
+        with identity.as_agent():
+            files.write(request["path"], blob, request["mode"], descriptors[0] if descriptors else None)
         self._reply(request["id"])
 
     def _list(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        found = b"\0".join(files.names(request["path"]))
+        with identity.as_agent():
+            found = b"\0".join(files.names(request["path"]))
         if len(found) > request["most"]:
             raise OSError(errno.EFBIG, f"the names in the directory take {len(found)} bytes")
         self._reply(request["id"], found)

@@ -12,8 +12,8 @@ import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from agentgym.sandbox.guest_sandbox import GuestSandbox
-from agentgym.sandbox.link import Link
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
 from agentgym.testing.backends.case import NotApplicable
 from agentgym.testing.backends.ground import Target
 

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from agentgym.sandbox.admission import Place
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.pool.admission import Place
 
 _FIRST_SHARE = 1 / 8  # of a spec's memory_mib: what a sandbox is taken to need until some were seen at work
 _MARGIN = 1.25  # over the mean of the most that sandboxes of a shelf were seen to take

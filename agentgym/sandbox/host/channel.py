@@ -10,7 +10,7 @@ import socket
 from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.link import Link
+from agentgym.sandbox.host.link import Link
 
 MAX_LINE_BYTES = 16 * 2**20
 _START_S = 30.0

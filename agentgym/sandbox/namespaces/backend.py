@@ -26,17 +26,17 @@ import weakref
 from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.sandbox import census
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
-from agentgym.sandbox.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.machine import Machine
+from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import Link
-from agentgym.sandbox.machine import Machine
+from agentgym.sandbox.namespaces import census
+from agentgym.sandbox.namespaces.spawner import Spawner
+from agentgym.sandbox.namespaces.stacking import Stacking, keys_of
 from agentgym.sandbox.network.proxy import Proxy, environment_for
-from agentgym.sandbox.snapshots import restore
-from agentgym.sandbox.spawner import Spawner
-from agentgym.sandbox.stacking import Stacking, keys_of
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer

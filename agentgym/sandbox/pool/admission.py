@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.contract import Sandbox
-from agentgym.sandbox.fair_queue import FairQueue
-from agentgym.sandbox.lease import Lease
-from agentgym.sandbox.room import Room, measure
+from agentgym.sandbox.pool.fair_queue import FairQueue
+from agentgym.sandbox.pool.lease import Lease
+from agentgym.sandbox.pool.room import Room, measure
 
 _LOOK_S = 0.25  # how often those who wait look whether the machine has room again
 _ROOM_S = 0.05  # how long a look at the machine holds

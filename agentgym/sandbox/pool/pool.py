@@ -19,12 +19,12 @@ from functools import partial
 from typing import Any
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.admission import Admission, Loop, Place
 from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, Snapshot
-from agentgym.sandbox.lease import Lease
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.pool_stats import PoolStats, WaitTimes
-from agentgym.sandbox.shelf import Shelf
+from agentgym.sandbox.pool.admission import Admission, Loop, Place
+from agentgym.sandbox.pool.lease import Lease
+from agentgym.sandbox.pool.shelf import Shelf
+from agentgym.sandbox.pool.stats import PoolStats, WaitTimes
 
 _HEALTH_S = 5.0  # a sandbox that has not answered by then is not handed out
 

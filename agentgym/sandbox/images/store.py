@@ -27,8 +27,8 @@ from pathlib import Path
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.root import AGENT_ID, ETC, MOUNT_POINTS
-from agentgym.sandbox.image_sources import Source, open_source
-from agentgym.sandbox.image_tree import ImageError, Tree
+from agentgym.sandbox.images.sources import Source, open_source
+from agentgym.sandbox.images.tree import ImageError, Tree
 
 HOST = "host"
 _FORMAT = "1"  # of what is unpacked; another one is another folder

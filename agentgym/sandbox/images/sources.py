@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from agentgym.sandbox.guest import kernel
-from agentgym.sandbox.image_archive import lay, peek
-from agentgym.sandbox.image_tree import ImageError, Parts, Tree, agent_mode
+from agentgym.sandbox.images.archive import lay, peek
+from agentgym.sandbox.images.tree import ImageError, Parts, Tree, agent_mode
 
 _MAX_JSON = 4 << 20
 _MAX_LAYERS = 256

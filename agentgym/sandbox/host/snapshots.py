@@ -9,10 +9,10 @@ import os
 
 from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.host.link import in_memory
+from agentgym.sandbox.host.machine import Machine
+from agentgym.sandbox.host.trees import changes_of, digest_of, id_of, merged, tree_of
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import in_memory
-from agentgym.sandbox.machine import Machine
-from agentgym.sandbox.trees import changes_of, digest_of, id_of, merged, tree_of
 
 MOST_LAYERS = 8  # a sandbox is mounted over all of them, and each look-up of a file may pass through all
 _SMALL_BYTES = 2**20  # what is larger is looked at in a thread

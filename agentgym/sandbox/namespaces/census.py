@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.sandbox.contract import Running
-from agentgym.sandbox.spawner import IMAGE, OWNER
+from agentgym.sandbox.namespaces.spawner import IMAGE, OWNER
 
 _SPAWNER = b"from guest import spawner"  # in every spawner's command line
 _GROUP = "agentgym-"

@@ -13,7 +13,7 @@ from typing import Any
 from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.guest.frames import RESET, receive
-from agentgym.sandbox.link import Link
+from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.network.proxy import Network, Proxy
 from agentgym.threads import in_thread
 

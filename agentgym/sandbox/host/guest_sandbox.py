@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox import metering
-from agentgym.sandbox.channel import LineChannel
 from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
+from agentgym.sandbox.host.channel import LineChannel
+from agentgym.sandbox.host.link import Link, Reply
+from agentgym.sandbox.host.machine import Machine
+from agentgym.sandbox.host.replies import exec_result, file_error, usage_of, whole_number
+from agentgym.sandbox.host.sessions import SessionCall, SessionLog
+from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.link import Link, Reply
-from agentgym.sandbox.machine import Machine
-from agentgym.sandbox.replies import exec_result, file_error, usage_of, whole_number
-from agentgym.sandbox.sessions import SessionCall, SessionLog
-from agentgym.sandbox.snapshots import receive_files
 
 _MIB = 2**20
 _GRACE_S = 5.0  # how much longer than the guest's own limit the host waits

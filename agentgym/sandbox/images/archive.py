@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from agentgym.sandbox.image_tree import ImageError, Tree, members
+from agentgym.sandbox.images.tree import ImageError, Tree, members
 
 _MAX_READ = 1 << 20  # at once; more can only be a header of the archive, which tarfile would take into memory whole
 _PACKED_PIECE = 1 << 16

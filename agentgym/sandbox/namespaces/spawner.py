@@ -22,7 +22,7 @@ from typing import Any
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET
 from agentgym.sandbox.images import Image
-from agentgym.sandbox.packages import entries_of
+from agentgym.sandbox.namespaces.packages import entries_of
 
 OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
 IMAGE = "--image="  # before the digest of the image it is on
@@ -57,7 +57,7 @@ class Spawner:
         self.image_digest = image.digest if image else ""
         self._lock = threading.Lock()
         interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-        folder = Path(__file__).parent
+        folder = Path(__file__).parents[1]  # of agentgym.sandbox, which holds `guest`
         config: dict[str, Any] = {"preload": list(preload), "layers": layers_mib * 2**20}
         if image is None:
             packages = entries_of(preload)

@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from agentgym.sandbox.contract import Layer
-from agentgym.sandbox.link import in_memory
-from agentgym.sandbox.spawner import Spawner
+from agentgym.sandbox.host.link import in_memory
+from agentgym.sandbox.namespaces.spawner import Spawner
 
 _BUILD_S = 60.0
 _BUSY_S = 0.005

@@ -1,0 +1,293 @@
+"""The docker backend: each sandbox a hardened container, with our guest as its program.
+
+    host process ──one socket per sandbox, requests and replies──> guest: process 1 of the container ──> agent code
+         └──create, start, remove──> Docker daemon ──> runc, crun, ...
+
+Slower to make than namespaces (some 0.3 s instead of milliseconds), as fast to call, and it brings images. The guest
+is the container's root with the rights to change user and to kill, nothing else; agent code is user 1000 with none.
+Nothing is run by `docker exec`. If this process dies its guests see it, end, and the daemon removes them; what a
+crash in the midst of a creation leaves behind, the next backend on this machine removes, or `clean`.
+
+Not covered: holes in the kernel itself (use a runtime with a kernel of its own), side channels. Users of one daemon
+share what the kernel counts per user, unless the daemon maps users (userns-remap).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.docker import owner as docker_owner
+from agentgym.sandbox.docker.container import Container, environment, settings
+from agentgym.sandbox.docker.daemon import Daemon, Image
+from agentgym.sandbox.docker.meeting import Meeting, Room
+from agentgym.sandbox.docker.owner import Owner
+from agentgym.sandbox.guest import frames
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.snapshots import restore
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.network.proxy import Proxy
+
+_CREATE_S = 60.0
+_LOOK_S = 1.0  # how often to look whether a container that has not come up is still alive
+_FORGOTTEN_S = 3600.0  # a container that does not run and is older than this is nobody's any more
+
+_ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
+_FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
+_IMAGE_LABEL = "agentgym.image"
+_DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
+_RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
+# gVisor bounds these from outside: too much ends the whole sandbox, which voids an episode, instead of being a result
+_OWN_KERNEL = {
+    "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
+    "processes": f"processes: too many end the sandbox. {_RUNC}",
+    "cpu": f"cpu: the bound is on gVisor as a whole, and what the sandbox itself measures is not exact. {_RUNC}",
+    "inodes": f"inodes: files cost memory alone. {_RUNC}",
+    "guest": f"guest: the agent can read what process 1 was started with, though not touch it. {_RUNC}",
+}
+T = TypeVar("T")
+
+
+class DockerBackend:
+    """Makes sandboxes out of Docker containers."""
+
+    name = "docker"
+
+    def __init__(
+        self,
+        *,
+        runtime: str | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
+        """
+        Args:
+            runtime: name of an OCI runtime that the daemon knows, such as `crun`; by default the daemon's own choice.
+            folder: an existing directory that this process and the daemon see under the same path, by default the
+                one for temporary files. Sockets and the guest's sources are put there.
+            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+        """
+        self._proxy = proxy or Proxy()
+        self.runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
+        self._lock = threading.Lock()
+        self._connected: tuple[Daemon, Room] | None = None
+        self._run = secrets.token_hex(8)
+        self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
+
+    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
+        """A fresh sandbox, with the files of a snapshot if one is given.
+
+        Raises: LimitUnenforceable if the daemon cannot enforce the spec's limits and the spec does not accept that;
+            SandboxUnavailable if no sandbox can be made at all.
+        """
+        machine = await self._make(spec, snapshot)
+        sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
+        self._sandboxes.add(sandbox)
+        return sandbox
+
+    async def probe(self) -> Capabilities:
+        """What the daemon can do, found out by making a sandbox."""
+        try:
+            machine = await self._make(SandboxSpec(insecure_ok=True), None)
+        except SandboxUnavailable as error:
+            return Capabilities(False, reason=str(error))
+        await machine.close()
+        return Capabilities(
+            True,
+            "container",
+            enforced=tuple(name for name in _ENFORCED if name not in machine.missing),
+            missing=tuple(machine.missing.items()),
+            snapshots=True,
+        )
+
+    async def running(self) -> list[Running]:
+        """Every container of agentgym's that the daemon has. One of another machine or pid namespace has no owner."""
+        daemon, _ = self._connection()
+        listed = await _in_thread(daemon, daemon.containers, docker_owner.LABEL)
+        loads = await asyncio.gather(*(_in_thread(daemon, daemon.load_of, one) for one in listed))
+        return [
+            Running(
+                id=one["Names"][0].strip("/"), backend=self.name, image=one["Labels"].get(_IMAGE_LABEL, one["Image"]),
+                owner=owner.pid if owner is not None and owner.alive else 0, orphaned=_is_orphaned(one),
+                age_s=max(time.time() - one["Created"], 0.0), memory_mib=memory, processes=processes,
+            )
+            for one, (memory, processes) in zip(listed, loads, strict=True)
+            for owner in [Owner.from_labels(one["Labels"])]
+        ]  # fmt: skip
+
+    async def clean(self) -> list[str]:
+        """Remove containers and directories of processes that are dead. Returns: one line for each."""
+        daemon, _ = self._connection()
+        return await _in_thread(daemon, _clean, daemon, self._folder)
+
+    async def close(self) -> None:
+        """Close every sandbox and hang up. The backend may be used again afterwards."""
+        await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
+        with self._lock:
+            connected, self._connected = self._connected, None
+        if connected is not None and connected[0].owner == os.getpid():
+            daemon, room = connected
+            await asyncio.to_thread(daemon.close)
+            room.close()
+        await asyncio.to_thread(self._proxy.close)
+
+    def _connection(self) -> tuple[Daemon, Room]:
+        """The daemon and the directory of this process; a forked process gets its own."""
+        with self._lock:
+            if self._connected is None or self._connected[0].owner != os.getpid():
+                daemon = Daemon()
+                self._connected = daemon, Room(self._folder)
+                daemon.submit(_clean_quietly, daemon, self._folder)
+            return self._connected
+
+    async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Container:
+        daemon, room = self._connection()
+        image = await _in_thread(daemon, daemon.image, spec.image)
+        missing = _missing(daemon.facts, self.runtime)
+        if missing and not spec.insecure_ok:
+            raise LimitUnenforceable(
+                f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) "
+                "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
+            )
+        machine = await self._start(spec, daemon, room, image)
+        machine.missing = missing
+        try:
+            if snapshot is not None:
+                await restore(machine, snapshot)
+            if spec.network:
+                await machine.open_network(self._proxy, spec.network)
+        except BaseException:
+            await machine.close()
+            raise
+        return machine
+
+    async def _start(self, spec: SandboxSpec, daemon: Daemon, room: Room, image: Image) -> Container:
+        name = f"agentgym-{secrets.token_hex(8)}"
+        labels = {**room.owner.labels, _IMAGE_LABEL: spec.image, "agentgym.run": self._run}
+        meeting = Meeting(room)
+        own_kernel = _has_own_kernel(daemon.facts, self.runtime)
+        asked = settings(
+            spec, image, code=room.code, meeting=meeting.folder, labels=labels, cores=daemon.facts["NCPU"],
+            runtime=self.runtime, own_kernel=own_kernel,
+        )  # fmt: skip
+        started = daemon.submit(daemon.start, name, asked)
+        link = None
+        try:
+            await asyncio.wrap_future(started)
+            async with asyncio.timeout(_CREATE_S):
+                connection = await _connection_of(meeting, daemon, name, image)
+                order = {
+                    "environment": environment(spec, image), "preload": list(spec.preload), "missing": {},
+                    # no control group is seen by a kernel within: at least each process alone is bounded
+                    "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
+                }  # fmt: skip
+                link = Link(connection)
+                greeting = link.expect_greeting()
+                await asyncio.get_running_loop().sock_sendall(connection, frames.encode(order))
+                header, _ = await greeting
+            if "error" in header:
+                raise SandboxUnavailable(
+                    f"The guest cannot serve in the image {image.name!r}: {header.get('text')!s:.2000}"
+                )
+            return Container(link, daemon, name, image)
+        except BaseException as error:
+            if link is not None:
+                link.close("The sandbox was not wanted any more.")
+            meeting.close()
+            removal = daemon.submit(_remove_once_started, daemon, name, started)
+            if isinstance(error, Exception):  # one who was cancelled does not wait
+                await asyncio.shield(asyncio.wrap_future(removal))
+            if isinstance(error, SandboxDied | TimeoutError):
+                raise SandboxUnavailable(_no_guest(image)) from error
+            raise
+        finally:
+            meeting.close()
+
+
+def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
+    """Limits the daemon does not enforce, each with the reason. Raises: SandboxUnavailable for an unknown runtime."""
+    if runtime is not None and runtime not in facts["Runtimes"]:
+        raise SandboxUnavailable(
+            f"The Docker daemon knows no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. "
+            f"Add it: dockerd --add-runtime {runtime}=/path/of/{runtime}, or in /etc/docker/daemon.json."
+        )
+    missing = {
+        name: f"{name}: the daemon's control groups have no controller for it. {_DELEGATE}"
+        for name, fact in _FACTS.items()
+        if not facts.get(fact, True)
+    }
+    return {**missing, **(_OWN_KERNEL if _has_own_kernel(facts, runtime) else {})}
+
+
+def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
+    """Whether containers run on gVisor: its program is runsc, whatever name the daemon knows it by."""
+    found = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
+    return Path(found.get("path", "")).name.startswith("runsc")
+
+
+async def _connection_of(meeting: Meeting, daemon: Daemon, name: str, image: Image) -> socket.socket:
+    """The guest's connection. Raises: SandboxUnavailable if its container ended before it came."""
+    while True:
+        try:
+            return await meeting.guest(_LOOK_S)
+        except TimeoutError:
+            if not await _in_thread(daemon, daemon.is_running, name):
+                raise SandboxUnavailable(_no_guest(image)) from None
+
+
+def _no_guest(image: Image) -> str:
+    return (
+        f"The guest did not come up in a container of the image {image.name!r}: its python3 is older than 3.9 or "
+        f"broken (try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."
+    )
+
+
+async def _in_thread(daemon: Daemon, function: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.wrap_future(daemon.submit(function, *arguments))
+
+
+def _remove_once_started(daemon: Daemon, name: str, started: Future[None]) -> None:
+    wait([started])
+    daemon.remove(name, ending=False)
+
+
+def _is_orphaned(listed: dict[str, Any]) -> bool:
+    owner = Owner.from_labels(listed["Labels"])
+    if owner is not None:
+        return not owner.alive
+    return bool(listed["State"] != "running" and time.time() - listed["Created"] > _FORGOTTEN_S)
+
+
+def _clean(daemon: Daemon, parent: Path) -> list[str]:
+    done = []
+    for one in daemon.containers(docker_owner.LABEL):
+        if _is_orphaned(one):
+            daemon.remove(one["Id"], ending=False)
+            done.append(f"removed container {one['Names'][0].strip('/')}, whose owner is dead")
+    for path in parent.glob(f"{docker_owner.FOLDER_PREFIX}*"):
+        owner = Owner.from_folder(path.name)
+        if owner is not None and not owner.alive and path.lstat().st_uid == os.geteuid():
+            shutil.rmtree(path, ignore_errors=True)
+            done.append(f"removed directory {path}, whose owner is dead")
+    return done
+
+
+def _clean_quietly(daemon: Daemon, parent: Path) -> None:
+    """At the start of a backend; whatever is wrong with the daemon, its first real use will say."""
+    with contextlib.suppress(SandboxError):
+        _clean(daemon, parent)

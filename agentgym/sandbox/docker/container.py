@@ -1,0 +1,138 @@
+"""One hardened container: what it is created with, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from agentgym.sandbox.docker.daemon import Daemon, Image
+from agentgym.sandbox.guest import contained
+from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.machine import Machine
+from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.namespaces.spawner import python_environment
+from agentgym.sandbox.network.proxy import environment_for
+
+_MIB = 2**20
+_GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
+_KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
+_PAGE = 4096
+# A container cannot show one file system at three places, so each gets its part of the spec's disk and inodes.
+_AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
+_BOOT = (
+    f"import sys; sys.path[0] = {contained.FOLDER!r}; from guest import contained; del sys.path[0]; contained.main()"
+)
+_AGENT = 1000
+
+
+def settings(
+    spec: SandboxSpec,
+    image: Image,
+    *,
+    code: Path,
+    meeting: Path,
+    labels: dict[str, str],
+    cores: int,
+    runtime: str | None,
+    own_kernel: bool,
+) -> dict[str, Any]:
+    """What the daemon is asked to create: nothing the guest does not need, and every limit of the spec.
+
+    Args:
+        code, meeting: directories of the host with the guest's sources and with the socket it is to reach.
+        cores: how many the machine has; Docker refuses to be asked for more.
+        own_kernel: the runtime brings a kernel (gVisor), which itself takes memory and threads on the host, and counts
+            processes by user as if it were a machine of its own.
+    """
+    memory = max(spec.memory_mib * _MIB, spec.disk_mib * _MIB + _GUEST_MEMORY)
+    limits = {"nofile": max(spec.open_files, 32), "fsize": spec.disk_mib * _MIB, "memlock": 65_536, "msgqueue": 0}
+    processes = spec.processes + 1
+    if own_kernel:
+        limits["nproc"] = processes
+        processes, memory = _KERNEL_THREADS + 4 * processes, memory + _KERNEL_MEMORY
+    limits["core"] = 1  # not 0, with which the kernel still starts the host's crash handler
+    return {
+        "Image": image.digest,
+        "Entrypoint": ["python3"],
+        "Cmd": ["-s", "-B", "-X", "utf8", "-c", _BOOT],
+        "Env": [f"{name}={value}" for name, value in environment(spec, image).items()],
+        "User": "0:0",
+        "WorkingDir": "/",
+        "Hostname": "sandbox",
+        "Labels": labels,
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {
+            "AutoRemove": True,
+            "Init": False,  # the guest is process 1, and reaps
+            "Runtime": runtime or "",
+            "CapDrop": ["ALL"],
+            "CapAdd": list(contained.NEEDED),
+            "SecurityOpt": ["no-new-privileges"],  # the daemon's own filter of system calls stays; the guest adds ours
+            "ReadonlyRootfs": True,
+            "Tmpfs": {
+                **dict.fromkeys(image.volumes, "ro,size=4k"),  # else each would be a disk without bounds
+                **{path: _tmpfs(spec, share, mode) for path, (share, mode) in _AREAS.items()},
+            },
+            "Mounts": [
+                {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
+                for source, target in ((code, contained.FOLDER), (meeting, contained.MEETING))
+            ],
+            "NetworkMode": "none",
+            "Dns": ["127.0.0.1"],  # else the host's name servers can be read
+            "IpcMode": "none",  # its own, without Docker's /dev/shm, which has no bound on inodes
+            "CgroupnsMode": "private",
+            "Memory": memory,
+            "MemorySwap": memory,
+            "NanoCpus": int(min(spec.cpu_cores, cores) * 1e9),
+            "PidsLimit": processes,
+            "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in limits.items()],
+            "LogConfig": {"Type": "none"},
+        },
+    }
+
+
+def environment(spec: SandboxSpec, image: Image) -> dict[str, str]:
+    """Variables of everything inside: the image's, ours, and the spec's; nothing of the host's."""
+    ours = python_environment(packages=False)
+    del ours["PATH"]
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        **image.environment,
+        **ours,
+        **environment_for(spec.network),
+        **dict(spec.environment),
+    }
+
+
+def _tmpfs(spec: SandboxSpec, share: float, mode: str) -> str:
+    size = int(spec.disk_mib * _MIB * share) // _PAGE * _PAGE
+    inodes = int(spec.inodes * share) + 1  # its root is one, and not the agent's
+    return f"rw,nosuid,nodev,exec,size={size},nr_inodes={inodes},mode={mode},uid={_AGENT},gid={_AGENT}"
+
+
+class Container(Machine):
+    """A guest in a container. When its link is closed the guest ends, and the daemon removes what it lived in."""
+
+    def __init__(self, link: Link, daemon: Daemon, name: str, image: Image) -> None:
+        self.link, self.missing, self.image_digest = link, {}, image.digest
+        self.stacked, self.renewable = None, False  # a fresh container instead: nothing inside may mount
+        self._daemon, self._name = daemon, name
+        self._removal: Future[None] | None = None
+
+    async def verdict(self) -> None:
+        """Nobody says why a container ended."""
+
+    async def close(self) -> None:
+        """Kill everything, and wait until the daemon has removed the container. May be called twice."""
+        self.link.close("The sandbox was closed.")
+        if self._removal is None:
+            self._removal = self._daemon.submit(self._daemon.remove, self._name)
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._removal))
+        finally:
+            await self.close_network()
+
+    def forget(self) -> None:
+        self.link.forget()

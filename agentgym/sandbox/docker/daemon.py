@@ -1,0 +1,208 @@
+"""The Docker daemon: calls to it in threads, and what its answers and errors mean."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentgym.errors import SandboxError, SandboxUnavailable
+
+STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
+THREADS = 2 * (os.cpu_count() or 1)  # calls to the daemon at once: more only lengthen its queue
+_DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
+_PATIENCE_S = 60.0
+_ENDING_S = 10.0
+_HINT = (
+    "Install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io), let this user reach it "
+    "(sudo usermod -aG docker $USER, then log in again), or set DOCKER_HOST."
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image the daemon has. `digest` is of its content: sha256:... It declares `environment` and `volumes`."""
+
+    name: str
+    digest: str
+    environment: dict[str, str]
+    volumes: tuple[str, ...]
+
+
+class Daemon:
+    """One connection to the daemon, made at first use. Safe from any thread; what is submitted runs in its own."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="agentgym-docker")
+        self._lock = threading.Lock()
+        self._api: Any = None
+        self._facts: dict[str, Any] = {}
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Run something that waits for the daemon, in a thread. Its failures come as SandboxUnavailable."""
+        try:
+            return self._threads.submit(_translated, function, *arguments)
+        except RuntimeError as error:
+            raise SandboxUnavailable("The docker backend was closed meanwhile.") from error
+
+    def close(self) -> None:
+        """Wait for what was submitted, and hang up."""
+        self._threads.shutdown(wait=True)
+        if self._api is not None:
+            self._api.close()
+
+    # What follows waits for the daemon: call it in a thread
+
+    @property
+    def api(self) -> Any:
+        """The SDK's client. Raises: SandboxUnavailable if there is no SDK, or no daemon answers."""
+        with self._lock:
+            if self._api is None:
+                self._api, self._facts = _connect()
+            return self._api
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the daemon says it can do."""
+        assert self.api
+        return self._facts
+
+    def image(self, name: str) -> Image:
+        """Raises: SandboxUnavailable if the daemon has no such image; none is ever fetched."""
+        wanted = STANDARD_IMAGE if name == "host" else name
+        try:
+            found = self.api.inspect_image(wanted)
+        except _sdk().errors.NotFound as error:
+            remedy = (
+                "Build it: `make images` in a checkout of agentgym, on a Debian or Ubuntu machine, or name another."
+            )
+            if name != "host":
+                remedy = "Build, load or pull it (docker images lists what there is); agentgym fetches none by itself."
+            raise SandboxUnavailable(f"The Docker daemon has no image {wanted!r}. {remedy}") from error
+        pairs = (variable.partition("=") for variable in found["Config"].get("Env") or ())
+        volumes = tuple(found["Config"].get("Volumes") or ())
+        return Image(wanted, found["Id"], {name: value for name, _, value in pairs}, volumes)
+
+    def start(self, name: str, settings: dict[str, Any]) -> None:
+        """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""
+        try:
+            self.api.create_container_from_config(settings, name)
+            self.api.start(name)
+        except _sdk().errors.APIError as error:
+            reason = str(error.explanation or error).strip()
+            hint = ""
+            if "python3" in reason:
+                hint = " The image needs Python 3.9 or later, as python3."
+            elif "source path does not exist" in reason:
+                hint = (
+                    " The daemon does not see this process's files: it runs on another machine or in another container."
+                    " Give a directory that both see under one path: DockerBackend(folder=...)."
+                )
+            raise SandboxUnavailable(f"Docker cannot start a container: {reason:.1000}.{hint}") from error
+
+    def is_running(self, name: str) -> bool:
+        try:
+            return bool(self.api.inspect_container(name)["State"]["Running"])
+        except _sdk().errors.NotFound:
+            return False
+
+    def remove(self, name: str, *, ending: bool = True) -> None:
+        """Have a container gone, whatever state it is in, and wait until it is.
+
+        Args:
+            ending: its guest has been hung up on, so that it goes by itself; it is removed by force if it does not.
+        Raises: SandboxError if the daemon cannot remove it.
+        """
+        failure: Exception | None = None
+        for by_force in (False, True) if ending else (True, True):
+            try:
+                if by_force:
+                    self._force(name)
+                self.api.wait(name, timeout=_ENDING_S, condition="removed")
+                return
+            except _sdk().errors.NotFound:
+                return
+            except _failures() as error:
+                failure = error
+        raise SandboxError(f"Docker cannot remove the container {name}: {failure!s:.500}") from failure
+
+    def _force(self, name: str) -> None:
+        try:
+            self.api.remove_container(name, v=True, force=True)
+        except _sdk().errors.APIError as error:
+            if error.status_code != 409:  # being removed already
+                raise
+
+    def containers(self, label: str) -> list[dict[str, Any]]:
+        """Every container with a label, running or not, as the daemon lists it."""
+        found: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": label})
+        return found
+
+    def load_of(self, listed: dict[str, Any]) -> tuple[float, int]:
+        """Memory in MiB and number of processes of a container as `containers` lists it; zeros if it does not run."""
+        if listed["State"] != "running":
+            return 0.0, 0
+        try:
+            found = self.api.stats(listed["Id"], stream=False, one_shot=True)
+        except (_sdk().errors.APIError, ValueError):  # it has just ended; the daemon says so, or nothing at all
+            return 0.0, 0
+        memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
+        return memory.get("usage", 0) / 2**20, processes.get("current", 0)
+
+
+def _connect() -> tuple[Any, dict[str, Any]]:
+    sdk = _sdk()
+    options = sdk.utils.kwargs_from_env()
+    address = options.get("base_url", _DEFAULT_ADDRESS)
+    if not address.startswith(("unix://", "http+unix://")):
+        raise SandboxUnavailable(
+            f"DOCKER_HOST is {address}. The docker backend talks to its sandboxes over a local socket, so it needs the "
+            "daemon of this machine: unset DOCKER_HOST, or point it at a unix:// socket."
+        )
+    try:
+        _reach(address.partition("://")[2])
+        api = sdk.APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **options)
+        return api, api.info()
+    except _failures() as error:
+        raise SandboxUnavailable(f"No Docker daemon answers at {address}: {error!s:.300}. {_HINT}") from error
+
+
+def _reach(path: str) -> None:
+    """Raises: OSError with the plain reason, where the SDK would wrap it thrice and leave its socket open."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PATIENCE_S)
+        probe.connect("/" + path.lstrip("/"))
+
+
+def _translated(function: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return function(*arguments)
+    except SandboxError:
+        raise
+    except _failures() as error:
+        raise SandboxUnavailable(f"The Docker daemon failed: {error!s:.500}. {_HINT}") from error
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What the SDK raises when the daemon fails or is gone."""
+    return _sdk().errors.DockerException, OSError
+
+
+def _sdk() -> Any:
+    """The Docker SDK. Raises: SandboxUnavailable with the command to install it."""
+    try:
+        import docker.errors
+        import docker.utils
+    except ImportError as error:  # also where a folder named docker/ lies in the current directory
+        raise SandboxUnavailable(
+            "The docker backend needs the Docker SDK for Python, which is not installed. "
+            "Install it: pip install 'agentgym-core[docker]'."
+        ) from error
+    return docker

@@ -1,0 +1,76 @@
+"""Whose a container or folder is: the process that made it, told from later processes with the same number."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+LABEL = "agentgym.owner"
+PLACE_LABEL = "agentgym.place"
+FOLDER_PREFIX = "agentgym-docker-"
+_FOLDER = re.compile(FOLDER_PREFIX + r"(\d+)-(\d+)-([0-9a-f]{8})-")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process by its number and start, in clock ticks since boot, and the machine and pid namespace it counts in."""
+
+    pid: int
+    started: int
+    place: str
+
+    @classmethod
+    def this_process(cls) -> Owner:
+        return cls(os.getpid(), _start_of(os.getpid()) or 0, _here())
+
+    @classmethod
+    def from_labels(cls, labels: dict[str, str]) -> Owner | None:
+        """None if nothing can be said about who made it: another machine or pid namespace, or no such labels."""
+        pid, _, started = labels.get(LABEL, "").partition(":")
+        if not (pid.isdecimal() and started.isdecimal()) or labels.get(PLACE_LABEL) != _here():
+            return None
+        return cls(int(pid), int(started), _here())
+
+    @classmethod
+    def from_folder(cls, name: str) -> Owner | None:
+        """Who made a folder whose name starts as `folder_prefix` says; None if nothing can be said about it."""
+        match = _FOLDER.match(name)
+        if match is None or match[3] != _digest(_here()):
+            return None
+        return cls(int(match[1]), int(match[2]), _here())
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {LABEL: f"{self.pid}:{self.started}", PLACE_LABEL: self.place}
+
+    @property
+    def folder_prefix(self) -> str:
+        return f"{FOLDER_PREFIX}{self.pid}-{self.started}-{_digest(self.place)}-"
+
+    @property
+    def alive(self) -> bool:
+        return _start_of(self.pid) == self.started
+
+
+def _start_of(pid: int) -> int | None:
+    """When a process started; None if there is none of this number, or it is only waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+@cache
+def _here() -> str:
+    """This boot of this machine and this pid namespace: where a pid means the same process."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def _digest(place: str) -> str:
+    return hashlib.sha256(place.encode()).hexdigest()[:8]

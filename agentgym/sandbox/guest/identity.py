@@ -1,0 +1,41 @@
+"""Whose rights the guest acts with.
+
+In a namespace sandbox guest and agent are one user, and nothing here does anything. In a container the guest is the
+container's root, with hardly a capability, so that the agent can neither signal nor trace it; whatever it does for the
+agent, to files above all, it does with the agent's rights.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .root import AGENT_ID
+
+
+@contextmanager
+def as_agent() -> Iterator[None]:
+    """Act as the agent for a while; a program started meanwhile is the agent's for good.
+
+    Only the saved ids stay the guest's. That is enough to come back, and to remain out of the agent's reach:
+    tracing needs all three, and the kernel gives a program that is started the effective one for a saved one.
+    """
+    if os.geteuid() == AGENT_ID:
+        yield
+        return
+    user, group = os.getuid(), os.getgid()
+    os.setresgid(AGENT_ID, AGENT_ID, group)
+    os.setresuid(AGENT_ID, AGENT_ID, user)
+    try:
+        yield
+    finally:
+        os.setresuid(user, user, user)
+        os.setresgid(group, group, group)
+
+
+def become_agent() -> None:
+    """In a child of the guest: give up the guest's rights, with no way back. Capabilities go with the user id."""
+    if os.getuid() != AGENT_ID:
+        os.setresgid(AGENT_ID, AGENT_ID, AGENT_ID)
+        os.setresuid(AGENT_ID, AGENT_ID, AGENT_ID)
