@@ -14,7 +14,8 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= auto
-BENCHMARKS  ?= overhead credit training learning
+BENCHMARKS  ?= overhead sandbox credit training learning
+PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
 STAMP      := $(VENV)/.agentgym-installed
@@ -32,7 +33,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format bench images constraints clean
+.PHONY: help setup demo test test-fast test-vllm lint format bench bench-peers images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -135,8 +136,11 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead credit training learning"; learning takes long
+bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead sandbox credit training learning"; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
+
+bench-peers: $(STAMP)  ## environments with other sandboxes, in .venv-peers, for benchmarks/sandbox.py to measure beside
+	"$(PY)" benchmarks/sandbox_peers.py "$(PEERS)"
 
 images:  ## build the docker backend's images, once, from Debian packages; needs root and a running Docker daemon
 	@docker/build

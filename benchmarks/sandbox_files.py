@@ -1,27 +1,21 @@
-"""What snapshots, forks and resets of files cost: `python benchmarks/sandbox_files.py [--rounds 30] [--json FILE]`.
+"""Snapshots, forks and resets of the files of a sandbox, beside `cp -a` of the same tree in the same run.
 
-A tree of 6,500 files, 50 MB. Each round forks it, changes 30 files, takes a snapshot of the fork, resets it, and checks
-that files came back by their content hash. Beside it, in the same run: `cp -a` of the same tree, and a plain sandbox.
-Medians of wall time; the figures mean something on a quiet machine only.
+The tree is 6,500 files, 50 MB. Each round forks it, changes 30 files, takes a snapshot of the fork, resets it, and
+checks that files came back by their content hash.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from rich.console import Console
-from rich.table import Table
+from sandbox_measuring import Row, timing
 
 from agentgym.sandbox.contract import Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
@@ -45,85 +39,56 @@ for number in range({CHANGED}):
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One figure in milliseconds, and the most it may be."""
-
-    name: str
-    value_ms: float
-    target_ms: float | None = None
-
-    @property
-    def holds(self) -> bool:
-        return self.target_ms is None or self.value_ms <= self.target_ms
-
-
-def main() -> int:
-    """Measure everything, print a table. Returns: 0 if every target holds, else 1."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    options = parser.parse_args()
-    rows = asyncio.run(measured(options.rounds))
-    table = Table("what", "ms", "at most", "", title="files of sandboxes, medians")
-    for row in rows:
-        target = f"{row.target_ms:g}" if row.target_ms is not None else ""
-        table.add_row(row.name, f"{row.value_ms:.2f}", target, "" if row.holds else "[red]missed")
-    Console().print(table)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-    return 0 if all(row.holds for row in rows) else 1
-
-
-async def measured(rounds: int) -> list[Row]:
-    """Raises: SystemExit if a tree came back with other files."""
+async def files(rounds: int) -> list[Row]:
+    """Raises: RuntimeError if a tree came back with other files."""
     backend = NamespacesBackend()
     try:
         maker = await backend.create(SPEC)
         made = await maker.run_python(TREE, timeout_s=120)
-        if not made.ok:
-            raise SystemExit(f"The tree could not be made: {made.stderr.decode()}")
+        same(made.ok, f"once they were made: {made.stderr!r}")
         first_snapshot, base = await timed(maker.snapshot())
         first_fork, fork = await timed(backend.create(SPEC, snapshot=base))
         await fork.close()
         times: dict[str, list[float]] = {name: [] for name in ("plain", "fork", "snapshot", "reset", "dirty", "copy")}
-        for _ in range(rounds):
-            took, plain = await timed(backend.create(SPEC))
-            times["plain"].append(took)
-            await plain.close()
-            took, fork = await timed(backend.create(SPEC, snapshot=base))
-            times["fork"].append(took)
-            took, changed = await changed_files(fork)
-            times["snapshot"].append(took)
-            took, _ = await timed(fork.reset())
-            times["reset"].append(took)
-            same(base.id == (await fork.snapshot()).id, "after a reset")
-            took, dirty = await timed(backend.create(SPEC, snapshot=changed))
-            times["dirty"].append(took)
-            same(changed.id == (await dirty.snapshot()).id != base.id, "in a fork of a fork")
-            await asyncio.gather(fork.close(), dirty.close())
-        times["copy"] = copies(max(rounds // 6, 3))
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            subprocess.run([sys.executable, "-c", TREE], cwd=folder, check=True)
+            for number in range(rounds):
+                took, plain = await timed(backend.create(SPEC))
+                times["plain"].append(took)
+                await plain.close()
+                took, fork = await timed(backend.create(SPEC, snapshot=base))
+                times["fork"].append(took)
+                took, changed = await changed_files(fork)
+                times["snapshot"].append(took)
+                took, _ = await timed(fork.reset())
+                times["reset"].append(took)
+                same(base.id == (await fork.snapshot()).id, "after a reset")
+                took, dirty = await timed(backend.create(SPEC, snapshot=changed))
+                times["dirty"].append(took)
+                same(changed.id == (await dirty.snapshot()).id != base.id, "in a fork of a fork")
+                await asyncio.gather(fork.close(), dirty.close())
+                if number % 6 == 0:
+                    times["copy"].append(copied(folder))
     finally:
         await backend.close()
-    middle = {name: median(values) for name, values in times.items()}
+    beside = ("cp -a, memory to memory", times["copy"])
+    extra = [fork - plain for fork, plain in zip(times["fork"], times["plain"], strict=True)]
     return [
-        Row("cp -a of the tree, memory to memory", middle["copy"]),
-        Row("snapshot of the whole tree, first", first_snapshot),
-        Row("fork, first: the layer is made", first_fork),
-        Row("create, without files", middle["plain"]),
-        Row("fork", middle["fork"]),
-        Row("fork, more than a plain create", middle["fork"] - middle["plain"], 2.0),
-        Row("fork of a fork, first: its layer is made", middle["dirty"]),
-        Row(f"snapshot of {CHANGED} changed files", middle["snapshot"], 8.0),
-        Row("reset in place", middle["reset"], 3.0),
+        timing("fork of a 50 MB tree, more than a plain create", extra, 2.0, *beside),
+        timing("  the whole of such a create", times["fork"], None, "a plain create", times["plain"]),
+        timing("reset in place of such a fork", times["reset"], 3.0, *beside),
+        timing(f"snapshot of {CHANGED} changed files over it", times["snapshot"], 8.0, *beside),
+        timing("fork of that snapshot, first: its layer is made", times["dirty"]),
+        Row("snapshot of the whole tree, first", first_snapshot, "ms"),
+        Row("fork of it, first: the layer is made", first_fork, "ms", beside=beside[0], beside_value=median(beside[1])),
     ]
 
 
 async def timed(awaitable: Awaitable[T]) -> tuple[float, T]:
     """Returns: milliseconds, and what came of it."""
-    started = time.perf_counter()
+    began = time.perf_counter()
     value = await awaitable
-    return 1000 * (time.perf_counter() - started), value
+    return 1000 * (time.perf_counter() - began), value
 
 
 async def changed_files(fork: Sandbox) -> tuple[float, Snapshot]:
@@ -133,23 +98,15 @@ async def changed_files(fork: Sandbox) -> tuple[float, Snapshot]:
     return await timed(fork.snapshot())
 
 
-def copies(rounds: int) -> list[float]:
-    """Milliseconds of `cp -a` of the same tree on the host, on a file system in memory."""
-    times = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        subprocess.run([sys.executable, "-c", TREE], cwd=folder, check=True)
-        for number in range(rounds):
-            started = time.perf_counter()
-            subprocess.run(["cp", "-a", "tree", f"copy-{number}"], cwd=folder, check=True)
-            times.append(1000 * (time.perf_counter() - started))
-            subprocess.run(["rm", "-rf", f"copy-{number}"], cwd=folder, check=True)
-    return times
+def copied(folder: str) -> float:
+    """Milliseconds of `cp -a` of the same tree on the host, within a file system in memory."""
+    began = time.perf_counter()
+    subprocess.run(["cp", "-a", "tree", "copy"], cwd=folder, check=True)
+    took = 1000 * (time.perf_counter() - began)
+    subprocess.run(["rm", "-rf", "copy"], cwd=folder, check=True)
+    return took
 
 
 def same(holds: bool, where: str) -> None:
     if not holds:
-        raise SystemExit(f"The files are not as they should be {where}.")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        raise RuntimeError(f"The files are not as they should be {where}.")

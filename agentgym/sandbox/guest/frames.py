@@ -19,6 +19,7 @@ PROXY_ADDRESS = ("127.0.0.1", 3128)  # inside a sandbox with a network: where pr
 MAX_DATAGRAM = 1 << 17  # one order to the spawner
 RESET = b"reset"  # what a host says on a lifeline
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class FrameError(ValueError):
@@ -26,7 +27,7 @@ class FrameError(ValueError):
 
 
 def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
-    head = json.dumps(header, separators=(",", ":")).encode()
+    head = _ENCODER.encode(header).encode()
     return PREFIX.pack(len(head), len(blob)) + head + blob
 
 

@@ -184,6 +184,12 @@ def never_returning() -> Iterator[None]:
         os._exit(127)
 
 
+@cache
+def inherited_environment() -> dict[str, str]:
+    """The environment of this process when first asked: by the spawner, for all guests, which mostly need no other."""
+    return dict(os.environ)
+
+
 def clock_of(pid: int) -> int:
     """The processor-time clock that every process has, by the kernel's numbering."""
     return (~pid << 3) | 2

@@ -142,6 +142,15 @@ def write_to(path: str, text: str) -> None:
         os.close(descriptor)
 
 
+def read_from(path: str) -> bytes:
+    """The start of a small file of the kernel's. A guest that opened it as text would make 0.6 MB of memory its own."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 8192)
+    finally:
+        os.close(descriptor)
+
+
 def close_from(lowest: int) -> None:
     """Close every descriptor from `lowest` on."""
     _check(_libc.syscall(_CLOSE_RANGE, ctypes.c_uint(lowest), ctypes.c_uint(0x7FFFFFFF), 0), "close_range")

@@ -26,8 +26,7 @@ class Meter:
             kernel.set_dumpable(False)
         try:
             self._newest = os.open("/proc/loadavg", os.O_RDONLY)
-            with open("/proc/sys/kernel/pid_max", encoding="ascii") as file:
-                self._lap = int(file.read()) - _FIRST_PID_OF_A_LAP
+            self._lap = int(kernel.read_from("/proc/sys/kernel/pid_max")) - _FIRST_PID_OF_A_LAP
         except (OSError, ValueError):
             self._newest = -1
         self._first = self._written = 0

@@ -61,8 +61,9 @@ class Guest:
         self.out, self.congested = bytearray(), False
         self.missing: dict[str, str] = spec["missing"]
         self.environment: dict[str, str] = spec["environment"]
-        os.environ.clear()
-        os.environ.update(self.environment)
+        if self.environment != jobs.inherited_environment():
+            os.environ.clear()
+            os.environ.update(self.environment)
         self.runner = Runner(self.watch, self._reply, self._memory_kills)
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)

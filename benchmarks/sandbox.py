@@ -1,0 +1,147 @@
+"""What sandboxes cost: `python benchmarks/sandbox.py [--quick] [--only PART ...] [--peers VENVS] [--out DIR]`.
+
+Medians of wall time, each beside a limit or a peer measured in turn with it in the same run. The figures are for a
+machine on which nothing else runs: the load is shown, and a warning where it is too high. `make bench-peers` makes
+the virtual environments of the peers (in .venv-peers), without which only those are measured that need none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sandbox_peers
+from rich.console import Console
+from rich.table import Table
+from sandbox_calls import calls, lives
+from sandbox_docker import docker
+from sandbox_files import files
+from sandbox_many import flatness, rate
+from sandbox_measuring import Row, shown
+from sandbox_plot import draw
+
+PARTS = ("life", "calls", "files", "docker", "rate", "many", "peers")
+QUIET_LOAD = 0.5  # of all cores together; above it, figures of milliseconds are not to be trusted
+WIDTH = 150  # where nobody watches
+ALIVE = (1, 10, 100, 300, 1000)
+
+
+@dataclass
+class Figures:
+    """All that one run found."""
+
+    rows: list[Row] = field(default_factory=list)
+    costs: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    peers: dict[str, sandbox_peers.Found] = field(default_factory=dict)
+    load: list[float] = field(default_factory=list)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print tables. Returns: 0 if every target holds, else 1."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few repeats: for a first look, not for figures")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--peers", type=Path, default=Path(".venv-peers"), help="folder of the peers' environments")
+    parser.add_argument("--out", type=Path, help="write the figures, tables and plots into this folder")
+    options = parser.parse_args(arguments)
+    before = os.getloadavg()[0]
+    found = measure(options.only, options.quick, options.peers.resolve())
+    found.load = [before, os.getloadavg()[0]]
+    show(found, Console(width=None if sys.stdout.isatty() else WIDTH))
+    if options.out:
+        write(found, options.out, options.quick)
+    return 0 if all(row.holds for row in found.rows) else 1
+
+
+def measure(parts: Sequence[str], quick: bool, venvs: Path) -> Figures:
+    """Every part asked for, one after the other."""
+    found, rounds = Figures(), 10 if quick else 100
+    small = {"life": lives, "calls": calls, "files": files, "docker": docker}
+    for part, work in small.items():
+        if part in parts:
+            with shown(part):
+                found.rows += asyncio.run(work(rounds if part != "files" else max(rounds // 3, 6)))
+            time.sleep(1)  # what the part before left for the kernel to do
+    if "rate" in parts:
+        with shown("rate"):
+            found.rows += asyncio.run(rate(100 if quick else 1000))
+        time.sleep(1)
+    if "many" in parts:
+        with shown("many"):
+            rows, found.costs = asyncio.run(flatness(ALIVE[:3] if quick else ALIVE, rounds))
+            found.rows += rows
+    if "peers" in parts:
+        with shown("peers"):
+            found.peers = sandbox_peers.measure(venvs, rounds=1 if quick else 3, repeats=2 if quick else 7)
+    return found
+
+
+def show(found: Figures, console: Console) -> None:
+    """The rows and the peers as tables, and what the machine did meanwhile."""
+    table = Table("", "median", "target", "", "beside, in the same run", "ratio", title="What sandboxes cost")
+    for column in (1, 2, 5):
+        table.columns[column].justify = "right"
+    for row in found.rows:
+        if row.value is None:
+            table.add_row(row.name, "", "", "", f"[dim]{row.note}")
+            continue
+        sign = ">=" if row.more_is_better else "<="
+        target = "" if row.target is None else f"{sign} {row.target:g}"
+        verdict = "" if row.target is None else "[green]holds[/]" if row.holds else "[red]missed[/]"
+        beside = "" if row.beside_value is None else f"{row.beside}: {number(row.beside_value)}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+        table.add_row(row.name, f"{number(row.value)} {row.unit}", target, verdict, beside or row.note, ratio)
+    if found.rows:
+        console.print(table)
+    if found.peers:
+        console.print(sandbox_peers.table_of(found.peers))
+    cores = os.cpu_count() or 1
+    console.print(
+        f"{cores} cores, Linux {platform.release()}, Python {platform.python_version()}; load average "
+        f"{found.load[0]:.2f} before, {found.load[1]:.2f} after (the benchmark itself makes some)"
+    )
+    if found.load[0] > QUIET_LOAD * cores:
+        console.print("[bold red]The machine was not quiet before the start: these figures say little.[/]")
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The rows as a table for docs/benchmarks.md."""
+    lines = ["| what | median | target | beside, in the same run |", "|---|---|---|---|"]
+    for row in rows:
+        value = row.note if row.value is None else f"{number(row.value)} {row.unit}"
+        target = "" if row.target is None else f"{row.target:g}{'' if row.holds else ', missed'}"
+        beside = "" if row.beside_value is None else f"{row.beside}: {number(row.beside_value)}"
+        lines.append(f"| {row.name.strip()} | {value} | {target} | {beside} |")
+    return "\n".join(lines) if rows else ""
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def write(found: Figures, folder: Path, quick: bool) -> None:
+    """sandbox.json, sandbox.md, and the plots of what one costs by how many live."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data: dict[str, Any] = {
+        "python": platform.python_version(), "kernel": platform.release(), "cores": os.cpu_count(), "load": found.load,
+        "quick": quick, "rows": [asdict(row) | {"holds": row.holds, "ratio": row.ratio} for row in found.rows],
+        "costs": found.costs, "peers": sandbox_peers.as_data(found.peers),
+    }  # fmt: skip
+    path, text = folder / "sandbox.json", folder / "sandbox.md"
+    path.write_text(json.dumps(data, indent=1))
+    text.write_text("\n\n".join(filter(None, [markdown(found.rows), sandbox_peers.markdown(found.peers)])) + "\n")
+    drawn = draw(found.costs, folder) if found.costs else []
+    print(f"written: {', '.join(map(str, [path, text, *drawn]))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

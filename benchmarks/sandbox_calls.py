@@ -1,0 +1,159 @@
+"""What one sandbox and one call cost, each beside the bare thing that it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from sandbox_measuring import SPEC, Row, in_turn, processor_ms, timing
+
+import agentgym.sandbox
+from agentgym.sandbox.contract import Backend, ExecResult
+from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.pool import Pool
+
+PYTHON = str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
+TRUE = "/bin/true"
+COLD = ["-S", "-c", "pass"]  # without the packages of the host, which no sandbox sees
+# The guest's own interpreter, forked for each byte: what a warm call can never be cheaper than.
+_BARE_FORK = """
+import gc, os, sys, time
+from guest import birth, python, spawner
+python.prepare()
+gc.collect(); gc.freeze(); gc.disable()
+while sys.stdin.buffer.read(1):
+    began = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        python.run_once(b"pass")
+    os.waitpid(child, 0)
+    os.write(1, b"%.6f\\n" % (1000 * (time.perf_counter() - began)))
+"""
+
+
+class BareFork:
+    """The same warm interpreter as in a sandbox, outside of any: forks, runs nothing, waits for its child."""
+
+    def __init__(self) -> None:
+        folder = Path(agentgym.sandbox.__file__).parent
+        code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{_BARE_FORK}"
+        flags = ["-P", "-s", "-S", "-B", "-X", "utf8"]  # as the spawner's
+        self.process = subprocess.Popen(
+            [PYTHON, *flags, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        )
+
+    def once(self) -> float:
+        """Returns: milliseconds of the fork, by the clock of who forks."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(b".")
+        return float(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+async def lives(rounds: int) -> list[Row]:
+    """Create, one Python call, close, beside a bare `python -c pass`; and the same out of a pool."""
+    backend, pool = NamespacesBackend(), Pool(NamespacesBackend(), ready=8)
+    try:
+        times = await in_turn({"life": lambda: live(backend), "python": lambda: plain([PYTHON, *COLD])}, rounds)
+        times |= await in_turn({"empty": lambda: live(backend, call=False)}, rounds)
+        spent = await processor_ms(lambda: live(backend), rounds)
+        checkout, first_call = await checkouts(pool, rounds)
+    finally:
+        await backend.close()
+        await pool.close()
+    return [
+        timing("create + first run_python + close", times["life"], 8.0, "python -S -c pass", times["python"]),
+        Row("  of which processor time, all processes", spent, "CPU-ms"),
+        timing("create + close", times["empty"]),
+        timing("out of a warm pool: create", checkout),
+        timing("out of a warm pool: its first run_python", first_call),
+    ]
+
+
+async def live(backend: Backend, *, call: bool = True) -> None:
+    """One sandbox from its making to its end."""
+    sandbox = await backend.create(SPEC)
+    if call:
+        done(await sandbox.run_python("pass"))
+    await sandbox.close()
+
+
+async def checkouts(pool: Pool, rounds: int) -> tuple[list[float], list[float]]:
+    """Milliseconds until a sandbox is handed out while some lie ready, and of the first call to it."""
+    for _ in range(3):  # a spec is kept ready once it is asked for again and again
+        await live(pool)
+    out, first = [], []
+    for _ in range(rounds):
+        while not pool.stats().ready:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0.02)  # what is made in the background takes the processor meanwhile
+        began = time.perf_counter()
+        sandbox = await pool.create(SPEC)
+        taken = time.perf_counter()
+        done(await sandbox.run_python("pass"))
+        first.append(1000 * (time.perf_counter() - taken))
+        out.append(1000 * (taken - began))
+        await sandbox.close()
+    return out, first
+
+
+async def calls(rounds: int) -> list[Row]:
+    """Calls to a sandbox that lives: Python beside a bare fork, a program beside subprocess.run."""
+    backend, bare, forks = NamespacesBackend(), BareFork(), []
+    try:
+        sandbox = await backend.create(SPEC)
+
+        async def python() -> None:
+            done(await sandbox.run_python("pass"))
+
+        async def session() -> None:
+            done(await sandbox.run_python("pass", session="kept"))
+
+        async def program() -> None:
+            done(await sandbox.exec(["true"]))
+
+        async def script() -> None:
+            done(await sandbox.exec(["python3", *COLD]))
+
+        async def fork() -> None:
+            forks.append(bare.once())
+
+        times = await in_turn({"python": python, "fork": fork}, rounds)
+        times |= await in_turn({"program": program, "plain": lambda: plain([TRUE])}, rounds)
+        times |= await in_turn({"script": script, "cold": lambda: plain([PYTHON, *COLD])}, rounds)
+        times |= await in_turn({"session": session}, rounds)
+        before = (await sandbox.usage()).cpu_s
+        host = await processor_ms(python, rounds)
+        inside = 1000 * ((await sandbox.usage()).cpu_s - before) / rounds
+    finally:
+        bare.close()
+        await backend.close()
+    ratio = median(times["python"]) / median(forks)
+    return [
+        timing('warm run_python("pass")', times["python"], None, "bare fork of the same interpreter", forks),
+        Row("  over that bare fork", ratio, "x", 1.3),
+        Row("  processor time, host and sandbox", host + inside, "CPU-ms", 3.0),
+        Row("    of which the host's", host, "CPU-ms"),
+        timing('run_python("pass") in a session', times["session"]),
+        timing('exec(["true"])', times["program"], 2.5, f"subprocess.run({TRUE})", times["plain"]),
+        timing(
+            'exec(["python3", "-S", "-c", "pass"])', times["script"], None, "the same by subprocess.run", times["cold"]
+        ),
+    ]
+
+
+async def plain(argv: list[str]) -> None:
+    """A program without any sandbox."""
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def done(result: ExecResult) -> None:
+    """Raises: RuntimeError if it went wrong, since its time says nothing then."""
+    if not result.ok:
+        raise RuntimeError(f"A call failed, so its time says nothing: {result}")

@@ -1,0 +1,81 @@
+"""The docker backend: calls through the guest beside `docker exec` by the SDK, on containers of the same image."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from sandbox_calls import done, live
+from sandbox_measuring import SPEC, Row, in_turn, timing, unmeasured
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.contract import Backend
+
+_ROWS = ["docker: warm run_python through the guest", "docker: exec(true) through the guest", "docker: create + close"]
+
+
+async def docker(rounds: int) -> list[Row]:
+    """Empty rows with the reason where the SDK, the daemon or the image is missing."""
+    try:
+        import docker as sdk
+
+        from agentgym.sandbox.docker import DockerBackend
+    except ImportError as error:
+        return unmeasured(_ROWS, f"{error}: pip install agentgym-core[docker]")
+    backend = DockerBackend()
+    try:
+        found = await backend.probe()
+        if not found.available:
+            return unmeasured(_ROWS, found.reason)
+        return await _measured(backend, sdk.from_env(), rounds)
+    except (SandboxError, sdk.errors.DockerException) as error:
+        return unmeasured(_ROWS, str(error))
+    finally:
+        await backend.close()
+
+
+async def _measured(backend: Backend, client: Any, rounds: int) -> list[Row]:
+    with contextlib.closing(client):
+        box = await backend.create(SPEC)
+        image = next(one.image for one in await backend.running() if not one.orphaned)
+        image = "agentgym/base" if image == "host" else image
+        plain = client.containers.run(image, ["sleep", "infinity"], detach=True, network_mode="none")
+
+        async def python() -> None:
+            done(await box.run_python("pass"))
+
+        async def program() -> None:
+            done(await box.exec(["true"]))
+
+        async def exec_true() -> None:
+            await asyncio.to_thread(executed, plain, ["true"])
+
+        async def exec_python() -> None:
+            await asyncio.to_thread(executed, plain, ["python3", "-c", "pass"])
+
+        async def container() -> None:
+            await asyncio.to_thread(lived, client, image)
+
+        try:
+            times = await in_turn(
+                {"python": python, "program": program, "exec true": exec_true, "exec python": exec_python}, rounds
+            )
+            lives = await in_turn({"ours": lambda: live(backend, call=False), "plain": container}, max(rounds // 8, 3))
+        finally:
+            plain.remove(force=True)
+    return [
+        timing(_ROWS[0], times["python"], 3.0, "docker exec python3 -c pass", times["exec python"]),
+        timing(_ROWS[1], times["program"], None, "docker exec true", times["exec true"]),
+        timing(_ROWS[2], lives["ours"], None, "a plain container: run, remove", lives["plain"]),
+    ]
+
+
+def executed(container: Any, argv: list[str]) -> None:
+    """Raises: RuntimeError if it went wrong."""
+    if (code := container.exec_run(argv).exit_code) != 0:
+        raise RuntimeError(f"docker exec {argv} ended with {code}, so its time says nothing.")
+
+
+def lived(client: Any, image: str) -> None:
+    client.containers.run(image, ["sleep", "infinity"], detach=True, network_mode="none").remove(force=True)

@@ -1,0 +1,116 @@
+"""How benchmarks/sandbox.py measures: a thing and its limit in turn, wall and processor time, and what a row says."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from agentgym.sandbox.limits import SandboxSpec
+
+SPEC = SandboxSpec(insecure_ok=True)
+Work = Callable[[], Awaitable[None]]
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure. `value` is None where it could not be measured, and `note` says why.
+
+    Attributes:
+        target: the bound it must keep; `more_is_better` says in which direction.
+        beside, beside_value: a limit or a peer measured in the same run, in the same unit.
+        middle_half: the figures between which half of the measurements lie.
+    """
+
+    name: str
+    value: float | None
+    unit: str
+    target: float | None = None
+    more_is_better: bool = False
+    beside: str = ""
+    beside_value: float | None = None
+    middle_half: tuple[float, float] | None = None
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """True where there is nothing to hold: no target, or no figure."""
+        if self.target is None or self.value is None:
+            return True
+        return self.value >= self.target if self.more_is_better else self.value <= self.target
+
+    @property
+    def ratio(self) -> float | None:
+        """Its cost over the other's; of rates, the other's over its own: below 1 is better than the peer."""
+        if not self.value or not self.beside_value:
+            return None
+        return self.beside_value / self.value if self.more_is_better else self.value / self.beside_value
+
+
+def timing(
+    name: str, times: list[float], target: float | None = None, beside: str = "", others: list[float] | None = None
+) -> Row:
+    """A row of the medians of milliseconds, and of the other's beside it."""
+    half = (quantiles(times, n=4)[0], quantiles(times, n=4)[2]) if len(times) > 1 else None
+    return Row(name, median(times), "ms", target, False, beside, median(others) if others else None, half)
+
+
+async def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, list[float]]:
+    """Do each work once a round, after one round that does not count. Returns: milliseconds of wall time by name.
+
+    What the machine does meanwhile strikes all of them alike.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            began = time.perf_counter()
+            await work()
+            if number:
+                times[name].append(1000 * (time.perf_counter() - began))
+    return times
+
+
+async def processor_ms(work: Work, rounds: int) -> float:
+    """Processor time a round of this process, its children, and of theirs that have ended, in milliseconds."""
+    before = _processor_s()
+    for _ in range(rounds):
+        await work()
+    return 1000 * (_processor_s() - before) / rounds
+
+
+def _processor_s() -> float:
+    total = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    for child in children(os.getpid()):
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        total += sum(int(field) for field in fields[11:15]) / _TICKS
+    return total
+
+
+def children(pid: int) -> list[int]:
+    """Pids of a process's children, whichever of its threads started them."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+@contextmanager
+def shown(what: str) -> Iterator[None]:
+    """Say what is measured now, and how long it took."""
+    began = time.monotonic()
+    print(f"measuring {what} ...", end="", flush=True)
+    try:
+        yield
+    finally:
+        print(f" {time.monotonic() - began:.1f} s", flush=True)
+
+
+def unmeasured(names: list[str], reason: str) -> list[Row]:
+    """Rows that say why they are empty."""
+    return [Row(name, None, "ms", note=reason) for name in names]
