@@ -1,24 +1,36 @@
-"""What turn-level credit is worth: four arms, equal budget, same warm start, several seeds, on the SQL set.
+"""What turn-level credit is worth: estimators at equal budget, same warm start, several seeds, on the SQL set.
 
     python benchmarks/learning.py [--seeds 3] [--steps 30] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
+    python benchmarks/learning.py --estimators "return_to_go; grpo; gigpo | gated(threshold=1.0)"
 
-Arms, so that the content of the reward and its placement are told apart:
+Without --estimators four arms tell the content of the reward and its placement apart:
     outcome      `grpo` on the outcome alone
     flattened    `grpo` on outcome + the sum of the turn rewards: more content, no placement
     return_to_go the same turn rewards, placed on their turns
     mt_grpo      the same, placed by zero-padded turn index
 
 `flattened` against `outcome` is what the content is worth; `return_to_go` and `mt_grpo` against `flattened` is what
-placement is worth. Writes results.json, table.md and learning.svg. Arms that finished are not run again.
+placement is worth. With --estimators there is an arm for each; options and wrappers as in recipes. All arms of a seed
+begin with the same weights and play as many episodes; what an estimator plays beside (`vine`) shows in its minutes.
+Every arm is compared with the first, seed by seed and task by task.
+
+Writes results.json, table.md and learning.svg. Arms that finished are not run again; one that was cut short goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import io
 import json
 import os
+import re
 import shutil
+import sys
+import warnings
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,75 +39,103 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from agentgym.credit import CreditWarning, estimator
+from agentgym.errors import AgentGymError, RecipeError
+from agentgym.training.recipe import Recipe
+
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
-ARMS: dict[str, list[str]] = {
-    "outcome": ["train.estimator=grpo", "train.estimator_options.turn_weight=0.0"],
-    "flattened": ["train.estimator=grpo"],
-    "return_to_go": ["train.estimator=return_to_go"],
-    "mt_grpo": ["train.estimator=mt_grpo"],
-}
+ARMS = {
+    "outcome": "grpo(turn_weight=0.0)", "flattened": "grpo", "return_to_go": "return_to_go", "mt_grpo": "mt_grpo",
+}  # fmt: skip
 GPU = [
     "policy.tiny.hidden=1024", "policy.tiny.layers=16", "policy.tiny.heads=16", "policy.tiny.kv_heads=8",
     "policy.tiny.head_dim=64", "policy.tiny.vocabulary=4096", "machine.device=cuda", "train.learning_rate=5e-5",
     "warm_start.learning_rate=3e-4", "machine.lockstep=false",
 ]  # fmt: skip
+COMMON = ["train.save_every=10", "train.keep_checkpoints=1", "train.validate_every=5", "evaluate.control={}"]
+STRATUM = "unseen_entities"
+DRAWS = 10_000
+COLOURS = (
+    "#7f7f7f", "#e69f00", "#0072b2", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#b2a000", "#8c564b",
+)  # fmt: skip
 
 
-def warm_start(seed: int, out: str, common: list[str]) -> str:
+@dataclass(frozen=True)
+class Arm:
+    """One estimator under one seed: `label` in tables, `text` as recipes write it."""
+
+    label: str
+    text: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """A name for files: the label where it is one, else its words and a few digits of its hash."""
+        if re.fullmatch(r"\w+", self.label):
+            return self.label
+        words = re.sub(r"\W+", "-", self.label).strip("-")[:60]
+        return f"{words}-{hashlib.sha256(self.label.encode()).hexdigest()[:6]}"
+
+
+def warm_start(seed: int, out: str, sets: list[str]) -> str:
     """The model every arm of a seed begins with."""
     folder = Path(out) / f"seed-{seed}" / "warm_start"
-    if not (folder / "checkpoints" / "warm_start").is_dir():
-        _train(folder, [*common, f"seed={seed}", "train.steps=0"], resume=folder.exists())
-    return str(folder / "checkpoints" / "warm_start")
+    made = folder / "checkpoints" / "warm_start"
+    if not made.is_dir():
+        _train(Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0"]), folder)
+    return str(made)
 
 
-def arm(name: str, seed: int, out: str, start: str, steps: int, common: list[str]) -> dict[str, Any]:
+def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict[str, Any]:
     """Train one arm from the shared start and read what came of it."""
-    folder = Path(out) / f"seed-{seed}" / name
+    from agentgym.episode.run_folder import RunFolder
+    from agentgym.evaluation.record import Evaluation
+
+    folder = Path(out) / f"seed-{arm.seed}" / arm.folder
+    recipe = _recipe(arm, start, steps, sets)
     measured = sorted(folder.parent.glob("*/evaluation/before.json"))
     if measured and not folder.exists():  # all arms of a seed begin with the same weights: measured once
         (folder / "evaluation").mkdir(parents=True)
         shutil.copy(measured[0], folder / "evaluation")
+    kept = RunFolder(folder)
+    if kept.recipe.is_file() and Recipe.load(kept.recipe) != recipe:
+        raise RecipeError(f"{folder} was run with other settings: give another --out, or remove it.")
     if not (folder / "evaluation" / "after.json").is_file():
-        sets = [*common, *ARMS[name], f"seed={seed}", f"train.steps={steps}", "train.validate_every=5"]
-        _train(folder, [*sets, f"policy.path={start!r}"], resume=folder.exists(), fresh_policy=False)
-    from agentgym.episode.run_folder import RunFolder
-    from agentgym.evaluation.comparison import compare
-    from agentgym.evaluation.record import Evaluation
-
-    curve = RunFolder(folder).metrics("validation")
+        _train(recipe, folder)
+    curve, trained = kept.metrics("validation"), kept.metrics("train")
     before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
-    gain = compare(before, after, tag="unseen_entities").difference
     return {
-        "arm": name,
-        "seed": seed,
+        "arm": arm.label,
+        "estimator": arm.text,
+        "seed": arm.seed,
         "steps": [row["step"] for row in curve],
         "success": [row["success"] for row in curve],
         "calls_ok": [row.get("calls_ok", 0.0) for row in curve],
-        "before": before.success("unseen_entities").value,
-        "held_out": after.success("unseen_entities").value,
-        "gain": [gain.value, gain.low, gain.high],
+        "before": before.success(STRATUM).value,
+        "held_out": after.success(STRATUM).value,
+        "tasks": {row.task: float(np.mean(row.observed)) for row in after.select(STRATUM) if row.observed},
         "held_out_templates": after.success("unseen_templates").value,
+        "minutes": sum(row.get("step_time", 0.0) for row in trained) / 60,
     }
 
 
-def _train(folder: Path, sets: list[str], *, resume: bool, fresh_policy: bool = True) -> None:
-    import io
-    import tomllib
+def _recipe(arm: Arm, start: str, steps: int, sets: list[str]) -> Recipe:
+    """The benchmark's recipe with the shared start in place of a model of its own."""
+    data = Recipe.load(RECIPE, [*sets, f"seed={arm.seed}", f"train.steps={steps}"]).model_dump(exclude_none=True)
+    data["policy"] = {"path": start, "call_format": data["policy"]["call_format"]}
+    data["train"]["estimator"] = arm.text
+    del data["warm_start"]
+    return Recipe.parse(data, str(RECIPE))
 
-    from agentgym.training.recipe import Recipe, _override
+
+def _train(recipe: Recipe, folder: Path) -> None:
     from agentgym.training.run import train
 
-    data = tomllib.loads(RECIPE.read_text())
-    if not fresh_policy:
-        del data["policy"]["tiny"], data["warm_start"]
-    for text in sets:
-        if fresh_policy or not text.startswith(("policy.tiny", "warm_start")):
-            _override(data, text)
     with io.StringIO() as silent:
-        train(Recipe.parse(data, str(RECIPE)), folder=folder, resume=resume, console=Console(file=silent))
+        train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))
 
 
 def steps_to(target: float, run: dict[str, Any]) -> int | None:
@@ -103,111 +143,170 @@ def steps_to(target: float, run: dict[str, Any]) -> int | None:
     return next((s for s, x in zip(run["steps"], run["success"], strict=True) if x >= target), None)
 
 
-def interval(values: list[float], draws: int = 10_000) -> tuple[float, float, float]:
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and 95 % percentile-bootstrap interval over seeds."""
     rng, found = np.random.default_rng(0), np.array(values)
-    means = rng.choice(found, (draws, len(found))).mean(axis=1)
+    means = rng.choice(found, (DRAWS, len(found))).mean(axis=1)
     return float(found.mean()), *(float(x) for x in np.quantile(means, [0.025, 0.975]))
 
 
-def table(runs: list[dict[str, Any]]) -> list[list[str]]:
-    """One row an arm: tool execution rate, exact match (validation and held-out strata), steps to 80 %."""
+def paired_interval(these: list[dict[str, Any]], those: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """Mean held-out difference of two arms, over the seeds and tasks that both have, with its 95 % interval.
+
+    The bootstrap draws seeds, and tasks within them, because both are samples; what makes a seed or a task hard for
+    both arms cancels. With one seed the interval is over tasks alone. NaN where the two have nothing in common.
+    """
+    others = {run["seed"]: run for run in those}
+    deltas = []
+    for run in these:
+        if run["seed"] in others:
+            theirs = others[run["seed"]]["tasks"]
+            common = sorted(run["tasks"].keys() & theirs.keys())
+            deltas.append(np.array([run["tasks"][task] - theirs[task] for task in common]))
+    deltas = [delta for delta in deltas if len(delta)]
+    if not deltas:
+        return float("nan"), float("nan"), float("nan")
+    rng = np.random.default_rng(0)
+    by_seed = np.stack([d[rng.integers(0, len(d), (DRAWS, len(d)))].mean(axis=1) for d in deltas])  # [seeds, draws]
+    drawn = by_seed[rng.integers(0, len(deltas), (DRAWS, len(deltas))), np.arange(DRAWS)[:, None]].mean(axis=1)
+    mean = float(np.mean([delta.mean() for delta in deltas]))
+    return mean, *(float(x) for x in np.quantile(drawn, [0.025, 0.975]))
+
+
+COLUMNS = [
+    "estimator", "tool execution", "exact match (validation)", "held out: unseen entities", "against the first, paired",
+    "held out: unseen templates", "steps to 80 % by seed", "mean of the curve", "minutes",
+]  # fmt: skip
+SHOWN = (0, 3, 4, 6, 7)  # what fits on a screen
+
+
+def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
+    """One row an arm; intervals are over seeds, the paired one over seeds and tasks."""
+    by_arm = {label: [run for run in runs if run["arm"] == label] for label in labels}
     rows = []
-    for name in ARMS:
-        mine = [run for run in runs if run["arm"] == name]
-        if not mine:
+    for label in labels:
+        if not (mine := by_arm[label]):
+            rows.append([label, *["-"] * (len(COLUMNS) - 1)])
             continue
-
-        def told(values: list[float]) -> str:
-            mean, low, high = interval(values)
-            return f"{mean:.2f} [{low:.2f}, {high:.2f}]"
-
         reached = [steps_to(0.8, run) for run in mine]
+        gain = "" if label == labels[0] else _told(paired_interval(mine, by_arm[labels[0]]), signed=True)
         rows.append(
             [
-                name,
-                told([run["calls_ok"][-1] for run in mine]),
-                told([run["success"][-1] for run in mine]),
-                told([run["held_out"] for run in mine]),
-                told([run["held_out_templates"] for run in mine]),
-                ", ".join("-" if r is None else str(r) for r in reached),
-                told([float(np.mean(run["success"])) for run in mine]),
+                label,
+                _told(interval([run["calls_ok"][-1] for run in mine])),
+                _told(interval([run["success"][-1] for run in mine])),
+                _told(interval([run["held_out"] for run in mine])),
+                gain,
+                _told(interval([run["held_out_templates"] for run in mine])),
+                ", ".join("-" if step is None else str(step) for step in reached),
+                _told(interval([float(np.mean(run["success"])) for run in mine])),
+                f"{np.mean([run['minutes'] for run in mine]):.1f}",
             ]
         )
     return rows
 
 
-COLUMNS = [
-    "arm", "tool execution", "exact match (validation)", "held out: unseen entities", "held out: unseen templates",
-    "steps to 80 % by seed", "mean of the curve",
-]  # fmt: skip
+def _told(found: tuple[float, float, float], *, signed: bool = False) -> str:
+    mean, low, high = (f"{x:+.2f}" if signed else f"{x:.2f}" for x in found)
+    return f"{mean} [{low}, {high}]"
 
 
-def plot(runs: list[dict[str, Any]], path: Path) -> None:
-    """Validation success over steps: mean and range over the seeds, one line an arm."""
+def plot(runs: list[dict[str, Any]], labels: Sequence[str], path: Path) -> None:
+    """Validation success over steps: mean and interval over the seeds, one line an arm."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
-    for name, colour in zip(ARMS, ("#7f7f7f", "#e69f00", "#0072b2", "#009e73"), strict=True):
-        mine = [run for run in runs if run["arm"] == name]
+    for number, label in enumerate(labels):
+        mine = [run for run in runs if run["arm"] == label]
         if not mine:
             continue
         length = min(len(run["steps"]) for run in mine)
         curves = np.array([run["success"][:length] for run in mine])
         steps = mine[0]["steps"][:length]
         bounds = np.array([interval(list(column)) for column in curves.T])
-        axes.plot(steps, bounds[:, 0], label=name, color=colour, linewidth=2)
+        colour, style = COLOURS[number % len(COLOURS)], ("-", "--", ":")[number // len(COLOURS) % 3]
+        axes.plot(steps, bounds[:, 0], label=label, color=colour, linestyle=style, linewidth=2)
         axes.fill_between(steps, bounds[:, 1], bounds[:, 2], color=colour, alpha=0.15, linewidth=0)
     axes.set(xlabel="training step", ylabel="success on validation tasks", ylim=(0, 1))
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
     axes.set_title("Mean over seeds, 95 % bootstrap interval over seeds", fontsize=10)
     figure.tight_layout()
     figure.savefig(path)
 
 
-def main() -> None:
+def arms_of(text: str | None) -> dict[str, str]:
+    """Label and estimator of each arm. Raises: AgentGymError for one that is none, before anything is run."""
+    chosen = ARMS if text is None else {part.strip(): part.strip() for part in text.split(";") if part.strip()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CreditWarning)
+        for one in chosen.values():
+            estimator(one)
+    return dict(chosen)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--estimators", metavar="A;B", help="estimators and compositions, with ; between")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="runs/learning")
     parser.add_argument("--scale", choices=("cpu", "gpu"), default="cpu")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key of the recipe")
     chosen = parser.parse_args()
-    common = GPU if chosen.scale == "gpu" else ["machine.threads=1"]
-    common = [*common, "train.save_every=10", "train.keep_checkpoints=1", "evaluate.control={}"]
-    console, runs = Console(), []
+    console, runs, failed = Console(), [], []
+    try:
+        estimators = arms_of(chosen.estimators)
+        sets = [*(GPU if chosen.scale == "gpu" else ["machine.threads=1"]), *COMMON, *chosen.set]
+        Recipe.load(RECIPE, sets)
+    except AgentGymError as error:
+        console.print(f"[red]{escape(str(error))}")
+        return 2
+    labels = list(estimators)
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        starts = {pool.submit(warm_start, seed, chosen.out, common): seed for seed in range(chosen.seeds)}
-        arms: dict[Future[dict[str, Any]], tuple[str, int]] = {}
+        starts = {pool.submit(warm_start, seed, chosen.out, sets): seed for seed in range(chosen.seeds)}
+        jobs: dict[Future[dict[str, Any]], Arm] = {}
         for ready in as_completed(starts):  # the arms of a seed begin while other seeds still warm up
-            seed = starts[ready]
-            for name in ARMS:
-                job = pool.submit(arm, name, seed, chosen.out, ready.result(), chosen.steps, common)
-                arms[job] = (name, seed)
-        for done in as_completed(arms):
-            runs.append(done.result())
-            console.print(f"{len(runs)}/{len(arms)}", *arms[done], f"held out {runs[-1]['held_out']:.3f}")
-    runs.sort(key=lambda run: (list(ARMS).index(run["arm"]), run["seed"]))
-    out = Path(chosen.out)
+            for label, text in estimators.items():
+                arm = Arm(label, text, starts[ready])
+                jobs[pool.submit(run_arm, arm, chosen.out, ready.result(), chosen.steps, sets)] = arm
+        for done in as_completed(jobs):
+            arm = jobs[done]
+            try:
+                runs.append(done.result())
+            except AgentGymError as error:  # an estimator that this task set cannot feed; the others go on
+                failed.append(f"{arm.label}, seed {arm.seed}: {error}")
+                continue
+            told = f"{len(runs)}/{len(jobs)}  {arm.label}, seed {arm.seed}: held out {runs[-1]['held_out']:.3f}"
+            console.print(told, markup=False)
+            report(runs, labels, Path(chosen.out), plotted=False)
+    runs.sort(key=lambda run: (labels.index(run["arm"]), run["seed"]))
+    shown = Table(*(COLUMNS[column] for column in SHOWN), title=f"{chosen.steps} steps, {chosen.seeds} seeds")
+    for row in report(runs, labels, Path(chosen.out), plotted=True):
+        shown.add_row(*(escape(row[column]) for column in SHOWN))
+    console.print(shown, f"All figures: {Path(chosen.out) / 'table.md'}", sep="\n", soft_wrap=True)
+    for line in failed:
+        console.print(f"[red]failed[/] {escape(line)}")
+    return 1 if failed else 0
+
+
+def report(runs: list[dict[str, Any]], labels: Sequence[str], out: Path, *, plotted: bool) -> list[list[str]]:
+    """Write what is there so far; nothing over an earlier report if nothing is. Returns: the rows of the table."""
+    rows = table(runs, labels)
+    if not runs:
+        return rows
     (out / "results.json").write_text(json.dumps(runs, indent=1))
-    shown = Table(*COLUMNS, title=f"{chosen.steps} steps, {chosen.seeds} seeds")
-    rows = table(runs)
-    for row in rows:
-        shown.add_row(*row)
-    console.print(shown)
-    lines = [
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-        *("| " + " | ".join(r) + " |" for r in rows),
-    ]
-    (out / "table.md").write_text("\n".join(lines) + "\n")
-    plot(runs, out / "learning.svg")
-    console.print(f"Wrote {out / 'results.json'}, {out / 'table.md'} and {out / 'learning.svg'}.")
+    cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *cells]
+    (out / "table.md").write_text("".join("| " + " | ".join(line) + " |\n" for line in lines))
+    if plotted:
+        plot(runs, labels, out / "learning.svg")
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,6 +14,9 @@ from agentgym.cli.user_code import Import
 from agentgym.errors import CreditError, EvaluationError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from agentgym.episode.run_folder import RunFolder
     from agentgym.episode.trajectory import Trajectory
 
@@ -33,7 +36,12 @@ def bench(
     groups: Annotated[int, typer.Option(min=2, help="Groups for each figure.")] = 200,
     seeds: Annotated[int, typer.Option(min=2, help="Runs of learning for each figure.")] = 10,
     folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write credit-bench.json and a page with plots to DIR.")
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write credit-bench.json and a page with plots to DIR; or FILE.md: put the table into a document.",
+        ),
     ] = None,
     modules: Import = None,
 ) -> None:
@@ -41,6 +49,7 @@ def bench(
 
     Example: [b]agentgym credit bench --estimators rloo,return_to_go,turn_gae --turns 4,16[/b]
     """
+    from agentgym.cli.credit_markdown import BENCH, bench_block, write_into
     from agentgym.cli.credit_tables import bench_table
     from agentgym.credit import bench as benchmark
     from agentgym.evaluation.report.credit_page import write_page
@@ -58,7 +67,9 @@ def bench(
     console = out()
     console.print(bench_table(rows))
     console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")
-    if folder is not None:
+    if folder is not None and folder.suffix == ".md":
+        write_into(folder, BENCH, bench_block(rows))
+    elif folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         record = folder / "credit-bench.json"
         record.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n", encoding="utf-8")
@@ -69,7 +80,12 @@ def bench(
 def bias(
     estimators: Names = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Write every figure to FILE.json as well.")
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Write every figure to FILE.json as well; or FILE.md: put the table into a document.",
+        ),
     ] = None,
     modules: Import = None,
 ) -> None:
@@ -80,6 +96,7 @@ def bias(
     import warnings
     from dataclasses import asdict
 
+    from agentgym.cli.credit_markdown import BIAS, bias_block, write_into
     from agentgym.cli.credit_tables import bias_table
     from agentgym.credit import CreditWarning, estimator
     from agentgym.credit.exact import bias_of
@@ -98,7 +115,9 @@ def bias(
     console.print(bias_table(found))
     console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")
     wrong = [name for name, (declared, rows) in found.items() if declared == "unbiased" and any(r.error for r in rows)]
-    if folder is not None:
+    if folder is not None and folder.suffix == ".md":
+        write_into(folder, BIAS, bias_block(found))
+    elif folder is not None:
         record = {name: {"declared": d, "measured": [asdict(row) for row in rows]} for name, (d, rows) in found.items()}
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -111,7 +130,8 @@ def bias(
 def audit(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A training run, e.g. runs/quickstart.")],
     estimators: Annotated[
-        str | None, typer.Option("--estimators", metavar="A;B", help="By default the run's own, with its options.")
+        str | None,
+        typer.Option("--estimators", metavar="A;B", help="By default the credit that the run itself gave."),
     ] = None,
     prefix: Annotated[
         str | None, typer.Option(metavar="PREFIX", help="Episodes whose id begins so; by default the last step's.")
@@ -140,8 +160,14 @@ def audit(
     kept = RunFolder.existing(folder)
     recipe = Recipe.load(kept.recipe)
     task_set = registry.load_task_set(recipe.tasks.set)
-    chosen = [estimator(name) for name in _names(estimators)] if estimators else [recipe.train.made_estimator()]
     groups = _groups(kept, prefix)
+    chosen, recorded = [], {}
+    if estimators:
+        chosen = [estimator(name) for name in _names(estimators)]
+    elif credit := _recorded(kept, groups):
+        recorded = {recipe.train.made_estimator().name: credit}
+    else:
+        chosen = [recipe.train.made_estimator()]
     agent, told = load_policy(policy or str(folder), task_set)
     manager = EpisodeManager(
         agent, reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), sampling=recipe.episode.sampling(),
@@ -151,7 +177,7 @@ def audit(
         bar = progress.add_task("playing on", total=None, note=told)
         found = run(
             measure(
-                groups, chosen, manager, sample=sample, continuations=continuations, seed=seed,
+                groups, chosen, manager, sample=sample, continuations=continuations, seed=seed, recorded=recorded,
                 progress=lambda done, total: progress.update(bar, completed=done, total=total),
             ),
             agent,
@@ -179,6 +205,23 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     if not steps:
         raise EvaluationError(f"No finished episode in {folder.ledger} has an id that begins with {wanted!r}.")
     return list(next(iter(steps.values())).values())
+
+
+def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, NDArray[np.float64]]:
+    """The advantages that the run gave these trajectories; empty if some were never given any."""
+    import numpy as np
+
+    wanted = {trajectory.id for group in groups for trajectory in group}
+    found: dict[str, NDArray[np.float64]] = {}
+    file = folder.path / "credit.jsonl"
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:  # the last line of a run that was cut short
+            continue
+        if row["trajectory"] in wanted:
+            found[row["trajectory"]] = np.array(row["advantages"], np.float64)
+    return found if found.keys() == wanted else {}
 
 
 def _names(text: str | None) -> list[str]:

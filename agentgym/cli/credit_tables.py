@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.cli.credit_markdown import updates
 from agentgym.credit.bench import Row
 from agentgym.credit.exact import Bias
 from agentgym.evaluation.credit_audit import Audit
@@ -52,7 +53,7 @@ def bench_table(rows: Sequence[Row]) -> RenderableType:
         cells = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in line]
         head = (name, Text(line[0].bias, style=BIAS_STYLE[line[0].bias]))
         errors.add_row(*head, *cells, f"{last.sign.value:.0%}", f"{last.noise.value:.1f}")
-        learning.add_row(*head, *map(_steps, line))
+        learning.add_row(*head, *map(updates, line))
     note = (
         f"Sign and noise at {counts[-1]} turns: share of right signs at the turn that decides; deviation of the "
         "gradient from one group over the length of its mean. > : most seeds did not get there."
@@ -68,13 +69,6 @@ def _by_turns(title: str, counts: Sequence[int], *more: str) -> Table:
     for head in (*map(str, counts), *more):
         table.add_column(head, justify="right", no_wrap=True)
     return table
-
-
-def _steps(row: Row) -> str:
-    if row.learning is None:
-        return "-"
-    steps = f"{row.learning.steps.value:.0f}"
-    return f">{steps}" if row.learning.never > 0.5 else steps
 
 
 def audit_table(audit: Audit) -> RenderableType:

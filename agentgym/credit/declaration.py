@@ -74,7 +74,10 @@ class Estimator:
         scope: see `Scope`.
         equals_get_zero: whether equal trajectories all get 0. Not where turns of one trajectory are compared with
             each other, or where a critic or a model has its say.
+        same_objective: whether `bias` speaks of the group's own rewards. Not where a wrapper replaced them (behind
+            gates, less a penalty): it then speaks of what that left.
         options: what was set, the rest is the function's default.
+        base: the estimator that this one wraps, None for one that wraps nothing.
     """
 
     name: str
@@ -86,15 +89,24 @@ class Estimator:
     caution: str = ""
     scope: Scope = "group"
     equals_get_zero: bool = True
+    same_objective: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
+    base: Estimator | None = None
 
     @property
     def bias(self) -> Bias:
         """The bias class under the options that are set."""
-        if callable(self.declared_bias):
-            defaults = {name: default for name, (_, default) in options_of(self.function).items()}
-            return self.declared_bias({**defaults, **self.options})
-        return self.declared_bias
+        return self.declared_bias(self.settings) if callable(self.declared_bias) else self.declared_bias
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Every option with its value: what was set, and the defaults."""
+        return {**{name: default for name, (_, default) in options_of(self.function).items()}, **self.options}
+
+    @property
+    def innermost(self) -> Estimator:
+        """What is left when every wrapper is taken off: the estimator whose discount and weights count."""
+        return self if self.base is None else self.base.innermost
 
     @property
     def summary(self) -> str:

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from agentgym.credit import Estimator, Group, estimator
+from agentgym.credit.exact import bias_of
 from agentgym.credit.group import SIGNALS
 from agentgym.credit.signals import Array
+from agentgym.errors import MissingSignalError
 from agentgym.testing.findings import Findings, short
 
 Estimate = Callable[[Group], list[Array]]
 Arrays = dict[str, Any]
 GROUPS = 40
 CLOSE = 1e-9
+MOST_IN_EXACT_GROUPS = 4
 
 
 def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) -> None:
@@ -23,7 +26,9 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
 
     Shape, finiteness, determinism, no change of its input; equivariance to the order of trajectories; a failed
     trajectory gets 0 and changes nobody; a group of one gets 0, never its raw reward; a group without any
-    difference gets 0; the outcome makes a difference. For a declared Estimator also what it declares.
+    difference gets 0; the outcome makes a difference. For a declared Estimator also what it declares: one that says it
+    is `unbiased` is held to it by exact sums over every group there can be in four small decision problems, where these
+    give the signals it requires. Not so where a wrapper replaced the rewards (`same_objective`).
 
     Args:
         chosen: a registered name, or anything that maps a Group to one array per trajectory.
@@ -60,7 +65,28 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
             same = estimate(Group.from_arrays(**_rows(one, lambda rows: rows * 3)))
             if any(np.any(advantages != 0) for advantages in same):
                 findings.add(f"Three equal trajectories get {short(same)}: without a difference it is exactly 0.")
+    if isinstance(estimate, Estimator):
+        _check_bias(estimate, findings)
     findings.conclude()
+
+
+def _check_bias(estimate: Estimator, findings: Findings) -> None:
+    """Compute the bias of an estimator that declares to have none, with the two smallest groups it compares."""
+    fewest = max(estimate.minimum_group, 2)
+    if estimate.bias != "unbiased" or not estimate.same_objective or fewest > MOST_IN_EXACT_GROUPS:
+        return
+    with findings.no_exception("The exact sum over every group of a small problem"):
+        try:
+            measured = bias_of(estimate, (fewest, fewest + 1))
+        except MissingSignalError:
+            return  # of what a run alone can give
+        wrong = [f"{row.error:.2g} on {row.problem} with groups of {row.size}" for row in measured if row.error]
+        if wrong:
+            findings.add(
+                "It declares `unbiased`, and the mean of (1/N) sum A grad log pi is not the gradient. In units "
+                f"of its length it is off by {', '.join(wrong)}. Use only the other trajectories, or what was known "
+                "before a turn, as its baseline; or declare another class."
+            )
 
 
 def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, findings: Findings) -> bool:

@@ -137,6 +137,8 @@ class TrainSection(Section):
     `trl` passes any further option to TRL's GRPOConfig as it is.
     `generation`: `transformers` samples in process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
+    `audit_every`: every so many steps the credit is compared with what playing on brings (0: never), by
+    `audit_continuations` episodes from each turn of `audit_sample` trajectories.
     """
 
     steps: Annotated[int, Field(ge=0)] = 100
@@ -158,6 +160,9 @@ class TrainSection(Section):
     keep_checkpoints: Count = 2
     validate_every: Count = 10
     validate_tasks: Count = 64
+    audit_every: Annotated[int, Field(ge=0)] = 0
+    audit_sample: Annotated[int, Field(ge=2)] = 8
+    audit_continuations: Annotated[int, Field(ge=2)] = 4
     trl: dict[str, Any] = {}
 
     def made_estimator(self) -> Estimator:

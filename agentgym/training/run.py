@@ -39,11 +39,12 @@ from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.task import TaskSet
 from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.choosing import sources_for
-from agentgym.training.turn_grpo import TurnGRPOTrainer, summary
+from agentgym.training.turn_grpo import TurnGRPOTrainer, Watcher, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
 
 
@@ -190,7 +191,7 @@ class _Session:
                 encode=tokenizer.encode,
                 seed=self.recipe.seed,
             ),
-            watch=self._record_credit,
+            watch=self._watch(policy),
             processing_class=tokenizer,
             callbacks=[
                 Logged(self.run, "train", self.progress, bar, show),
@@ -250,6 +251,21 @@ class _Session:
         found = summary(played)
         self.run.log(step, phase, **found)
         return found
+
+    def _watch(self, policy: Policy) -> Watcher:
+        """What is done with the credit of every step: it is written down and, where the recipe says so, audited."""
+        section = self.recipe.train
+        audit = CreditAudit(
+            policy, self.rollouts, self.recipe.episode.sampling(), every=section.audit_every,
+            sample=section.audit_sample, continuations=section.audit_continuations, group_size=section.group_size,
+            iterations=section.iterations, seed=self.recipe.seed,
+        ) if section.audit_every else None  # fmt: skip
+
+        def watch(step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> Mapping[str, float]:
+            self._record_credit(step, played, credit)
+            return audit(step, played, credit) if audit else {}
+
+        return watch
 
     def _record_credit(self, step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         with (self.run.path / "credit.jsonl").open("a", encoding="utf-8") as file:

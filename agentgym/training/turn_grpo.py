@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
 
 Estimator = Callable[[Group], list[np.ndarray]]
-Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], None]
+Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
 
 
 class TurnGRPOTrainer(GRPOTrainer):
@@ -45,7 +45,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
         sampling: of the agent's turns.
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
-        watch: called with (step, trajectories, advantages) after every batch of episodes.
+        watch: called with (step, trajectories, advantages) after every batch of episodes; returns figures for the log.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
     """
 
@@ -109,7 +109,8 @@ class TurnGRPOTrainer(GRPOTrainer):
             for name, value in source.learn(played).items():
                 self._metrics["train"][name].append(value)
         if self._watch is not None:
-            self._watch(self.state.global_step, played, credit)
+            for name, value in self._watch(self.state.global_step, played, credit).items():
+                self._metrics["train" if self.model.training else "eval"][name].append(value)
         return batch
 
     @property

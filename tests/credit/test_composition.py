@@ -95,3 +95,13 @@ def test_a_registered_wrapper_says_what_it_does(name):
     made = load("credit_wrappers", name)
     assert made.name == name
     assert made.function.__doc__
+
+
+def test_what_a_wrapped_estimator_is_set_to_can_be_asked_of_its_innermost():
+    chosen = estimator("gigpo(turn_weight=0.5) | gated | off_policy(mode='mis')")
+    assert chosen.innermost.name == "gigpo"
+    assert (chosen.innermost.settings["gamma"], chosen.innermost.settings["turn_weight"]) == (0.95, 0.5)
+    assert chosen.base is not None
+    assert chosen.base.name == "gigpo | gated"
+    plain = estimator("rloo")
+    assert plain.innermost is plain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agentgym.credit import estimator
+from agentgym.credit import Group, estimator
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError
@@ -26,6 +26,9 @@ class Gambler(Policy):
         amount = int(np.random.default_rng(request.sampling.seed).integers(1, 3))
         calls = [Call("add", {"amount": amount}), Call("add", {"amount": 0}), Call("submit", {})]
         return Reply(Message("assistant", "", (calls[min(request.turn, 2)],)))
+
+
+group_of = Group.from_trajectories
 
 
 class Outcome(TargetReached):
@@ -61,6 +64,16 @@ async def test_credit_that_follows_the_outcome_agrees_with_the_decisive_turn():
         assert agreed.sign == 1.0
         assert agreed.rank > 0.3  # credit on all three turns where only one has any
     assert found.facts["rloo"].zero_gradient == 0.0
+
+
+async def test_credit_that_was_recorded_is_compared_as_it_stands():
+    """With its sign turned it disagrees everywhere; of a trajectory that nobody gave credit nothing can be said."""
+    played = await groups()
+    given = {t.id: -a for group in played for t, a in zip(group, estimator("rloo")(group_of(group)), strict=True)}
+    found = await audit(played, [], manager(run="audit"), sample=6, continuations=2, recorded={"turned": given})
+    assert found.agreements["turned"].sign == 0.0
+    with pytest.raises(EvaluationError, match="were recorded under 'turned'"):
+        await audit(played, [], manager(run="audit"), recorded={"turned": {}})
 
 
 class Restless(Counter):

@@ -9,7 +9,7 @@ import random
 import numpy as np
 from breaches import breach
 
-from agentgym.credit import Group, declare
+from agentgym.credit import Group, declare, estimator
 from agentgym.testing import check_estimator
 
 
@@ -45,6 +45,28 @@ def test_an_estimator_that_compares_turns_must_say_so():
     with breach("Three equal trajectories"):
         check_estimator(pooled)
     check_estimator(dataclasses.replace(pooled, equals_get_zero=False))
+
+
+def test_who_declares_to_be_unbiased_and_is_not_is_told_where_and_by_how_much():
+    """Of returns above their mean, itself in it, 1/N is missing."""
+    short_of_it = dataclasses.replace(estimator("dr_grpo"), declared_bias="unbiased")
+    with breach("declares `unbiased`", "0.5 on flip with groups of 2, 0.33 on flip with groups of 3", "back_and_forth"):
+        check_estimator(short_of_it)
+    with breach("0.33 on flip with groups of 3, 0.25 on flip with groups of 4"):
+        check_estimator(dataclasses.replace(short_of_it, minimum_group=3))
+
+
+def test_weights_of_rewards_are_part_of_the_objective_and_not_a_bias():
+    check_estimator("rloo", turn_weight=0.0)
+    check_estimator("return_to_go", outcome_weight=2.0, turn_weight=0.5)
+
+
+def test_a_wrapper_that_replaces_the_rewards_is_no_breach_of_the_class_of_what_it_wraps():
+    """The class is then of another objective, which these problems know nothing of."""
+    assert not estimator("rloo | gated").same_objective
+    check_estimator(estimator("rloo | gated"))
+    assert estimator("rloo | masked").same_objective
+    check_estimator(estimator("rloo | masked"))
 
 
 def test_an_estimator_that_treats_the_first_trajectory_apart_is_caught():

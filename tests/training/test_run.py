@@ -147,6 +147,21 @@ def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(whole, tmp_path, h
     assert [row["step"] for row in rows if row["phase"] == "train"] == [1, 2, 3, 4]
 
 
+def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(whole, tmp_path):
+    """Every second of four steps, with its cost; the weights are those of the run without."""
+    folder = tmp_path / "run"
+    execute(recipe(train__audit_every=2, train__audit_sample=4, train__audit_continuations=2), folder)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    audited = {row["step"]: row for row in rows if "audit/turns" in row}
+    assert sorted(audited) == [2, 4]
+    for row in audited.values():
+        assert row["audit/seconds"] > 0
+        assert row["audit/episodes"] % 2 == 0
+        assert row["audit/diverged"] == 0
+        assert 0 <= row["audit/zero_gradient"] <= 1
+    assert_equal_weights(whole, folder)
+
+
 def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
     for step, complete in ((2, True), (4, True), (10, False)):
         (tmp_path / f"checkpoint-{step}").mkdir()

@@ -109,6 +109,14 @@ def test_a_privileged_critic_reads_what_the_policy_may_not(model: Any):
         Critic(model, privileged=lambda task: "")
 
 
+def test_a_critic_learns_the_return_that_its_estimator_weighs(model: Any):
+    """Turn rewards 1 and 2 at half their weight, the outcome 1, decay 0.5: 1 + 1 at the last, 0.5 + 0.5 * 2 before."""
+    one = episode(0, True)
+    one.turns[0].rewards, one.turns[1].rewards = {"found": 1.0}, {"found": 2.0}
+    critic = Critic(model, gamma=0.5, turn_weight=0.5)
+    np.testing.assert_allclose(critic._returns(one), [1.5, 2.0])
+
+
 def test_contributions_come_to_sum_to_the_outcome_and_lie_on_the_turn_that_tells(model: Any):
     rng = np.random.default_rng(3)
     progress = Progress(model, learning_rate=3e-3, epochs=4)
@@ -258,6 +266,10 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
         (critic,) = sources_for(rising, SignalsSection(double=True, privileged=True), **options)
         assert isinstance(critic, Critic)
         assert critic.double
+        wrapped = estimator("turn_gae(gamma=0.9, turn_weight=0.5) | gated | off_policy")
+        (critic,) = sources_for(wrapped, SignalsSection(), **options)
+        assert isinstance(critic, Critic)
+        assert (critic.gamma, critic.outcome_weight, critic.turn_weight) == (0.9, 1.0, 0.5)
 
         @declare(
             requires=("gold_logprobs", "contributions", "counterfactuals", "continuations"),

@@ -49,7 +49,8 @@ def mt_grpo(
             On the flip problem of the tests the true gradient is +0.0375 and this gives -0.0250, for any N.
         baseline: n subtracts the mean of the others ("loo") or of all ("mean": exactly 1 - 1/N of the gradient).
         scale: "std" divides each index, and the outcome, by its own spread before the sum, so that indices
-            count alike however much reward is at stake there (biased).
+            count alike however much reward is at stake there (biased). Small costs of turns then outweigh the
+            outcome: on the guessing game of the tests a policy learns to give up.
         ddof: of that spread.
         outcome_weight: above 0. turn_weight: 0 leaves the outcome alone.
     Returns: [N, T], reward units for scale "none".

@@ -2,7 +2,8 @@
 
 Distance of E[(1/N) sum_ik A_ik grad log pi] from the gradient of the expected outcome and turn rewards, in units of
 its length, over every possible group of N trajectories of small decision problems; for estimators of branches, over
-every tree with N first turns and two second turns each. Critics, gold answers, potentials and shares are wrong on
+every tree with N first turns and two second turns each. The weights that an estimator gives to outcome and turn
+rewards are part of what is to be maximised. Critics, gold answers, potentials and shares are wrong on
 purpose, as they are in practice; hindsight and continuations are exact.
 """
 
@@ -70,8 +71,10 @@ def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[Bias]:
     Raises: MissingSignalError for a signal that the problems do not give; what the estimator raises.
     """
     found = []
+    set_to = chosen.innermost.settings
+    weights = {name: set_to[name] for name in ("outcome_weight", "turn_weight") if name in set_to}
     for name, problem in all_problems().items():
-        true = problem.true_gradient()
+        true = problem.true_gradient(**weights)
         for size in sizes:
             if size > 3 and len(problem.paths) > _MANY_PATHS:
                 continue
@@ -80,7 +83,7 @@ def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[Bias]:
                 got = estimated_gradient(problem, chosen, (size, 2) if twice else (size,))
             else:
                 got = problem.estimated_gradient(chosen, size)
-            length = float(np.linalg.norm(true))
+            length = float(np.linalg.norm(true)) or 1.0  # nothing to maximise: then in reward units
             lengths = length * float(np.linalg.norm(got))
             cosine = float(got @ true) / lengths if lengths > 0 else 0.0
             error = float(np.linalg.norm(got - true)) / length

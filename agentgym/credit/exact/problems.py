@@ -47,10 +47,13 @@ class Problem:
 
     paths: tuple[Path, ...]
 
-    def true_gradient(self) -> np.ndarray:
-        """[P] d/d theta of the expected sum of outcome and turn rewards, by the definition of the expectation."""
-        parts = [p.probability * (p.outcome + np.nansum(p.rewards)) * p.score.sum(axis=0) for p in self.paths]
-        return np.asarray(np.sum(parts, axis=0))
+    def true_gradient(self, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> np.ndarray:
+        """[P] d/d theta of the expected weighted sum of outcome and turn rewards, by the definition of expectation."""
+        total = np.zeros(self.paths[0].score.shape[1])
+        for path in self.paths:
+            worth = outcome_weight * path.outcome + turn_weight * float(np.nansum(path.rewards))
+            total += path.probability * worth * path.score.sum(axis=0)
+        return total
 
     @cache  # noqa: B019 - a handful of problems live as long as the tests
     def groups(self, size: int) -> list[tuple[float, Group, tuple[Path, ...]]]:

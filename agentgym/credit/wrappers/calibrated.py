@@ -24,6 +24,7 @@ def _bias(base: Bias, options: Options) -> Bias:
     requires=("outcomes", "components"),
     bias=_bias,
     scope="batch",
+    same_objective=False,
 )
 def calibrated(
     estimate: Estimate,

@@ -23,7 +23,9 @@ def _bias(base: Bias, options: Options) -> Bias:
     return base if options["paid"] == "end" or base == "heuristic" else "biased"
 
 
-@wrapper(source="arXiv:2508.10548 (G-RA); paying at the end: our own", requires=_requires, bias=_bias)
+@wrapper(
+    source="arXiv:2508.10548 (G-RA); paying at the end: our own", requires=_requires, bias=_bias, same_objective=False
+)
 def gated(
     estimate: Estimate,
     groups: Sequence[Group],

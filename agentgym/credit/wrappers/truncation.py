@@ -22,7 +22,10 @@ def _bias(base: Bias, options: Options) -> Bias:
 
 
 @wrapper(
-    source="overlong: DAPO, arXiv:2503.14476, eq. 13; bootstrap: the critic's word", requires=_requires, bias=_bias
+    source="overlong: DAPO, arXiv:2503.14476, eq. 13; bootstrap: the critic's word",
+    requires=_requires,
+    bias=_bias,
+    same_objective=False,
 )
 def truncation(
     estimate: Estimate,

@@ -34,6 +34,7 @@ class Wrapper:
         source: where the mathematics is from.
         scope: "batch" where it compares groups.
         equals_get_zero: False where equal trajectories that got 0 may no longer do so.
+        same_objective: False where the wrapped estimator is shown other rewards than the group's.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Wrapper:
     source: str
     scope: Scope
     equals_get_zero: bool
+    same_objective: bool
 
     @property
     def summary(self) -> str:
@@ -85,6 +87,8 @@ class Wrapper:
             caution=base.caution,
             scope=scope,
             equals_get_zero=base.equals_get_zero and self.equals_get_zero,
+            same_objective=base.same_objective and self.same_objective,
+            base=base,
         )
 
 
@@ -95,6 +99,7 @@ def wrapper(
     bias: Callable[[Bias, Options], Bias] = lambda base, options: base,
     scope: Scope = "group",
     equals_get_zero: bool = True,
+    same_objective: bool = True,
 ) -> Callable[[Callable[..., list[Array]]], Wrapper]:
     """Make a wrapper of a function `f(estimate, groups, *, option=default, ...) -> list of [N, T] arrays`.
 
@@ -107,7 +112,7 @@ def wrapper(
     needs = requires if callable(requires) else lambda options: requires
 
     def make(function: Callable[..., list[Array]]) -> Wrapper:
-        return Wrapper(function.__name__, function, needs, bias, source, scope, equals_get_zero)
+        return Wrapper(function.__name__, function, needs, bias, source, scope, equals_get_zero, same_objective)
 
     return make
 

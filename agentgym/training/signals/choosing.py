@@ -40,8 +40,9 @@ def sources_for(
 
     def critic() -> Source:
         privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
-        gamma = float(chosen.options.get("gamma", 1.0))
-        return Critic(model, double=section.double, privileged=privileged, encode=encode, gamma=gamma, **network)
+        set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
+        returns = {name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
+        return Critic(model, double=section.double, privileged=privileged, encode=encode, **returns, **network)
 
     makers: dict[str, Callable[[], Source]] = {
         "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),

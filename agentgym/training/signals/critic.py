@@ -24,7 +24,8 @@ class Critic:
             following copy, as in ArCHer. Otherwise one head, and the returns themselves as targets.
         privileged: what the critic may read of a task and the policy may not, as text; None for nothing.
         encode: from text to token ids, for `privileged`.
-        gamma: decay per turn. `follow`: how far the copy goes towards the network after each batch.
+        gamma, outcome_weight, turn_weight: of the return that is learnt: those of the estimator it serves.
+        follow: how far the copy goes towards the network after each batch.
         settings: of TurnScorer.
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (double); SWEET-RL, arXiv:2503.15478 (privileged).
     """
@@ -39,12 +40,15 @@ class Critic:
         privileged: Callable[[Task], str] | None = None,
         encode: Callable[[str], list[int]] | None = None,
         gamma: float = 1.0,
+        outcome_weight: float = 1.0,
+        turn_weight: float = 1.0,
         follow: float = 0.2,
         **settings: Any,
     ) -> None:
         if privileged is not None and encode is None:
             raise ValueError("A privileged critic needs `encode`, from text to the model's token ids.")
         self.gamma, self.follow, self.double = gamma, follow, double
+        self.outcome_weight, self.turn_weight = outcome_weight, turn_weight
         self._privileged, self._encode = privileged, encode
         self.scorer = TurnScorer(model, heads=4 if double else 2, **settings)
         self._copy = copy.deepcopy(self.scorer) if double else None
@@ -113,10 +117,15 @@ class Critic:
             found.append((values, numbers[count + 1 :, half:].min(axis=1)))
         return found
 
+    def _rewards(self, trajectory: Trajectory) -> np.ndarray:
+        """[K] weighted rewards of the turns, the outcome on the last."""
+        rewards = self.turn_weight * np.nan_to_num(trajectory.turn_rewards())
+        rewards[-1] += self.outcome_weight * trajectory.outcome_reward
+        return rewards
+
     def _returns(self, trajectory: Trajectory) -> np.ndarray:
         """[K] discounted turn rewards and outcome from before each turn on."""
-        rewards = np.nan_to_num(trajectory.turn_rewards())
-        rewards[-1] += trajectory.outcome_reward
+        rewards = self._rewards(trajectory)
         found = np.zeros(len(rewards))
         following = 0.0
         for k in reversed(range(len(rewards))):
@@ -130,6 +139,5 @@ class Critic:
         if ahead is None:
             return np.stack([returns, returns])
         values, actions = ahead
-        rewards = np.nan_to_num(trajectory.turn_rewards())
-        rewards[-1] += trajectory.outcome_reward
+        rewards = self._rewards(trajectory)
         return np.stack([actions, rewards + self.gamma * values[1:]])

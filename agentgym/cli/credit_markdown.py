@@ -1,0 +1,85 @@
+"""The tables of `agentgym credit` for a document: between two markers, so that they can be written anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentgym.credit.bench import Row
+from agentgym.credit.exact import Bias
+from agentgym.errors import CreditError
+
+BIAS, BENCH = "bias", "bench"
+
+
+def markers(name: str) -> tuple[str, str]:
+    """The lines before and after a table."""
+    return f"<!-- {name}: begin (written by `agentgym credit {name} --out`) -->", f"<!-- {name}: end -->"
+
+
+def write_into(path: Path, name: str, block: str) -> None:
+    """Put a table between its markers in a document. Raises: CreditError if the file or its markers are not there."""
+    try:
+        document = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise CreditError(f"Cannot read {path}: {error.strerror}. The table goes between two lines of it.") from error
+    begin, end = markers(name)
+    before, found_begin, rest = document.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise CreditError(f"{path} has no place for the table. Put these two lines there:\n{begin}\n{end}")
+    path.write_text(f"{before}{begin}\n{block}{end}{after}", encoding="utf-8")
+
+
+def names_in(document: str, name: str) -> list[str]:
+    """The first cell of each row of a document's table, the head left out."""
+    begin, end = markers(name)
+    lines = document.partition(begin)[2].partition(end)[0].splitlines()
+    return [line.split("|")[1].strip(" `") for line in lines if line.startswith("| `")]
+
+
+def bias_block(found: Mapping[str, tuple[str, Sequence[Bias]]]) -> str:
+    """One row an estimator: what it declares, and its error for groups of 2, 3 and 4 on each problem."""
+    first = next(iter(found.values()), ("", ()))[1]
+    problems = list(dict.fromkeys(row.problem for row in first))
+    rows = []
+    for name, (declared, measured) in found.items():
+        cells = []
+        for problem in problems:
+            errors = [row.error for row in measured if row.problem == problem]
+            cells.append(", ".join(f"{error:.2f}" for error in errors) if any(errors) else "**0**")
+        rows.append([f"`{name}`", declared, *cells])
+    return _table(["estimator", "declared", *(problem.replace("_", " ") for problem in problems)], rows)
+
+
+def bench_block(rows: Sequence[Row]) -> str:
+    """One row an estimator: the error of its credit at each number of turns, then the updates until it learnt."""
+    counts = sorted({row.turns for row in rows})
+    found = {(row.name, row.turns): row for row in rows}
+    lines = []
+    for name in dict.fromkeys(row.name for row in rows):
+        mine = [found[name, count] for count in counts]
+        errors = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in mine]
+        last = mine[-1].measures
+        more = [f"{last.sign.value:.0%}", _noise(last.noise.value)] if last else ["-", "-"]
+        lines.append([f"`{name}`", *errors, *more, *map(updates, mine)])
+    heads = [*(f"error, {k}" for k in counts), f"sign, {counts[-1]}", f"noise, {counts[-1]}"]
+    return _table(["estimator", *heads, *(f"updates, {k}" for k in counts)], lines)
+
+
+def updates(row: Row) -> str:
+    """Median updates until the right action has chance 0.9; `>` where most seeds did not get there."""
+    if row.learning is None:
+        return "-"
+    steps = f"{row.learning.steps.value:.0f}"
+    return f">{steps}" if row.learning.never > 0.5 else steps
+
+
+def _noise(value: float) -> str:
+    return f"{value:.1f}" if math.isfinite(value) else "-"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"

@@ -1,0 +1,88 @@
+"""docs/credit.md names every estimator and wrapper, shows its tables and pictures as they are, and its proofs exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from agentgym import registry
+from agentgym.cli.credit_markdown import BENCH, BIAS, bench_block, bias_block, markers, names_in, write_into
+from agentgym.credit.bench import run
+from agentgym.credit.exact import Bias
+from agentgym.errors import CreditError
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = (ROOT / "docs" / "credit.md").read_text(encoding="utf-8")
+SECTIONS = DOCUMENT.partition("## The estimators")[2].partition("## How far")[0]
+PROOFS = re.findall(r"\]\(\.\./(tests/[\w/]+\.py)#(\w+)\)", DOCUMENT)
+
+
+@cache
+def names_of(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_proof_is_a_test_that_there_is():
+    assert len(PROOFS) > 60
+    assert [proof for proof in PROOFS if proof[1] not in names_of(proof[0])] == []
+    assert len(re.findall(r"\.\./tests/", DOCUMENT)) == len(PROOFS), "a link to a test without the test's name"
+
+
+@pytest.mark.parametrize("table", [BIAS, BENCH])
+def test_a_table_has_a_row_for_every_estimator(table):
+    """To write it anew: agentgym credit bias --out docs/credit.md, agentgym credit bench --out docs/credit.md."""
+    assert names_in(DOCUMENT, table) == registry.names("estimators")
+
+
+def test_every_estimator_and_wrapper_is_told_of_beside_its_picture():
+    told = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1`\*\* ", SECTIONS, re.MULTILINE)
+    assert sorted(told) == registry.names("estimators")
+    wrappers = DOCUMENT.partition("## Wrappers")[2].partition("## Signals")[0]
+    told = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1", wrappers, re.MULTILINE)
+    assert sorted(told) == registry.names("credit_wrappers")
+
+
+def test_the_pictures_are_what_the_estimators_say():
+    """To draw them anew: python docs/pictures/credit.py."""
+    command = [sys.executable, str(ROOT / "docs" / "pictures" / "credit.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_unbiased_row_has_an_error():
+    begin, end = markers(BIAS)
+    rows = DOCUMENT.partition(begin)[2].partition(end)[0].splitlines()
+    for row in (row for row in rows if "| unbiased |" in row):
+        assert row.count("**0**") == 4, row
+
+
+def test_a_table_is_put_between_its_markers_and_nowhere_else(tmp_path):
+    begin, end = markers(BIAS)
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{begin}\nstale\n{end}\nafter\n")
+    block = bias_block({"a": ("biased", [Bias("one", 2, 0.25, 1.0), Bias("two_rooms", 2, 0.0, 1.0)])})
+    for _ in range(2):
+        write_into(path, BIAS, block)
+        assert path.read_text() == (
+            f"before\n{begin}\n| estimator | declared | one | two rooms |\n|---|---|---|---|\n"
+            f"| `a` | biased | 0.25 | **0** |\n{end}\nafter\n"
+        )
+    assert names_in(path.read_text(), BIAS) == ["a"]
+    with pytest.raises(CreditError, match="no place for the table"):
+        write_into(path, BENCH, block)
+    with pytest.raises(CreditError, match="Cannot read"):
+        write_into(tmp_path / "none.md", BIAS, block)
+
+
+def test_the_benchmarks_table_has_a_column_for_every_length():
+    head, _, row = bench_block(run(["rloo"], turns=(2, 4), size=4, groups=4, seeds=2, most=5)).splitlines()
+    assert head == "| estimator | error, 2 | error, 4 | sign, 4 | noise, 4 | updates, 2 | updates, 4 |"
+    assert row.startswith("| `rloo` | ")
+    assert row.count("|") == head.count("|")

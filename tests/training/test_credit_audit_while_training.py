@@ -1,0 +1,102 @@
+"""The audit of a step: which steps, what it costs, and what is said where nothing can be compared."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from agentgym.credit import Group, estimator
+from agentgym.episode.trajectory import Trajectory
+from agentgym.messages import Call, Message
+from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.registry import register
+from agentgym.task import Task
+from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+from agentgym.tools import tool
+from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.rollouts import Rollouts
+
+SIZE = 8
+
+
+class Gambler(Policy):
+    """Adds 1 or 2 by chance in its first turn, adds 0 in its second, then submits: only turn 0 decides."""
+
+    name = "gambler"
+
+    async def generate(self, request: Request) -> Reply:
+        amount = int(np.random.default_rng(request.sampling.seed).integers(1, 3))
+        calls = [Call("add", {"amount": amount}), Call("add", {"amount": 0}), Call("submit", {})]
+        return Reply(Message("assistant", "", (calls[min(request.turn, 2)],)))
+
+
+class Outcome(TargetReached):
+    """Success alone."""
+
+    weights = {"ok": 0.0}
+
+
+class Restless(Counter):
+    """Never answers the same twice."""
+
+    count = 0
+
+    @tool(inline=True)
+    def add(self, amount: int = 1) -> str:
+        """Add to the counter and read it."""
+        Restless.count += 1
+        self.value += amount
+        return f"{self.value}, the {Restless.count}th time"
+
+
+register("test/audited-counter-v1", CounterWithState)
+register("test/restless-counter-v1", Restless)
+
+
+@pytest.fixture
+def rollouts() -> Iterator[Rollouts]:
+    with Rollouts(reward=Outcome(), seed=3) as made:
+        yield made
+
+
+def batch(rollouts: Rollouts, world: str = "test/audited-counter-v1") -> tuple[list[Trajectory], list[np.ndarray]]:
+    """Two groups with the credit of `rloo`."""
+    tasks = [Task(f"t{n}", world, "Count to 2.", parameters={"target": 2}, truth=2) for n in range(2)]
+    played = rollouts.play(Gambler(), tasks, run="train-000000", group_size=SIZE, sampling=Sampling())
+    groups = [Group.from_trajectories(played[at : at + SIZE]) for at in (0, SIZE)]
+    return played, [one for group in groups for one in estimator("rloo")(group)]
+
+
+def audit_of(rollouts: Rollouts, **options: int) -> CreditAudit:
+    ticks = itertools.count(0.0, 1.5)
+    settings = {"every": 1, "sample": 6, "continuations": 2, "group_size": SIZE, **options}
+    return CreditAudit(Gambler(), rollouts, Sampling(), clock=lambda: next(ticks), **settings)
+
+
+def test_the_decisive_turn_has_the_sign_of_the_truth_and_the_cost_is_told(rollouts: Rollouts):
+    """Six trajectories of three turns, played on twice from two of them each; 1.5 s on a clock of two ticks."""
+    played, credit = batch(rollouts)
+    found = audit_of(rollouts)(0, played, credit)
+    assert found["audit/sign"] == 1.0
+    assert found["audit/rank"] > 0.3
+    assert (found["audit/turns"], found["audit/episodes"], found["audit/diverged"]) == (18, 24, 0)
+    assert found["audit/seconds"] == 1.5
+    assert found["audit/zero_gradient"] == 0.0
+    assert 0 <= found["audit/singletons"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("every", "iterations", "audited"), [(1, 1, [0, 1, 2, 3, 4, 5]), (2, 1, [1, 3, 5]), (2, 3, [3])]
+)
+def test_every_so_many_steps_of_the_recipe(rollouts: Rollouts, every: int, iterations: int, audited: list[int]):
+    """Batches come every `iterations` optimiser steps; with (2, 3) those are 0, 3, 6, and the second is audited."""
+    audit = audit_of(rollouts, every=every, iterations=iterations)
+    assert [step for step in range(0, 6, iterations) if audit(step, [], [])] == audited
+
+
+def test_a_world_that_cannot_be_replayed_costs_its_episodes_and_training_goes_on(rollouts: Rollouts):
+    found = audit_of(rollouts)(0, *batch(rollouts, "test/restless-counter-v1"))
+    assert found == {"audit/turns": 0, "audit/episodes": 24, "audit/diverged": 24, "audit/seconds": 1.5}
