@@ -42,7 +42,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
         capabilities = asyncio.run(probe())
         if capabilities.available:
-            cases += [pytest.param(name, check, id=f"{name}-{word}") for word, check in checks(capabilities).items()]
+            marks = [pytest.mark.slow] if name == "docker" else []  # seconds each, as its sandboxes take to make
+            cases += [
+                pytest.param(name, check, id=f"{name}-{word}", marks=marks)
+                for word, check in checks(capabilities).items()
+            ]
     metafunc.parametrize(("backend", "check"), cases, indirect=["backend"])
 
 

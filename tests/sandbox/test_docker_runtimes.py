@@ -11,8 +11,10 @@ from containers import daemon
 from agentgym.sandbox.docker import DockerBackend
 from agentgym.testing.backends import check_backend
 
-pytestmark = [pytest.mark.needs_docker, pytest.mark.slow]
-RUNTIMES = ("crun", "runsc")  # runc, the default, is what the tests of every backend run
+pytestmark = [pytest.mark.needs_docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+# runc, the default, is what the tests of every backend run. Not runsc: attacks bring the gVisor that Debian 12 ships
+# (2022) to a halt, and the daemon with it.
+RUNTIMES = ("crun",)
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
@@ -31,14 +33,5 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
     asyncio.run(made.close())
 
 
-# gVisor as Debian 12 ships it (2022) is too slow and too incomplete for every attack; what it is used for works.
-ON_GVISOR = {
-    "a_command_ends_in_a_result", "a_command_gets_its_input_directory_and_environment", "a_session_keeps_its_variables",
-    "files_are_read_written_and_listed", "a_channel_answers_line_by_line", "reset_starts_afresh", "sandboxes_are_apart",
-    "output_is_capped_at_the_source", "network", "secrets_of_the_host", "writing_outside", "kernel_interfaces",
-    "disk_filler", "forged_replies",
-}  # fmt: skip
-
-
-async def test_the_backend_passes_its_checks(backend):
-    await check_backend(backend, only=ON_GVISOR if backend.runtime == "runsc" else None)
+async def test_the_backend_passes_every_check(backend):
+    await check_backend(backend)

@@ -21,6 +21,7 @@ _KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
 _PAGE = 4096
 # A container cannot show one file system at three places, so each gets its part of the spec's disk and inodes.
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
+_EMPTY = "ro,size=4k"
 _BOOT = (
     f"import sys; sys.path[0] = {contained.FOLDER!r}; from guest import contained; del sys.path[0]; contained.main()"
 )
@@ -72,7 +73,8 @@ def settings(
             "SecurityOpt": ["no-new-privileges"],  # the daemon's own filter of system calls stays; the guest adds ours
             "ReadonlyRootfs": True,
             "Tmpfs": {
-                **dict.fromkeys(image.volumes, "ro,size=4k"),  # else each would be a disk without bounds
+                **dict.fromkeys(image.volumes, _EMPTY),  # else each would be a disk without bounds
+                "/sys/kernel": _EMPTY,  # where Docker shows every reader addresses of the host's kernel
                 **{path: _tmpfs(spec, share, mode) for path, (share, mode) in _AREAS.items()},
             },
             "Mounts": [

@@ -169,6 +169,7 @@ def _connect() -> tuple[Any, dict[str, Any]]:
     try:
         _reach(address.partition("://")[2])
         api = sdk.APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **options)
+        api.headers["Connection"] = "close"  # idle connections are descriptors, and die with the daemon's restart
         return api, api.info()
     except _failures() as error:
         raise SandboxUnavailable(f"No Docker daemon answers at {address}: {error!s:.300}. {_HINT}") from error
