@@ -81,7 +81,7 @@ def measure(parts: Sequence[str], quick: bool, venvs: Path) -> Figures:
             found.rows += rows
     if "peers" in parts:
         with shown("peers"):
-            found.peers = sandbox_peers.measure(venvs, rounds=1 if quick else 3, repeats=2 if quick else 7)
+            found.peers = sandbox_peers.measure(venvs, rounds=1 if quick else 5, repeats=2 if quick else 4)
     return found
 
 

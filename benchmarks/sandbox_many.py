@@ -76,7 +76,9 @@ async def flatness(counts: Sequence[int], rounds: int) -> tuple[list[Row], Costs
     last = counts[-1]
     rows = [
         Row(f"{last:,} idle sandboxes, memory the machine has less", costs["MiB each"][-1][1], "MiB each", 1.5),
-        Row("  of it their processes' own pages (Pss)", own and own / last, "MiB each", note="needs root"),
+        Row(
+            "  of it their processes' own pages (Pss)", own and own / last, "MiB each", note="" if own else "needs root"
+        ),
         Row(f"closing all {last:,} at once", 1000 * ended / last, "ms each"),
     ]
     for name in ("create + close", 'run_python("pass")'):

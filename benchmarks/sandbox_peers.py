@@ -93,7 +93,7 @@ def _add(found: Found, peer: Peer, venvs: Path, repeats: int) -> None:
 def _why(stderr: str) -> str:
     """The line of a traceback that names the error."""
     lines = [line for line in stderr.splitlines() if line and not line[0].isspace() and "Error" in line]
-    return (lines or stderr.splitlines() or ["it ended without a word"])[-1][:200]
+    return (lines or stderr.splitlines() or ["it ended without a word"])[-1].split("Error: ", 1)[-1][:200]
 
 
 def table_of(found: dict[str, Found]) -> Table:

@@ -27,4 +27,5 @@ async def start() -> Box:
 
 
 if __name__ == "__main__":
-    work.main(start, version=subprocess.run(["bwrap", "--version"], capture_output=True, text=True).stdout.strip())
+    said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=True).stdout
+    work.main(start, version=said.split()[-1])

@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import archive, boot, kernel, server
@@ -14,7 +15,9 @@ PID = struct.Struct("i")  # what a helper reports: process 1, by the spawner's n
 MAPPED, ALONE = b"m", b"a"  # what process 1 is told: it has its user ids; its helper is gone, the spawner its parent
 
 
-def help_to_life(spec: dict[str, Any], source: int, go: int, report: int, kept: tuple[int, ...]) -> NoReturn:
+def help_to_life(
+    spec: dict[str, Any], source: int, go: int, report: int, kept: tuple[int, ...], join: Callable[[], None]
+) -> NoReturn:
     """The helper: enters new namespaces when told to go, and forks what becomes process 1 there.
 
     Args:
@@ -22,9 +25,11 @@ def help_to_life(spec: dict[str, Any], source: int, go: int, report: int, kept: 
         source: the guest's end of the control socket, or the archive of a layer.
         go, report: pipes from and to the spawner.
         kept: further descriptors for process 1.
+        join: has this process join the control groups, as far as it has to do that itself.
     """
     try:
         kernel.die_with_parent()
+        join()
         kernel.unshare(boot.NAMESPACES)
         if os.read(go, 1) != b"f":
             os._exit(1)

@@ -152,8 +152,20 @@ class Cgroups:
                         raise
 
     def attach(self, name: str, pid: int) -> None:
+        """Move a process that has not called `join` into the group, where that is for another process to do."""
         for tree in self.hierarchies:
-            _write(tree.parent, f"{name}/cgroup.procs", str(pid))
+            if tree.version == 2:
+                _write(tree.parent, f"{name}/cgroup.procs", str(pid))
+
+    def join(self, name: str) -> None:
+        """Move this process, of one thread, into the group in the trees of version 1.
+
+        Only a thread that moves itself spares the kernel its lock over all processes: 0.1 ms instead of 20, unless
+        somebody took that lock just before. Version 2 moves whole processes alone.
+        """
+        for tree in self.hierarchies:
+            if tree.version == 1:
+                _write(tree.parent, f"{name}/tasks", "0")
 
     def open_memory(self, name: str) -> tuple[int, int] | None:
         """Read-only descriptors of the counter of memory kills and of the peak; None without the controller."""

@@ -18,6 +18,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from . import areas, birth, image, kernel, root, starting
@@ -147,8 +148,7 @@ class Spawner:
         """Start a helper that enters the new namespaces and forks process 1 there.
 
         Two plain forks rather than one raw clone: libc's own bookkeeping stays right in process 1. The helper
-        joins the control groups, and process 1 is born there; the kernel takes milliseconds for that, in which
-        the helper makes the namespaces.
+        joins the control groups, and process 1 is born there.
         """
         kept: tuple[int, ...] = ()
         go_read, box.go = os.pipe()
@@ -162,7 +162,8 @@ class Spawner:
             box.helper = os.fork()
             if box.helper == 0:
                 os.close(box.go)  # else it would keep itself waiting when the spawner gives up
-                birth.help_to_life(box.spec, source, go_read, report_write, kept)
+                join = (lambda: None) if box.layer else partial(self.cgroups.join, box.name)
+                birth.help_to_life(box.spec, source, go_read, report_write, kept, join)
         finally:
             for descriptor in (go_read, report_write, *kept):
                 os.close(descriptor)
