@@ -26,28 +26,12 @@ for name, value in {
 
 
 @cache
-def namespaces_reason() -> str:
-    """Why the namespaces backend cannot work here, or nothing if it can."""
-    from agentgym.sandbox.namespaces import NamespacesBackend
+def reason_against(name: str) -> str:
+    """Why a registered backend cannot work here, or nothing if it can."""
+    from agentgym.registry import load
 
     async def probe() -> str:
-        backend = NamespacesBackend()
-        try:
-            capabilities = await backend.probe()
-        finally:
-            await backend.close()
-        return "" if capabilities.available else capabilities.reason or "the backend gave no reason"
-
-    return asyncio.run(probe())
-
-
-@cache
-def docker_reason() -> str:
-    """Why the docker backend cannot work here, or nothing if it can."""
-    from agentgym.sandbox.docker import DockerBackend
-
-    async def probe() -> str:
-        backend = DockerBackend()
+        backend = load("backends", name)()
         try:
             capabilities = await backend.probe()
         finally:
@@ -68,13 +52,10 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose backend cannot work here; where CI must have it, that is a failure."""
-    for marker, reason, must in (
-        ("needs_namespaces", namespaces_reason, "CI"),
-        ("needs_docker", docker_reason, "AGENTGYM_CI_DOCKER"),  # set where CI could start a daemon
-    ):
-        if item.get_closest_marker(marker) is None or not reason():
+    for backend, must in (("namespaces", "CI"), ("docker", "AGENTGYM_CI_DOCKER")):  # set where CI has a daemon
+        if item.get_closest_marker(f"needs_{backend}") is None or not (reason := reason_against(backend)):
             continue
-        message = f"no sandbox can be made here: {reason()}"
+        message = f"no sandbox can be made here: {reason}"
         if os.environ.get(must):
             pytest.fail(f"{message} ({must} is set: these tests must run)", pytrace=False)
         pytest.skip(message)
