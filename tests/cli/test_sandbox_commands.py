@@ -127,7 +127,10 @@ def test_what_a_terminal_would_obey_is_shown_instead_and_ctrl_c_ends_one_line():
         assert b"interrupted" in wait_for(terminal, b"/tmp$ ")
         os.write(terminal, b"echo still here\n")
         assert b"\nstill here" in wait_for(terminal, b"/tmp$ ").replace(b"\r", b"")
-        os.write(terminal, b"half a li\x03")
+        os.write(terminal, b"half a li")
+        wait_for(terminal, b"half a li")
+        time.sleep(0.5)  # readline sees a Ctrl-C only once it waits for the next key
+        os.write(terminal, b"\x03")
         wait_for(terminal, b"/tmp$ ")
         os.write(terminal, b"\x04")
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
