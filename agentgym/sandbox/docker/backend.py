@@ -281,9 +281,10 @@ def _clean(daemon: Daemon, parent: Path) -> list[str]:
             done.append(f"removed container {one['Names'][0].strip('/')}, whose owner is dead")
     for path in parent.glob(f"{docker_owner.FOLDER_PREFIX}*"):
         owner = Owner.from_folder(path.name)
-        if owner is not None and not owner.alive and path.lstat().st_uid == os.geteuid():
-            shutil.rmtree(path, ignore_errors=True)
-            done.append(f"removed directory {path}, whose owner is dead")
+        with contextlib.suppress(FileNotFoundError):  # somebody else cleans at the same time
+            if owner is not None and not owner.alive and path.lstat().st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
+                done.append(f"removed directory {path}, whose owner is dead")
     return done
 
 
