@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from agentgym.cli import attack, shell
 from agentgym.cli.screen import err, out, run
+from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
     from agentgym.sandbox.contract import Backend, Capabilities, Running
+
+T = TypeVar("T")
 
 app = typer.Typer(
     help="Sandboxes: what they can enforce here, a shell in one, what runs, cleaning up.", no_args_is_help=True
@@ -165,7 +169,20 @@ def _show(found: dict[str, dict[str, Any]], ok: bool) -> None:
 
 
 async def _running(names: list[str] | None) -> list[Running]:
-    return [one for backend in chosen(names).values() for one in await backend.running()]
+    return await _of_all(names, lambda backend: backend.running())
+
+
+async def _of_all(names: list[str] | None, ask: Callable[[Backend], Awaitable[list[T]]]) -> list[T]:
+    """What the backends answer. One that cannot work here is passed over with a note, unless it was asked for."""
+    found: list[T] = []
+    for name, backend in chosen(names).items():
+        try:
+            found += await ask(backend)
+        except SandboxUnavailable as error:
+            if names:
+                raise
+            err().print(f"{name} was passed over: {error}", style="dim", markup=False, soft_wrap=True)
+    return found
 
 
 def _running_table(found: list[Running]) -> Any:
@@ -194,4 +211,4 @@ def _age(seconds: float) -> str:
 
 
 async def _clean(names: list[str] | None) -> list[str]:
-    return [line for backend in chosen(names).values() for line in await backend.clean()]
+    return await _of_all(names, lambda backend: backend.clean())

@@ -151,6 +151,19 @@ def wait_for(terminal: int, words: bytes) -> bytes:
     return seen
 
 
+@pytest.mark.parametrize("command", ["ps", "clean"])
+def test_a_backend_that_is_not_here_is_passed_over_unless_it_was_asked_for(command, tmp_path):
+    """Docker's SDK without a daemon, or without the SDK: what the other backends have to say is said."""
+    nowhere = {**SETTING, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    words = [*AGENTGYM, command]
+    done = subprocess.run(words, env=nowhere, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "docker was passed over: " in done.stderr
+    asked = subprocess.run([*words, "--backend", "docker"], env=nowhere, capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 2
+    assert "passed over" not in asked.stderr
+
+
 def test_ps_shows_what_another_process_runs_and_clean_leaves_it_alone():
     other = subprocess.Popen([*AGENTGYM, "shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=SETTING)
     try:
@@ -161,7 +174,7 @@ def test_ps_shows_what_another_process_runs_and_clean_leaves_it_alone():
         assert other.stdout.readline() == b"ready\n"
         shown = sandbox("ps")
         assert re.search(rf"^namespaces +\d+ +host +{other.pid} ", shown.output, re.MULTILINE), shown.output
-        assert max(map(len, shown.output.splitlines())) <= 80
+        assert max(map(len, shown.stdout.splitlines())) <= 80
         (one,) = [one for one in json.loads(sandbox("ps", "--json").stdout) if one["owner"] == other.pid]
         assert one["orphaned"] is False
         assert "would be ended" in sandbox("clean", "--dry-run").output
