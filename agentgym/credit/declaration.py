@@ -33,6 +33,12 @@ exact sums over every possible group of small decision problems.
 Scope = Literal["group", "batch"]
 """What is compared: the trajectories of a group, or those of all groups of a batch (then groups are not isolated)."""
 
+
+def unbiased_left_out(options: Mapping[str, Any]) -> Bias:
+    """The class of estimators that are unbiased where nobody is in their own baseline and nothing is discounted."""
+    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
+
+
 Flag = Literal["none_valid", "too_few", "no_spread", "failed", "truncated"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,20 +20,20 @@ Coalitions = tuple[Mapping[frozenset[int], float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(ABC):
     """How a signal is read, checked, and cut; each kind below says how it looks when it is stored."""
 
     def counts(self, field: str, given: Any, size: int | None) -> list[int] | None:
         """Turns of each trajectory, None where the signal does not tell. Raises: ShapeError."""
         return None
 
+    @abstractmethod
     def read(self, field: str, given: Any, turns: Turns, valid: Bools) -> Any:
         """The signal as it is stored.
 
         Raises: ShapeError when axes disagree; CreditError for a value that makes no sense. Each names the field,
             the trajectory and the turn. What a trajectory says that is not valid is not looked at.
         """
-        raise NotImplementedError
 
     def cut(self, stored: Any, rows: Turns, longest: int) -> Any:
         """The rows of some trajectories, the longest of which has so many turns."""

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
+from agentgym.credit.declaration import Bias
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, STD_EPSILON
 
 Weigh = Literal["trajectories", "turns", "tokens"]
 """What counts once: a trajectory (its turns share that weight), a turn, or a token (needs `lengths`)."""
+
+
+def direction_by_trajectories(options: Mapping[str, Any]) -> Bias:
+    """The class of estimators that keep the direction where every trajectory counts once."""
+    return "direction" if options["weigh"] == "trajectories" else "biased"
 
 
 def turn_weights(group: Group, weigh: Weigh) -> Array:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.declaration import declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
 from agentgym.credit.returns import episode_returns, on_every_turn
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import standardised
-from agentgym.credit.whitening import Weigh, whitened
-
-
-def _bias(options: Mapping[str, Any]) -> Bias:
-    return "direction" if options["weigh"] == "trajectories" else "biased"
+from agentgym.credit.whitening import Weigh, direction_by_trajectories, whitened
 
 
 @declare(
     requires=("outcomes",),
-    bias=_bias,
+    bias=direction_by_trajectories,
     source="arXiv:2510.04206, task advantage normalisation; over tokens there, trajectories as the unit: our own",
     scope="batch",
 )

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.declaration import declare, unbiased_left_out
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.shaping import shaped_advantages
 from agentgym.credit.signals import Array
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
-    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
-
-
 @declare(
     requires=("outcomes", "gold_logprobs"),
-    bias=_bias,
+    bias=unbiased_left_out,
     source="signal: Wang et al. 2025, arXiv:2510.14967 (IGPO); the correction at the last turn: our own",
 )
 def information_gain(

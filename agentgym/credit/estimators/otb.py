@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.declaration import declare, unbiased_left_out
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
@@ -15,13 +12,9 @@ from agentgym.credit.signals import Array
 from agentgym.credit.statistics import baseline_of
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
-    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
-
-
 @declare(
     requires=("outcomes", "score_norms"),
-    bias=_bias,
+    bias=unbiased_left_out,
     source="optimal token baseline, after its form in verl with the turn as the step; leave-one-out: our own",
 )
 def otb(

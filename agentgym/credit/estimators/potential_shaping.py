@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.declaration import declare, unbiased_left_out
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.shaping import shaped_advantages
 from agentgym.credit.signals import Array
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
-    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
-
-
 @declare(
     requires=("outcomes", "potentials"),
-    bias=_bias,
+    bias=unbiased_left_out,
     source="Ng, Harada and Russell 1999 (policy invariance under reward transformations); per turn and group: our own",
 )
 def potential_shaping(

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.declaration import declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Weight
 from agentgym.credit.returns import episode_returns, on_every_turn
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred
-from agentgym.credit.whitening import Weigh, whitened
-
-
-def _bias(options: Mapping[str, Any]) -> Bias:
-    return "direction" if options["weigh"] == "trajectories" else "biased"
+from agentgym.credit.whitening import Weigh, direction_by_trajectories, whitened
 
 
 @declare(
     requires=("outcomes",),
-    bias=_bias,
+    bias=direction_by_trajectories,
     source="Hu 2025, arXiv:2501.03262, the variant with a group baseline; trajectories as the unit: our own",
     scope="batch",
 )

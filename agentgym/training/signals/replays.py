@@ -26,9 +26,13 @@ class PlayedOn:
 
     def __init__(self, policy: Policy, rollouts: Rollouts, sampling: Sampling, samples: int = 4) -> None:
         self._policy, self._rollouts, self._sampling, self._samples = policy, rollouts, sampling, samples
+        self._unplayed = 0.0
 
     def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        """Turns whose world would not be replayed get the trajectory's own return: no credit is drawn from them."""
+        """Turns whose world would not be replayed get the trajectory's own return: no credit is drawn from them.
+
+        How many those are is logged as `continuations/unplayed`.
+        """
         forks = [Fork(t, turn) for t in played if t.valid for turn in range(1, len(t.turns))]
         found: dict[tuple[str, int], list[float]] = {}
         for other in self._rollouts.branch(
@@ -37,6 +41,7 @@ class PlayedOn:
             origin = other.provenance["branch"]
             if other.valid:
                 found.setdefault((origin["of"], origin["turn"]), []).append(other.return_from(origin["turn"]))
+        self._unplayed = 1 - len(found) / len(forks) if forks else 0.0
         starts: dict[str, list[float]] = {}
         for t in played:
             if t.valid:
@@ -51,7 +56,8 @@ class PlayedOn:
         return {"continuations": rows}
 
     def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
-        return {}
+        """Learns nothing. Returns: the share of turns of the last batch that no continuation could be played from."""
+        return {"continuations/unplayed": self._unplayed}
 
 
 class LeftOut:
