@@ -150,20 +150,7 @@ class NamespacesBackend:
 
     async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         async with self._gate():
-            try:
-                machine = await self._filled(spec, snapshot)
-            except ConnectionError as error:  # the spawner was killed; a new one can serve
-                if isinstance(error, SandboxDied):
-                    raise
-                try:
-                    machine = await self._filled(spec, snapshot)
-                except ConnectionError as again:
-                    if isinstance(again, SandboxDied):
-                        raise
-                    raise SandboxUnavailable(
-                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
-                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
-                    ) from again
+            machine = await self._filled_at_last(spec, snapshot)
             if spec.network:
                 try:
                     await machine.open_network(self._proxy, spec.network)
@@ -171,6 +158,21 @@ class NamespacesBackend:
                     await machine.close()
                     raise
             return machine
+
+    async def _filled_at_last(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+        """As `_filled`; where the spawner is killed meanwhile, a new one serves."""
+        for last in (False, True):
+            try:
+                return await self._filled(spec, snapshot)
+            except SandboxDied:  # a ConnectionError too, but not the spawner's
+                raise
+            except ConnectionError as error:
+                if last:
+                    raise SandboxUnavailable(
+                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
+                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                    ) from error
+        raise AssertionError("unreachable: the second try returns or raises")
 
     async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
         """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
