@@ -43,6 +43,7 @@ class Setting:
         make_environment: a fresh environment for a task.
         reward_for: the reward that judges an environment, None where nothing judges.
         seed_parts: begin the hash that seeds each request (seed and run).
+        keep: given each checkpoint that is taken, with its trajectory and turn; None for those who want none.
     """
 
     make_environment: Callable[[Task], Environment]
@@ -51,6 +52,7 @@ class Setting:
     sampling: Sampling
     seed_parts: tuple[object, ...] = ()
     ledger: TurnWriter | None = None
+    keep: Callable[[Trajectory, int, Checkpoint], None] | None = None
 
 
 class Episode:
@@ -116,7 +118,7 @@ class Episode:
         kind = type(environment)
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
         self._meter = TurnMeter()
-        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0)
+        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0 or setting.keep is not None)
         self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
@@ -165,6 +167,8 @@ class Episode:
         trajectory, spent, budgets, setting = self.trajectory, self._spent, self._budgets, self._setting
         now = asyncio.get_running_loop().time
         before = await self._lookout.look(self._world, index, self._note)
+        if setting.keep is not None and before.checkpoint is not None:
+            setting.keep(trajectory, index, before.checkpoint)
         limit, limited_by = self._room()
         if limit <= 0:
             return limited_by
