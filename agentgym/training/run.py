@@ -45,7 +45,7 @@ from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.choosing import sources_for
+from agentgym.training.signals.choosing import check_offered, sources_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer, Watcher, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
 
@@ -98,6 +98,8 @@ class _Session:
 
     def execute(self) -> None:
         recipe = self.recipe
+        if recipe.train.steps:
+            check_offered(recipe.train.made_estimator(), self.task_set)
         with quiet(), self.progress:
             model, tokenizer = self._policy_model()
             policy = self._local_policy(model, tokenizer)

@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from agentgym.episode.run_folder import RunFolder
-from agentgym.errors import HeldOutError, RecipeError, TaskError
+from agentgym.errors import CreditError, HeldOutError, RecipeError, TaskError
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
 from agentgym.task import training_only
@@ -176,6 +176,13 @@ def test_every_signal_an_estimator_asks_for_is_made_while_training(whole, tmp_pa
     (row,) = RunFolder(tmp_path / "run").metrics("train")
     assert row["credit/std"] >= 0
     assert np.isfinite(row["loss"])
+
+
+@pytest.mark.parametrize(("text", "says"), [("gigpo", "state_key"), ("igpo", "has no `answer`")])
+def test_a_signal_that_nobody_gives_is_said_before_anything_is_trained(tmp_path, text, says):
+    with pytest.raises(CreditError, match=says):
+        execute(recipe(train__estimator=text), tmp_path / "run")
+    assert not list((tmp_path / "run" / "checkpoints").glob("*"))
 
 
 def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
