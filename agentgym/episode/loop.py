@@ -9,50 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym.environment import Checkpoint, Environment
-from agentgym.episode.budgets import Budgets, Spent
+from agentgym.episode.budgets import Spent
 from agentgym.episode.closing import close_environment
 from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
 from agentgym.episode.schemas import tool_facts
+from agentgym.episode.setting import Setting
 from agentgym.episode.standing import Lookout
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import ContextFull, JudgeError, LedgerError, RewardError
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.reward import Reward, judged
-from agentgym.task import Task, seed_of
-
-
-class TurnWriter(Protocol):
-    """Where turns are kept: the part of the ledger that the loop needs."""
-
-    def begin(self, trajectory: Trajectory) -> None: ...
-
-    async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What the episodes of a run have in common.
-
-    Attributes:
-        make_environment: a fresh environment for a task.
-        reward_for: the reward that judges an environment, None where nothing judges.
-        seed_parts: begin the hash that seeds each request (seed and run).
-        keep: given each checkpoint that is taken, with its trajectory and turn; None for those who want none.
-    """
-
-    make_environment: Callable[[Task], Environment]
-    reward_for: Callable[[Environment], Reward | None]
-    budgets: Budgets
-    sampling: Sampling
-    seed_parts: tuple[object, ...] = ()
-    ledger: TurnWriter | None = None
-    keep: Callable[[Trajectory, int, Checkpoint], None] | None = None
+from agentgym.task import seed_of
 
 
 class Episode:

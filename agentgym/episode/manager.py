@@ -15,8 +15,9 @@ from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.collector import calm_collector
-from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.loop import Episode
 from agentgym.episode.restored import Restored
+from agentgym.episode.setting import Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
