@@ -71,7 +71,7 @@ def scores_by_hand(texts, query, k1=bm25_build.K1, b=bm25_build.B):
     return scores
 
 
-WORDS = st.sampled_from("amber bridge copper dune ember fjord grove harbour".split())
+WORDS = st.sampled_from(["amber", "bridge", "copper", "dune", "ember", "fjord", "grove", "harbour"])
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=30).filter(any)
 
 
@@ -247,7 +247,10 @@ def test_a_cache_that_is_a_file_is_named(tmp_path):
         ([{"context": [["A", ["x."]], ["B", ["y."]]]}], ["A", "B"]),
         ([{"context": {"title": ["A"], "sentences": [["x."]]}}], ["A"]),
         ([{"paragraphs": [{"title": "A", "paragraph_text": "x"}]}], ["A"]),
-        ({"data": [{"title": "A_b", "paragraphs": [{"context": "x"}, {"context": "y"}]}]}, ["A b, part 1", "A b, part 2"]),
+        (
+            {"data": [{"title": "A_b", "paragraphs": [{"context": "x"}, {"context": "y"}]}]},
+            ["A b, part 1", "A b, part 2"],
+        ),
         ([{"contents": '"Amber"\nIt is a resin.'}], ["Amber"]),
     ],
 )
@@ -278,7 +281,13 @@ def test_meaning_finds_a_page_that_shares_no_word_with_the_query(tmp_path, monke
     """`boat` and `ship` occur with the same words, so their directions agree (Deerwester et al. 1990)."""
     pytest.importorskip("sklearn")
     monkeypatch.setattr(opening, "LSA_DIMENSIONS", 2)
-    texts = ["boat sail sea captain", "ship sail sea captain", "ship sea sail", "bread oven flour", "cake oven flour"] * 3
+    texts = [
+        "boat sail sea captain",
+        "ship sail sea captain",
+        "ship sea sail",
+        "bread oven flour",
+        "cake oven flour",
+    ] * 3
     library = open_library(corpus(tmp_path, *texts))
     assert not {0, 5, 10} & {page for page, _ in library.ranking("bm25").rank("ship", 15)}
     assert {0, 5, 10} <= {page for page, _ in library.ranking("dense").rank("ship", 9)}

@@ -57,9 +57,7 @@ class CheckpointEncoder:
         return self._encode([self._prefixes[0] + query])[0]
 
     def _encode(self, texts: list[str]) -> Floats:
-        tokens = self._tokenizer(
-            texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt"
-        )
+        tokens = self._tokenizer(texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt")
         tokens.pop("token_type_ids", None)
         with self._torch.inference_mode():
             hidden = self._model(**tokens).last_hidden_state.float()

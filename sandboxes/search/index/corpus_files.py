@@ -1,4 +1,4 @@
-"""Corpora as they are found in files: the pages of JSON lines, BEIR folders, and question files that carry their own."""
+"""Corpora as they are found in files: the pages of JSON lines, BEIR folders, and questions that carry their own."""
 
 from __future__ import annotations
 

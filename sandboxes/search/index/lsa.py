@@ -11,8 +11,8 @@ import numpy as np
 
 from agentgym.errors import MissingExtraError
 
-from .folders import array_at
 from .dense import Floats, unit
+from .folders import array_at
 from .keys import Keys
 from .words import words
 

@@ -20,7 +20,7 @@ MAX_PAGE_CHARS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page. `id`: as the corpus names it. `title`: unique in it. `links`: titles the text points to as `[title]`."""
+    """One page. `id`: as the corpus names it. `title`: unique in it. `links`: titles that it points to as `[title]`."""
 
     id: str
     title: str
@@ -71,7 +71,7 @@ def write_pages(folder: Path, pages: Iterable[Page]) -> None:
             if not title or folded(title) in taken:
                 title = f"{title} ({page.id})".strip()
             if folded(title) in taken:
-                raise TaskError(f"Two pages have the id {page.id!r} and the title {page.title!r}: nobody can name them.")
+                raise TaskError(f"Two pages have the title {page.title!r} and the id {page.id!r}; give them ids.")
             taken.add(folded(title))
             titles.append(folded(title))
             line = json.dumps([page.id, title, page.text, page.links], ensure_ascii=False).encode("utf-8", "replace")

@@ -9,11 +9,12 @@ ANALYSIS = "words-1"
 """Goes into every index's address: change it whenever a text would give other terms."""
 
 _WORD = re.compile(r"[^\W_]+")
-STOP_WORDS = frozenset(
-    "a an and are as at be been but by did do does for from had has have he her his how if in into is it its no not of "
-    "on or s she such t that the their them then there these they this to was were what when where which who whom "
-    "whose why will with".split()
+_STOP = (
+    "a an and are as at be been but by did do does for from had has have he her his how if in into is it its no "
+    "not of on or s she such t that the their them then there these they this to was were what when where which "
+    "who whom whose why will with"
 )
+STOP_WORDS = frozenset(_STOP.split())
 
 
 def words(text: str) -> list[str]:
