@@ -18,7 +18,7 @@ _ARTICLE = re.compile(r"\b(a|an|the)\b")
 
 
 class QuestionAnswered(AnswerMatch):
-    """Is the answer `truth["answer"]` or one of `truth["aliases"]`? Outcome component `success`, 1.0 or 0.0.
+    """Is the answer `truth["answer"]` or one of `truth["answers"]`? Outcome component `success`, 1.0 or 0.0.
 
     Compared as `answer_match` does, or else as SQuAD does: without case, punctuation and English articles
     (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1). The whole answer counts: listing guesses matches nothing.
@@ -30,7 +30,7 @@ class QuestionAnswered(AnswerMatch):
         if not isinstance(truth, Mapping) or "answer" not in truth:
             raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer to it can be judged.")
         given = self.answer_of(episode)
-        gold = [truth["answer"], *truth.get("aliases", ())]
+        gold = [truth["answer"], *truth.get("answers", ())]
         return {SUCCESS: float(given is not None and any(_same(given, str(one)) for one in gold))}
 
 
