@@ -2,7 +2,8 @@
 
 from .environment import Search, landmark
 from .index import open_library
+from .live import LiveSearch
 from .reading import ExtractiveReader, PolicyReader
 from .retrieve import SearchRetrieve
 
-__all__ = ["ExtractiveReader", "PolicyReader", "Search", "SearchRetrieve", "landmark", "open_library"]
+__all__ = ["ExtractiveReader", "LiveSearch", "PolicyReader", "Search", "SearchRetrieve", "landmark", "open_library"]

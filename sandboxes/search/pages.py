@@ -37,14 +37,16 @@ def snippet(text: str, wanted: Collection[str]) -> str:
 
 def windows(text: str, chars: int) -> list[str]:
     """A text in pieces of at most `chars` characters, cut between lines, sentences or words where there are any."""
-    pieces = []
-    while len(text) > chars:
-        cut = max(text.rfind("\n", 0, chars), text.rfind(". ", 0, chars - 1) + 1)
-        cut = cut if cut > chars // 2 else text.rfind(" ", 0, chars)
-        cut = cut if cut > chars // 2 else chars
-        pieces.append(text[:cut].rstrip())
-        text = text[cut:].lstrip()
-    return [*pieces, text]
+    pieces, at = [], 0
+    while len(text) - at > chars:
+        half, end = at + chars // 2, at + chars
+        cut = max(text.rfind("\n", half, end), text.rfind(". ", half, end) + 1)
+        if cut <= 0:
+            cut = text.rfind(" ", half, end)
+        cut = cut if cut > half else end
+        pieces.append(text[at:cut].strip())
+        at = cut
+    return [*pieces, text[at:].strip()]
 
 
 def shown(page: Page, number: int, chars: int) -> str:
