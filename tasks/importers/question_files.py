@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
 
-from ..wiki.task_set import landmark
+from ..landmarks import landmark
 
 ENVIRONMENT = "agentgym/search-v1"
 

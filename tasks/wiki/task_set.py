@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import replace
 from functools import cache
@@ -11,6 +10,7 @@ from itertools import islice
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet, seed_of
 
+from ..landmarks import landmark
 from .oracle import answer, novice, oracle, retrieve_oracle
 from .questions import MOST_HOPS, Chain, chains, is_held_out, makes_sense, obscured, variants
 from .relations import BY_NAME, chain_of, question
@@ -68,11 +68,6 @@ def retrieve_task_set(seed: int = 0) -> TaskSet:
         for split, tasks in task_set(seed).items()
     }
     return TaskSet("search/wiki-retrieve-v1", splits, oracle=retrieve_oracle, answer=answer)
-
-
-def landmark(title: str) -> str:
-    """A title that can be recognised and not read: what the environment measures progress by."""
-    return hashlib.sha256(" ".join(title.casefold().split()).encode()).hexdigest()[:16]
 
 
 def _draw(asked: set[tuple[int, str, Chain]], split: Split, stratum: str, wiki: int, seed: int, index: int) -> Task:

@@ -13,10 +13,10 @@ from agentgym import Call, Message, load_task_set
 from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.sandboxes.search import landmark, open_library
+from agentgym.tasks.landmarks import landmark as landmark_of_tasks
 from agentgym.tasks.wiki import wiki
 from agentgym.tasks.wiki.questions import is_held_out, variants
 from agentgym.tasks.wiki.relations import BY_NAME, RELATIONS, chain_of, described, of_kind, question, start_of
-from agentgym.tasks.wiki.task_set import landmark as landmark_of_tasks
 from agentgym.tasks.wiki.world import EDITIONS, world
 
 
