@@ -6,5 +6,5 @@ import hashlib
 
 
 def landmark(title: str) -> str:
-    """The hash of a title, as task parameters hold it: the environment knows the page when it sees it, and not before."""
+    """The hash of a title, as task parameters hold it: the environment knows the page once it sees it."""
     return hashlib.sha256(" ".join(title.casefold().split()).encode()).hexdigest()[:16]

@@ -22,9 +22,9 @@ MAX_QUERY_CHARS, MAX_RESULT_PAGES = 1_000, 20
 class Search(Environment):
     """Questions to be answered from the pages of a corpus, as on the web. Not isolated: nothing runs, pages are text.
 
-    Task parameters: `corpus`, an asset of JSON lines or the path of a corpus; `seed`, given to the asset (optional);
-    `landmarks`, hashes of the titles that the question leads through, for `progress` (optional); `retrieval`, false
-    to take `search` away for this question (optional; UR2 switches it by difficulty).
+    Task parameters: `corpus`, an asset of JSON lines or the path of a corpus. Optional: `seed`, given to the asset;
+    `landmarks`, hashes of the titles that the question leads through, for `progress`; `results`, how many pages a search
+    shows; `retrieval`, false to take `search` away for this question (UR2 switches it by difficulty).
 
     Args:
         retriever: `bm25`, `dense` or `hybrid`. `encoder`: of the dense part, see `index.dense.Encoder`.
@@ -55,7 +55,7 @@ class Search(Environment):
         self._turn = asyncio.Lock()  # parallel calls of one turn happen in their order
         self._library: Library | None = None
         self._retriever: Retriever | None = None
-        self._question = ""
+        self._question, self._per_page = "", results
         self._begin((), False)
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
@@ -67,6 +67,10 @@ class Search(Environment):
             raise TaskError(f"{task.id}: parameters['seed'] is {number!r}; give a whole number.")
         self._library = await asyncio.to_thread(open_library, corpus, seed=number)
         self._retriever = await asyncio.to_thread(self._library.retriever, self._kind, self._encoder)
+        shown = task.parameters.get("results", self._results)
+        if isinstance(shown, bool) or not isinstance(shown, int) or shown < 1:
+            raise TaskError(f"{task.id}: parameters['results'] is {shown!r}; give a number from 1.")
+        self._per_page = shown
         self._question = task.opening()[-1].text
         self._begin(task.parameters.get("landmarks", ()), task.parameters.get("retrieval", True) is not False)
         return [Message("system", SYSTEM), *task.opening()]
@@ -171,9 +175,9 @@ class Search(Environment):
         if self._max_searches is not None and self._searches >= self._max_searches:
             raise ToolError(f"All {self._max_searches} searches of this question are used up. Answer now.")
         self._searches += 1
-        hits = (await retriever.search(query, self._results * page))[self._results * (page - 1) :]
-        first = self._results * (page - 1) + 1
-        lines = [result_line(number, hit.page, query) for number, hit in enumerate(hits, start=first)]
+        before = self._per_page * (page - 1)
+        hits = (await retriever.search(query, before + self._per_page))[before:]
+        lines = [result_line(number, hit.page, query) for number, hit in enumerate(hits, start=before + 1)]
         self._known |= {folded(hit.page.title) for hit in hits}
         self._shown |= {_mark(line.partition(". ")[2]) for line in lines}
         return "\n".join(lines) or "[nothing found]"
