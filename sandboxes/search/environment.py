@@ -23,8 +23,8 @@ class Search(Environment):
     """Questions to be answered from the pages of a corpus, as on the web. Not isolated: nothing runs, pages are text.
 
     Task parameters: `corpus`, an asset of JSON lines or the path of a corpus. Optional: `seed`, given to the asset;
-    `landmarks`, hashes of the titles that the question leads through, for `progress`; `results`, how many pages a search
-    shows; `retrieval`, false to take `search` away for this question (UR2 switches it by difficulty).
+    `landmarks`, hashes of the titles that the question leads through, for `progress`; `results`, how many pages a
+    search shows; `retrieval`, false to take `search` away for this question (UR2 switches it by difficulty).
 
     Args:
         retriever: `bm25`, `dense` or `hybrid`. `encoder`: of the dense part, see `index.dense.Encoder`.

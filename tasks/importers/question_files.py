@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import TaskError
+from agentgym.messages import Call, Message
 from agentgym.task import Split, Task, TaskSet
 
 from ..landmarks import landmark
@@ -94,4 +95,9 @@ def question_set(name: str, path: Path, tasks: Sequence[Task], split: Split) -> 
         if task.id in seen:
             raise TaskError(f"{path}, item {place}: the id {task.id!r} is already used by item {seen[task.id]}.")
         seen[task.id] = place
-    return TaskSet(name, {split: tasks})
+    return TaskSet(name, {split: tasks}, answer=_answer)
+
+
+def _answer(task: Task) -> Message:
+    """The message that answers rightly, from the truth: trainers may ask how likely it is (information gain)."""
+    return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))

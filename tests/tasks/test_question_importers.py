@@ -50,7 +50,8 @@ MUSIQUE_ROW = {
 
 
 def test_hotpotqa_carries_its_pages_and_names_the_gold_ones(tmp_path):
-    (task,) = load("importers", "hotpot")(written(tmp_path, [HOTPOT_ROW]))["held_out"]
+    (task,) = (made := load("importers", "hotpot")(written(tmp_path, [HOTPOT_ROW])))["held_out"]
+    assert made.answer(task).calls[0].arguments == {"text": "Ida"}
     assert task.truth == {"answer": "Ida", "answers": [], "pages": {"Lamp": 1, "Ida": 2}}
     assert task.parameters["landmarks"] == [landmark("Lamp"), landmark("Ida")]
     assert (task.difficulty, task.tags) == (3.0, ("bridge", "hard"))
