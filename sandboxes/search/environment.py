@@ -105,6 +105,7 @@ class Search(Environment):
             if not text.strip():
                 raise ToolError("The text to find is empty.")
             lines = found_lines(page, text, self._window_chars)
+            self._shown |= {_mark(f"{page.title}\n{line}") for line in lines}
             return "\n".join(lines) or f"[{page.title} does not hold that text]"
 
     @tool(timeout_s=120.0)
@@ -112,9 +113,10 @@ class Search(Environment):
         """Follow a [link] of the open page."""
         async with self._turn:
             page = self._open_page()
-            for target in page.links:
-                if folded(target) == folded(link.strip("[] ")):
-                    return await self._open(self._page(target), 1)
+            links = {folded(target) for target in page.links}
+            for name in _readings(link):
+                if name in links:
+                    return await self._open(self._page(name), 1)
             raise ToolError(f"{page.title} has no link {link[:80]!r}. Its links: {_listed(page.links)}.")
 
     @tool(final=True, inline=True)
@@ -185,10 +187,10 @@ class Search(Environment):
     def _known_page(self, title: str) -> Page:
         """The page of a title that was shown. Raises: ToolError for another one."""
         self._ready()
-        name = folded(title.strip("[] "))
-        if name not in self._known:
-            raise ToolError(f"No search and no page has shown {title[:80]!r} yet. Search for it first.")
-        return self._page(name)
+        for name in _readings(title):
+            if name in self._known:
+                return self._page(name)
+        raise ToolError(f"No search and no page has shown {title[:80]!r} yet. Search for it first.")
 
     def _page(self, title: str) -> Page:
         library, _ = self._ready()
@@ -229,6 +231,11 @@ class Search(Environment):
 def landmark(title: str) -> str:
     """What a task's `landmarks` hold of a title: it can be recognised and not read."""
     return hashlib.sha256(folded(title).encode()).hexdigest()[:16]
+
+
+def _readings(title: str) -> tuple[str, str]:
+    """What a title can mean, as titles are compared: itself, or what stands between the brackets of a link."""
+    return folded(title), folded(title.strip().removeprefix("[").removesuffix("]"))
 
 
 def _mark(text: str) -> str:

@@ -5,16 +5,18 @@ python -m agentgym.sandboxes.search.server CORPUS --port 8000 --retriever hybrid
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import h11
 
 from .index import Library, Retriever, open_library
+from .index.opening import KINDS
 from .web_pages import page_html, results_html, start_html
 
 MAX_BODY_BYTES, MAX_QUERIES, MAX_TOPK, MAX_QUERY_CHARS = 1 << 20, 512, 100, 10_000
@@ -197,18 +199,14 @@ async def serve(corpus: str, *, retriever: str = "bm25", host: str = "127.0.0.1"
 
 def main() -> None:
     """The command line of this module."""
-    import typer
-
-    def command(
-        corpus: Annotated[str, typer.Argument(help="An asset of pages, a corpus file or a BEIR folder.")],
-        retriever: Annotated[str, typer.Option(help="bm25, dense or hybrid.")] = "bm25",
-        host: Annotated[str, typer.Option(help="Which address to listen at.")] = "127.0.0.1",
-        port: Annotated[int, typer.Option(min=0, max=65535, help="Which port; 0 for a free one.")] = 8000,
-    ) -> None:
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(serve(corpus, retriever=retriever, host=host, port=port))
-
-    typer.run(command)
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("corpus", help="an asset of pages, a corpus file or a BEIR folder")
+    options.add_argument("--retriever", choices=KINDS, default="bm25")
+    options.add_argument("--host", default="127.0.0.1", help="which address to listen at")
+    options.add_argument("--port", type=int, default=8000, help="0 for a free one")
+    given = options.parse_args()
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(given.corpus, retriever=given.retriever, host=given.host, port=given.port))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,16 @@ async def test_only_what_was_shown_can_be_opened(world):
     assert (await text_of(world, "open", page="Ida Berg")).startswith("# Ida Berg")
 
 
+async def test_brackets_may_be_of_the_link_or_of_the_title(tmp_path):
+    (tmp_path / "c.jsonl").write_text(json.dumps({"title": "List [a]", "text": "See [it].", "links": ["List [a]"]}))
+    world = Search()
+    await world.reset(Task("t", "agentgym/search-v1", "Q", parameters={"corpus": str(tmp_path / "c.jsonl")}), seed=0)
+    await ask(world, "search", query="list")
+    for name in ("List [a]", "list [A]", "[List [a]]"):
+        assert (await ask(world, "open", page=name)).ok
+    assert (await ask(world, "follow", link="List [a]")).ok
+
+
 async def test_what_goes_wrong_says_what_to_do(world):
     assert await refusal(world, "find", text="x") == "No page is open. Open one first."
     assert await refusal(world, "search", query=" ") == "A query has 1 to 1000 characters; yours has 1."
@@ -111,7 +121,7 @@ async def test_what_goes_wrong_says_what_to_do(world):
     assert await refusal(world, "follow", link="Elmham") == (
         "Lamp has no link 'Elmham'. Its links: [Ida Berg], [Nowhere]."
     )
-    assert await refusal(world, "follow", link="Nowhere") == "The page 'Nowhere' does not exist."
+    assert await refusal(world, "follow", link="Nowhere") == "The page 'nowhere' does not exist."
     assert await text_of(world, "search", query="zebra") == "[nothing found]"
 
 
@@ -133,7 +143,9 @@ async def test_the_state_is_what_was_shown_and_what_is_open(world):
     await ask(world, "open", page="Elmham")  # not shown: nothing happens
     assert searched == await world.state_key()
     await ask(world, "open", page="Lamp")
-    assert searched != await world.state_key()
+    opened = await world.state_key()
+    await ask(world, "find", text="weighs")  # stands in a part that was not shown
+    assert len({searched, opened, await world.state_key()}) == 3
 
 
 async def test_progress_is_the_share_of_landmarks_read_and_needs_no_truth(world):
