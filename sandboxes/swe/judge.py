@@ -44,7 +44,12 @@ class Verdict:
     reasons: Mapping[str, str]
 
     def passed(self, test: str) -> bool:
-        return self.outcomes.get(test) == "passed"
+        """Whether a test passed. An id whose bracket never closes was cut by whoever recorded it: it stands for all
+        tests that begin so."""
+        if "[" not in test or test.endswith("]"):
+            return self.outcomes.get(test) == "passed"
+        alike = [outcome for name, outcome in self.outcomes.items() if name.startswith(test)]
+        return bool(alike) and set(alike) == {"passed"}
 
 
 class RepositoryTests(Reward):
@@ -52,7 +57,7 @@ class RepositoryTests(Reward):
     (the shares of each that did), `completed` (it was submitted) and `modified` (the patch changes what counts).
 
     `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch has no
-    say in; `files` (optional), test files by path, put over it. Only `success` counts in the scalar reward.
+    say in; `test_patch`, a diff, and `files`, by path (both optional), put over it. Only `success` counts.
 
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
@@ -106,11 +111,13 @@ class RepositoryTests(Reward):
         base = await prepared.snapshot(backend, spec, repository, parameters.patch)
         machine = await backend.create(spec, snapshot=base)
         try:
-            try:
-                if patch:
+            if patch:
+                try:
                     await apply_patch(machine, patch, exclude=_left_out(truth))
-            except TaskError:
-                return None
+                except TaskError:
+                    return None
+            if truth.get("test_patch"):
+                await apply_patch(machine, truth["test_patch"])
             for path, content in dict(truth.get("files", {})).items():
                 await machine.write(f"{ROOT}/{path}", content.encode())
             return await run_tests(machine, tests, parameters.source, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
@@ -121,14 +128,15 @@ class RepositoryTests(Reward):
 async def run_tests(
     machine: Sandbox, tests: Sequence[str], source: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
 ) -> Verdict:
-    """Run tests by id or file in the sandbox's repository. Raises: SandboxError.
+    """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
 
     One more test, which can only fail, is run behind them: code that has every test pass is found out by it.
     """
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
     nonce, name = secrets.token_hex(16), secrets.token_hex(4)
     canary = f"test_{name}.py"
     await machine.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
-    program = f"{guest()}\njudge_tests(*{[nonce, [*tests, canary], list(source), cpu_s]!a})\n"
+    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(source), cpu_s]!a})\n"
     result = await machine.run_python(program, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
     for line in result.stdout.decode("utf-8", "replace").splitlines():
         mark, _, text = line.partition(" ")

@@ -22,7 +22,8 @@ class Parameters:
     """What a task says of its repository.
 
     Attributes:
-        repository: a package as name==version, an asset's name, or the path of a tar archive or folder.
+        repository: a package as name==version, an asset's name, the path of a tar archive or folder, or of a git clone
+            with a commit behind it: path@commit.
         files: a small repository itself, text by path; in place of `repository`.
         patch: a unified diff applied before the agent's first commit, such as the bug; empty for none.
         source: folders put on the import path. `requires`: installed modules that its tests import.
@@ -86,6 +87,9 @@ async def repository_of(parameters: Parameters, task: str) -> Repository:
 @lru_cache(maxsize=64)
 def _repository(name: str) -> Repository:
     """Read once a process."""
+    clone, mark, commit = name.rpartition("@")
+    if mark and Path(clone).is_dir():
+        return Repository.from_git(Path(clone), commit)
     path = archive(name) or Path(name)
     if path.is_dir():
         return Repository.from_folder(path)

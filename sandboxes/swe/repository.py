@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import re
+import subprocess
 import tarfile
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -83,6 +85,31 @@ class Repository:
         if not files:
             raise TaskError(f"{folder} holds no file.")
         return cls(files, frozenset(executable))
+
+    @classmethod
+    def from_git(cls, clone: Path, commit: str) -> Repository:
+        """The files of a commit of a local clone; no other commit comes along. Raises: TaskError."""
+        if not re.fullmatch(r"[0-9a-zA-Z][\w./-]*", commit):
+            raise TaskError(f"{commit!r} names no commit.")
+        command = [
+            "git",
+            "-C",
+            str(clone),
+            "-c",
+            "safe.directory=*",
+            "archive",
+            "--format=tar",
+            "--prefix=top/",
+            commit,
+        ]
+        try:
+            ended = subprocess.run(command, capture_output=True, check=False)
+        except FileNotFoundError as error:
+            raise TaskError("Reading a git clone needs git, which is not installed here.") from error
+        if ended.returncode:
+            said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise TaskError(f"git cannot give commit {commit} of {clone}: {said}")
+        return cls.from_archive(ended.stdout, f"{clone}@{commit}")
 
     @cached_property
     def digest(self) -> str:
