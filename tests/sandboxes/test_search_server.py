@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from urllib.parse import unquote
 
 import httpx
@@ -125,6 +129,19 @@ async def test_a_server_that_answers_something_else_is_the_machines_fault(server
     with pytest.raises(SandboxError, match="is expected"):
         await retriever.search("lamps", 2)
     await retriever.close()
+
+
+def test_the_command_serves_a_corpus_until_it_is_stopped(tmp_path):
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, PAGES)))
+    command = [sys.executable, "-m", "agentgym.sandboxes.search.server", str(tmp_path / "corpus.jsonl"), "--port=0"]
+    setting = {**os.environ, "AGENTGYM_CACHE": str(tmp_path / "cache")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=setting) as running:
+        said = running.stdout.readline()
+        answer = httpx.post(said.split()[-1], json={"queries": ["lamps"]}, trust_env=False)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 0
+    assert said.startswith("2 pages at http://127.0.0.1:")
+    assert [document["id"] for document in answer.json()["result"][0]] == ["p2", "p1"]
 
 
 async def test_ending_the_server_ends_its_connections(tmp_path, server):
