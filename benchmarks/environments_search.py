@@ -28,9 +28,12 @@ from agentgym import Call, Task, load_task_set, make
 from agentgym.sandbox.images.store import cache
 from agentgym.sandboxes.search import Search, open_library
 from agentgym.sandboxes.search.index import Library
+from agentgym.sandboxes.search.index.words import words
 
 VOCABULARY, LENGTH, EXPONENT = 200_000, 60, 1.07
 QUERIES, QUERY_WORDS, TOP = 400, 6, 10
+PEER_PASSAGES = 200_000
+"""Beside bm25s only up to here: it wants every term of the corpus in memory to build its index."""
 
 
 def measure(budget_s: float) -> list[Row]:
@@ -140,6 +143,23 @@ async def many_episodes(path: Path, episodes: int) -> None:
     print(f"{episodes} episodes: {each:.3f} MiB of their own each; {held}")
 
 
+def beside_bm25s(library: Library) -> None:
+    """Print what the package bm25s takes for the same queries over the same terms, in this process."""
+    import bm25s
+
+    peer = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    started = time.process_time()
+    peer.index([words(f"{page.title}\n{page.text}") for page in library.pages], show_progress=False)
+    built = time.process_time() - started
+    ranking, pairs = library.ranking(), []
+    for query in queries(library):
+        ours = _timed(lambda query=query: ranking.rank(query, TOP))
+        theirs = _timed(lambda query=query: peer.retrieve([words(query)], k=TOP, show_progress=False))
+        pairs.append((ours[1] * 1e3, theirs[1] * 1e3))
+    ours, theirs = np.median(pairs, axis=0)
+    print(f"bm25s: indexed in {built:.0f} s CPU; CPU p50 {theirs:.2f} ms where ours is {ours:.2f} ms, in turns")
+
+
 def memory_mib() -> dict[str, float]:
     """What this process holds, in MiB: its own (private), and pages of files that other processes may share."""
     lines = Path("/proc/self/smaps").read_text().splitlines()
@@ -178,6 +198,8 @@ def main() -> None:
         folder = cache() / "search" / open_library(str(path)).digest
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         print(f"index on disk: {size / 2**20:,.0f} MiB, the pages themselves included")
+        if given.passages <= PEER_PASSAGES:
+            beside_bm25s(open_library(str(path)))
     asyncio.run(many_episodes(corpus(given.passages), given.episodes))
     if not given.second:
         print("a further process:", flush=True)
