@@ -19,7 +19,8 @@ from .observation import VIEWS, View, shown
 from .parameters import Parameters
 
 SYSTEM = "Act on the page by the [numbers] of its elements. When the task is done, or to tell what was asked, answer."
-CALL_S = 60.0
+CALL_S, TOOL_S = 180.0, 200.0
+"""The guest bounds what a page takes; these are for the machine, which may be busy."""
 Key = Literal[
     "Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight",
     "PageUp", "PageDown", "Home", "End", "Control+a", "Control+c", "Control+x", "Control+v",
@@ -67,9 +68,11 @@ class Web(Environment):
         assert self._browser is not None
         path = await self._browser.put(archive) if archive is not None else ""
         self._done, self._over = [], False
-        seen = await self._ask(
-            {"do": "begin", "site": parameters.site_in(path), "viewport": parameters.viewport, "observe": self._observe}
-        )
+        begin = {"site": parameters.site_in(path), "viewport": parameters.viewport, "observe": self._observe}
+        try:
+            seen = await self._ask({"do": "begin", **begin})
+        except ToolError as error:  # nobody acted yet
+            raise SandboxDied(f"{task.id}: the first page does not come up: {error}") from error
         self._key = seen["key"]
         opening = task.opening()
         said = [Message("user", seen["words"])] if seen["words"] else opening[-1:]
@@ -80,67 +83,67 @@ class Web(Environment):
         )
         return [Message("system", SYSTEM), *opening[:-1], Message("user", content)]
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def click(self, element: int) -> list[Part]:
         """Click an element."""
         return await self._act("click", element)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def click_at(self, x: int, y: int) -> list[Part]:
         """Click a point of the view, in pixels."""
         return await self._act("click_at", x, y)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def type(self, element: int, text: str) -> list[Part]:
         """Type a text into a field, in place of what it holds."""
         return await self._act("type", element, text)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def press(self, key: Key) -> list[Part]:
         """Press a key."""
         return await self._act("press", key)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def select(self, element: int, option: str) -> list[Part]:
         """Choose an option of a list; in a list with several choices, switch it."""
         return await self._act("select", element, option)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def scroll(self, direction: Literal["up", "down"], element: int = 0) -> list[Part]:
         """Scroll the page, or what holds an element."""
         return await self._act("scroll", direction, element)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def drag(self, element: int, onto: int) -> list[Part]:
         """Drag an element onto another."""
         return await self._act("drag", element, onto)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> list[Part]:
         """Drag from a point of the view to another, in pixels."""
         return await self._act("drag_at", x, y, to_x, to_y)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def hover(self, element: int) -> list[Part]:
         """Move the pointer onto an element."""
         return await self._act("hover", element)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def back(self) -> list[Part]:
         """Go back to the page before."""
         return await self._act("back")
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def tab(self, number: int) -> list[Part]:
         """Change to another tab."""
         return await self._act("tab", number)
 
-    @tool
+    @tool(timeout_s=TOOL_S)
     async def wait(self, seconds: float = 1.0) -> list[Part]:
         """Wait, 5 seconds at most, and look again."""
         return await self._act("wait", seconds)
 
-    @tool(final=True, max_output_chars=200_000)
+    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S)
     async def answer(self, text: str = "") -> str:
         """End the task, with the answer if one was asked for."""
         async with self._turn:

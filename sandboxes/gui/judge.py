@@ -23,9 +23,9 @@ class WebReward(Reward):
     """Outcome components `success`, `effects_right` (share of what was asked for that was done) and, where the page
     itself gives a reward, `page_reward`; only `success` counts.
 
-    `truth`: `effects`, what must have changed, exactly; `answer` (optional), compared without case and outer spaces,
-    numbers by value; `page`, true where the page's own reward decides: above 0 is a success. An episode that never
-    ended the task has failed it.
+    `truth`: `effects`, what must have changed, exactly, as data or as JSON; `answer` (optional), compared without case
+    and outer spaces, numbers by value; `page`, true where the page's own reward decides: above 0 is a success. An
+    episode that never ended the task has failed it.
     """
 
     weights: Mapping[str, float] = {"effects_right": 0.0, "page_reward": 0.0}
@@ -41,7 +41,7 @@ class WebReward(Reward):
         if truth.get("page"):
             reward = float((came_to or {}).get("page_reward") or 0.0)
             return {SUCCESS: float(reward > 0), "page_reward": reward}
-        wanted = truth["effects"]
+        wanted = _effects(truth["effects"], episode.task.id)
         done = (came_to or {}).get("effects", {})
         right = came_to is not None and _plain(done) == _plain(wanted)
         if "answer" in truth:
@@ -77,6 +77,16 @@ def _read(result: Result) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def _effects(given: Any, where: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise JudgeError(f"{where}: truth['effects'] is no JSON: {error}.") from error
+    if not isinstance(found, Mapping):
+        raise JudgeError(f"{where}: truth['effects'] is {found!r:.60}: a mapping is needed.")
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -139,7 +139,6 @@ class Episode:
             except Refused:
                 continue  # it was closed again
             self._at = len(self._tabs) - 1
-            self._tab._set_loading(not self._tab.evaluate("document.readyState === 'complete'"))
             self._tab.settle()
 
     def _switch(self, number):

@@ -32,6 +32,7 @@ class Hub:
         self.version = self.browser.call("Browser.getVersion", timeout_s=60)["product"]
         self.server = PageServer(self.browser)
         self._archives = {}
+        self._room = threading.Semaphore(2 * (os.cpu_count() or 1))  # more at once only lengthens the queue
 
     def site(self, what):
         """The world of an episode, from what the host says of it."""
@@ -53,7 +54,9 @@ class Hub:
                     request = json.loads(line)
                     if "site" in request:
                         request["site"] = self.site(request["site"])
-                    connection.sendall(json.dumps(episode.answer(request)).encode() + b"\n")
+                    with self._room:
+                        answer = episode.answer(request)
+                    connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
             pass  # it hung up while we answered
         finally:

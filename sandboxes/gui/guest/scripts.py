@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BREATHE = "new Promise(done => setTimeout(() => setTimeout(done, 0), 0))"
+BREATHE = "new Promise(done => setTimeout(() => setTimeout(() => done(document.readyState), 0), 0))"
 SCROLL = "(d => scrollBy(0, (d === 'down' ? 0.8 : -0.8) * innerHeight))(%s)"
 SCROLL_IN = """function(direction) {
   let one = this.nodeType === 1 ? this : this.parentElement;

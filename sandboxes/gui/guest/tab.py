@@ -9,9 +9,9 @@ import time
 from . import keys, scripts, tree
 from .cdp import Crashed, Late, Refused
 
-STEP_S, LOAD_S = 4.0, 8.0
+STEP_S, LOAD_S = 15.0, 60.0
 _MAX_TYPED = 2_000
-_BEGINS = ("Page.frameRequestedNavigation", "Page.frameStartedNavigating", "Page.frameStartedLoading")
+_LOOK_AGAIN_S, _LEAVE_S = 0.02, 10.0
 
 
 class NotPossible(Exception):
@@ -25,7 +25,7 @@ class Tab:
         self.browser, self.target, self.session = browser, target, session
         self.viewport = viewport
         self.crashed, self.said, self.lines, self.title = False, [], [], ""
-        self._loading, self._moved = False, threading.Condition()
+        self._leaving, self._moved = False, threading.Condition()
         self._main = target  # the id of a page's main frame is that of its target
         self._numbers, self._nodes, self._renumber, self._world = {}, {}, False, None
         browser.listen(session, self._happened)
@@ -72,15 +72,14 @@ class Tab:
 
     def _happened(self, method, params):
         """An event, on the reading thread."""
-        if method in _BEGINS and params.get("frameId") == self._main:
-            if method != "Page.frameStartedNavigating" or params.get("navigationType") != "sameDocument":
-                self._set_loading(True)
-        elif method == "Page.frameStoppedLoading" and params.get("frameId") == self._main:
-            self._set_loading(False)
+        if method == "Page.frameRequestedNavigation" and params.get("frameId") == self._main:
+            if params.get("disposition", "currentTab") == "currentTab":
+                self._leaving = True
         elif method == "Page.frameNavigated" and "parentId" not in params["frame"]:
             self._renumber, self._world = True, None
-        elif method == "Page.frameClearedScheduledNavigation" and params.get("frameId") == self._main:
-            self._set_loading(False)
+            self._stay()
+        elif method in ("Page.navigatedWithinDocument", "Page.frameClearedScheduledNavigation"):
+            self._stay()
         elif method == "Page.javascriptDialogOpening":
             self.said.append(str(params.get("message", ""))[:500])
             self.post("Page.handleJavaScriptDialog", {"accept": True})
@@ -91,11 +90,12 @@ class Tab:
         """The page's process died: whoever waits for it waits no more."""
         self.crashed = True
         self.browser.fail(self.session)
-        self._set_loading(False)
+        self._stay()
 
-    def _set_loading(self, loading):
+    def _stay(self):
+        """The page that was to come is there, or does not come."""
         with self._moved:
-            self._loading = loading
+            self._leaving = False
             self._moved.notify_all()
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
@@ -110,23 +110,23 @@ class Tab:
     def settle(self):
         """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there."""
         deadline = time.monotonic() + LOAD_S
-        for _ in range(4):
-            self._breathe()
+        calm = 0
+        while calm < 2 and time.monotonic() < deadline:
+            complete = self._breathe()
             with self._moved:
-                if not self._loading:
-                    return
-                while self._loading and time.monotonic() < deadline and not self.crashed:
-                    self._moved.wait(max(deadline - time.monotonic(), 0.001))
-                if self._loading:
-                    self._loading = False  # a page that never ends loading is shown as it is
-                    return
+                if complete and not self._leaving:
+                    calm += 1
+                    continue
+                calm = 0
+                if not self._moved.wait(_LEAVE_S if self._leaving else _LOOK_AGAIN_S):
+                    self._leaving = False  # it was no page after all: a download, or an empty answer
 
     def _breathe(self):
-        """Let the page do what waits to be done now."""
+        """Let the page do what waits to be done now. Returns: whether all of it is there."""
         try:
-            self.evaluate(scripts.BREATHE, wait=True)
+            return self.evaluate(scripts.BREATHE, wait=True) == "complete"
         except Refused:
-            pass  # the page was left meanwhile
+            return False  # the page was left meanwhile
         except Late:
             self.post("Runtime.terminateExecution")
             raise
@@ -246,7 +246,7 @@ class Tab:
         history = self.call("Page.getNavigationHistory")
         if history["currentIndex"] < 1 or history["entries"][history["currentIndex"] - 1]["url"] == "about:blank":
             raise NotPossible("There is no page to go back to.")
-        self._set_loading(True)
+        self._leaving = True
         self.call(
             "Page.navigateToHistoryEntry", {"entryId": history["entries"][history["currentIndex"] - 1]["id"]}, LOAD_S
         )
