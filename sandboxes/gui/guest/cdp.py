@@ -49,9 +49,9 @@ class Browser:
         Args:
             program: path of the binary. `folder`: for its profile and what it says.
         """
-        theirs_in, self._commands = os.pipe()
-        self._replies, theirs_out = os.pipe()
-        theirs_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (theirs_in, theirs_out))
+        read_end, self._commands = os.pipe()
+        self._replies, write_end = os.pipe()
+        theirs_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (read_end, write_end))
 
         def wire():
             os.dup2(theirs_in, 3)
@@ -66,8 +66,8 @@ class Browser:
                 [program, *FLAGS, f"--user-data-dir={folder}/profile", "about:blank"],
                 preexec_fn=wire, close_fds=False, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
             )  # fmt: skip
-        os.close(theirs_in)
-        os.close(theirs_out)
+        for end in (read_end, write_end, theirs_in, theirs_out):
+            os.close(end)  # only the browser holds them now: their end is its end
         self._numbers = itertools.count(1)
         self._waiting = {}
         self._listeners = {}
