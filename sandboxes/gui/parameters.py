@@ -87,8 +87,8 @@ def miniwob_folder(given: str | Path = "") -> Path:
         found = importlib.util.find_spec("miniwob")
         if found is None or not found.submodule_search_locations:
             raise MissingExtraError(
-                "MiniWoB++ is not installed: pip install 'agentgym-core[gui]'; or name a folder with its HTML in "
-                f"${MINIWOB}."
+                "MiniWoB++ is not installed: pip install --no-deps miniwob (only its pages are read); or name a folder "
+                f"with its HTML in ${MINIWOB}."
             )
         named = str(Path(next(iter(found.submodule_search_locations))) / "html")
     folder = Path(named)

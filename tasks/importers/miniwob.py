@@ -13,7 +13,7 @@ from agentgym.task import Split, Task, TaskSet, seed_of
 
 NAME, ENVIRONMENT = "web/miniwob-v1", "agentgym/web-v1"
 EPISODES: dict[Split, int] = {"train": 20, "validation": 2, "held_out": 4}
-TRAIN = """
+_TRAIN = """
 book-flight book-flight-nodelay buy-ticket choose-date choose-date-easy choose-date-medium choose-date-nodelay
 circle-center click-checkboxes click-checkboxes-large click-checkboxes-soft click-checkboxes-transfer
 click-collapsible click-collapsible-2 click-collapsible-2-nodelay click-collapsible-nodelay click-dialog
@@ -23,8 +23,8 @@ enter-password enter-text enter-text-2 enter-text-dynamic enter-time find-midpoi
 form-sequence identify-shape login-user login-user-popup multi-layouts multi-orderings navigate-tree odd-or-even
 read-table read-table-2 search-engine text-editor text-transform unicode-test use-autocomplete
 use-autocomplete-nodelay use-colorwheel use-colorwheel-2 use-slider use-slider-2 visual-addition
-""".split()
-HELD_OUT = """
+"""
+_HELD_OUT = """
 ascending-numbers bisect-angle choose-list click-button click-button-sequence click-color click-link click-menu
 click-menu-2 click-pie click-pie-nodelay click-scroll-list click-shape click-tab click-tab-2 click-tab-2-easy
 click-tab-2-hard click-tab-2-medium click-test click-widget copy-paste copy-paste-2 count-sides drag-circle drag-cube
@@ -34,7 +34,8 @@ find-word form-sequence-2 form-sequence-3 generate-number grid-coordinate guess-
 hot-cold number-checkboxes order-food phone-book resize-textarea right-angle scroll-text scroll-text-2 sign-agreement
 simple-algebra simple-arithmetic social-media social-media-all social-media-some stock-market terminal tic-tac-toe
 use-spinner
-""".split()
+"""
+TRAIN, HELD_OUT = _TRAIN.split(), _HELD_OUT.split()
 UNLISTED = ("button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says")
 """Tasks that the split does not name: left out of the set, and playable by their name."""
 
@@ -78,7 +79,11 @@ def load_miniwob(path: str | Path, *, seed: int = 0) -> TaskSet:
 
     return TaskSet(
         NAME,
-        {"train": tasks("train", TRAIN), "validation": tasks("validation", TRAIN), "held_out": tasks("held_out", HELD_OUT)},
+        {
+            "train": tasks("train", TRAIN),
+            "validation": tasks("validation", TRAIN),
+            "held_out": tasks("held_out", HELD_OUT),
+        },
     )
 
 

@@ -45,13 +45,17 @@ def _new(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _author(rng: random.Random, data: Data, seed: int) -> Drawn:
-    thread = rng.choice(data["threads"])
-    other = rng.choice([one["author"] for one in data["threads"] if one["author"] != thread["author"]])
-    words = f'Who replies to "{thread["title"]}" first? If nobody does, who wrote it?'
-    right = thread["posts"][0]["author"] if thread["posts"] else thread["author"]
-    wrong = other if other != right else thread["author"]
-    return Drawn(words, (link(thread["title"]), done(right)), {}, right, (link(thread["title"]), done(wrong)))
+def _first(rng: random.Random, data: Data, seed: int) -> Drawn:
+    thread = rng.choice([one for one in data["threads"] if one["posts"]])
+    right = thread["posts"][0]["text"]
+    others = {post["text"] for one in data["threads"] for post in one["posts"]} - {right}
+    return Drawn(
+        f'What does the first answer in the thread "{thread["title"]}" say?',
+        (link(thread["title"]), done(right)),
+        {},
+        right,
+        (link(thread["title"]), done(min(others, default="Nothing."))),
+    )
 
 
 def _most(rng: random.Random, data: Data, seed: int) -> Drawn:
@@ -71,6 +75,6 @@ FORUM = (
     Template("vote", "forum", _vote),
     Template("answer", "forum", _answer, difficulty=2),
     Template("new_thread", "forum", _new, difficulty=2),
-    Template("first_reply", "forum", _author),
+    Template("first_answer", "forum", _first),
     Template("vote_for_most", "forum", _most, held_out=True, difficulty=2),
 )

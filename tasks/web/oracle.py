@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,12 +16,12 @@ _GIVE_UP = Call("answer", {"text": ""})
 
 def oracle(task: Task) -> Script:
     """Brings about what is asked, and ends."""
-    return player(task.truth["plan"])
+    return player(json.loads(task.truth["plan"]))
 
 
 def novice(task: Task) -> Script:
     """Uses the pages well, to the wrong end."""
-    return player(task.truth["wrong"])
+    return player(json.loads(task.truth["wrong"]))
 
 
 def player(plan: Sequence[Sequence[str]]) -> Script:

@@ -95,7 +95,7 @@ def truth_of(drawn: Drawn) -> dict[str, object]:
     """What judges a drawn task, and how its two players go about it."""
     truth: dict[str, object] = {
         "effects": json.dumps(drawn.effects, sort_keys=True),
-        "plan": [list(step) for step in drawn.plan],
-        "wrong": [list(step) for step in drawn.wrong],
+        "plan": json.dumps(drawn.plan),
+        "wrong": json.dumps(drawn.wrong),
     }
     return {**truth, "answer": drawn.answer} if drawn.answer else truth

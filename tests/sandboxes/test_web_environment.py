@@ -113,7 +113,8 @@ async def test_every_action_reaches_the_page(tmp_path):
         <select multiple aria-label=Many><option>red<option>blue</select>
         <div id=drag draggable=false style="position:absolute;left:10px;top:200px;width:50px;height:50px" role=button
          aria-label=Box></div><div role=button aria-label=Goal
-         style="position:absolute;left:300px;top:200px;width:50px;height:50px" onmouseup="document.title='dropped'"></div>
+         onmouseup="document.title='dropped'"
+         style="position:absolute;left:300px;top:200px;width:50px;height:50px"></div>
         <a href=second.html target=_blank>Elsewhere</a><button onclick="alert('Well done')">Alert</button>
         <p style="margin-top:2000px">End</p>
         <script>document.querySelector('#drag').onmousedown = () => document.title = 'held';
@@ -217,7 +218,7 @@ async def test_what_a_page_or_an_agent_says_is_no_verdict(tmp_path, said):
     assert episode.success == 0.0
 
 
-async def test_an_endless_script_is_stopped_and_the_page_lives_on(tmp_path, monkeypatch):
+async def test_an_endless_script_is_stopped_and_the_page_lives_on(tmp_path):
     task = folder_of(tmp_path, busy="<button onclick='while (true) {}'>Hang</button><button>Other</button>")
     async with await Visit.to(task) as visit:
         result = await visit.click('button "Hang"')

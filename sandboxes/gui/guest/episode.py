@@ -90,7 +90,10 @@ class Episode:
 
     def do_evaluate(self, script):
         """A script in the page's own world: for scripted players and tests, never for agents."""
-        return self._tab.evaluate(script, wait=True)
+        try:
+            return self._tab.evaluate(script, wait=True)
+        except Refused as error:
+            raise NotPossible(f"the script failed: {error}") from error
 
     def do_crash(self):
         """Kill the page's process, to test what follows."""

@@ -9,7 +9,7 @@ import time
 from . import keys, scripts, tree
 from .cdp import Crashed, Late, Refused
 
-STEP_S, LOAD_S = 15.0, 60.0
+STEP_S, LOAD_S = 8.0, 60.0
 _MAX_TYPED = 2_000
 _LOOK_AGAIN_S, _LEAVE_S = 0.02, 10.0
 
