@@ -208,7 +208,8 @@ def install_filter(program: bytes) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+    if _libc.prctl(option, value, 0, 0, 0) < 0:
+        _check(-1, f"prctl {option}")
 
 
 def _prctl_if_known(option: int, value: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from . import identity, jobs, python
+from . import identity, jobs, kernel, python
 from .ends import Ends
 from .jobs import Call, Capture, Process, Session
 from .metering import Meter, peak_kib, written_by
@@ -232,6 +232,7 @@ class Runner:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
+                    kernel.adopt_orphans()
                     python.enter_child((self.null, stdout.write, stderr.write), keep=theirs.detach())
                     python.run_session(socket.socket(fileno=3), _ONE_MESSAGE)
             return pid
@@ -307,6 +308,7 @@ class Runner:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
+                    kernel.adopt_orphans()
                     python.enter_child(standard)
                     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
                         signal.signal(ignored, signal.SIG_DFL)
