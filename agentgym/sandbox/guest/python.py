@@ -150,7 +150,5 @@ def _execute(code: bytes, namespace: dict[str, Any]) -> int:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(BaseException):
             stream.flush()
-        except BaseException:  # noqa: BLE001, S110, SIM105 - the agent may have put anything there
-            pass

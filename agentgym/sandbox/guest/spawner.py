@@ -24,7 +24,7 @@ from typing import Any
 from . import areas, birth, image, kernel, root, starting
 from .cgroups import Limits
 from .errands import in_child
-from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
+from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .starting import Standing
 from .watch import Watch
@@ -309,6 +309,8 @@ def resume(descriptor: int) -> None:
 def _serve(start: Callable[[socket.socket], Standing]) -> None:
     parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for name in LINKED:
+        os.environ.pop(name, None)  # what a sandbox runs need not have it
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive

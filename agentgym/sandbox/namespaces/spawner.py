@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox.guest.frames import HOST_SOCKET
+from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
 from agentgym.sandbox.images import Image
 from agentgym.sandbox.namespaces.packages import entries_of
 
@@ -79,7 +79,7 @@ class Spawner:
             self.pid = os.posix_spawn(
                 interpreter,
                 [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), *told],
-                python_environment(packages=False),
+                {**python_environment(packages=False), **LINKED},
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
