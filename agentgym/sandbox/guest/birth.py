@@ -1,51 +1,52 @@
-"""From a fork of the spawner to process 1 of a sandbox: the guest, or the builder of a layer."""
+"""From a fork of the spawner, in new namespaces, to process 1 of a sandbox: the guest, or the builder of a layer."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import select
 import socket
-import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import archive, boot, kernel, server
 
-PID = struct.Struct("i")  # what a helper reports: process 1, by the spawner's numbers
-MAPPED, ALONE = b"m", b"a"  # what process 1 is told: it has its user ids; its helper is gone, the spawner its parent
+MAPPED = b"m"  # what process 1 is told: it has its user ids
+_GO, _SPAWNER, _KEPT = 4, 5, 6  # places of descriptors; 3 is the control socket, or the archive of a layer
 
 
-def help_to_life(
-    spec: dict[str, Any], source: int, go: int, report: int, kept: tuple[int, ...], join: Callable[[], None]
+def become_first(
+    spec: dict[str, Any], source: int, go: int, spawner: int, kept: tuple[int, ...], join: Callable[[], None]
 ) -> NoReturn:
-    """The helper: enters new namespaces when told to go, and forks what becomes process 1 there.
+    """Go on as process 1 of the sandbox. Keeps the given descriptors and no other.
 
     Args:
         spec: the order, as the host sent it.
         source: the guest's end of the control socket, or the archive of a layer.
-        go, report: pipes from and to the spawner.
-        kept: further descriptors for process 1.
+        go: pipe from the spawner. spawner: its pidfd.
+        kept: for the builder of a layer, the pipe to the spawner; for a guest, what `server.serve` takes as `memory`.
         join: has this process join the control groups, as far as it has to do that itself.
     """
     try:
-        kernel.die_with_parent()
-        join()
-        kernel.unshare(boot.NAMESPACES)
-        if os.read(go, 1) != b"f":
-            os._exit(1)
-        guest = os.fork()
-        if guest:
-            os.write(report, PID.pack(guest))
-            os._exit(0)
-        _become_first(spec, [source, go, *kept])
-    except OSError as error:
-        os.write(report, describe(error).encode())
+        if "layer" in spec:
+            _keep([source, go, spawner, *kept])
+            _await_ids()
+            _build(spec)
+        control = socket.socket(fileno=source)
+        try:
+            join()
+            _keep([control.detach(), go, spawner, *kept])
+            control = socket.socket(fileno=3)
+            _await_ids()
+            changes = boot.confine(spec, _tie_to_spawner)
+        except OSError as error:
+            server.refuse(control, describe(error))
+        server.serve(control, spec, (_KEPT, _KEPT + 1) if len(kept) == 2 else None, changes)
     finally:
         os._exit(1)  # never back into the spawner's loop
 
 
-def _become_first(spec: dict[str, Any], descriptors: list[int]) -> NoReturn:
-    """Process 1 of the sandbox. Keeps the given descriptors, as 3, 4, ..., and no other."""
+def _keep(descriptors: list[int]) -> None:
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 200) for descriptor in descriptors]
     for position, descriptor in enumerate(high):
         os.dup2(descriptor, 3 + position, inheritable=False)
@@ -53,42 +54,35 @@ def _become_first(spec: dict[str, Any], descriptors: list[int]) -> NoReturn:
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     kernel.close_from(3 + len(high))
-    _await(MAPPED)
-    if "layer" in spec:
-        _build(spec)
-    control = socket.socket(fileno=3)
-    try:
-        changes = boot.confine(spec, _tie_to_spawner)
-    except OSError as error:
-        server.refuse(control, describe(error))
-    server.serve(control, spec, (5, 6) if len(high) == 4 else None, changes)
 
 
-def _await(word: bytes) -> None:
-    if os.read(4, 1) != word:
-        os._exit(1)  # the spawner is gone, or wants this sandbox no more
+def _await_ids() -> None:
+    if os.read(_GO, 1) != MAPPED:
+        os._exit(1)  # the spawner is gone, or could not
+    os.close(_GO)
 
 
 def _tie_to_spawner() -> None:
-    """Die with it; before that, its end is noticed at the pipe. Not sooner: the tie would be to the helper's life."""
-    _await(ALONE)
-    os.close(4)
+    """Die with it, also if it died just before."""
     kernel.die_with_parent()
+    if select.select([_SPAWNER], [], [], 0)[0]:
+        os._exit(1)
+    os.close(_SPAWNER)
 
 
 def _build(order: dict[str, Any]) -> NoReturn:
-    """Make a layer of the archive that is descriptor 3, and tell descriptor 5 how many bytes it takes."""
+    """Make a layer of the archive that is descriptor 3, and tell the spawner how many bytes it takes."""
     try:
         boot.confine_builder(order, _tie_to_spawner)
         os.lseek(3, 0, os.SEEK_SET)
         with open(3, "rb") as source:
             used = archive.unpack(source, as_layer=True)
-        os.write(5, str(used).encode())
+        os.write(_KEPT, str(used).encode())
         os._exit(0)
     except OSError as error:
-        os.write(5, describe(error).encode())
+        os.write(_KEPT, describe(error).encode())
     except ValueError as error:
-        os.write(5, str(error).encode()[:2000])
+        os.write(_KEPT, str(error).encode()[:2000])
     finally:
         os._exit(1)
 
