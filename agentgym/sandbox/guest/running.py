@@ -352,8 +352,8 @@ class Runner:
             return
         owners = self._owners()
         if not owners:
-            _signal_all(signal.SIGKILL)
-            _reap_all()
+            if _signal_all(signal.SIGKILL):
+                _reap_all()
             return
         for _ in range(50):
             orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
@@ -368,10 +368,16 @@ class Runner:
         _signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them
 
 
-def _signal_all(number: int) -> None:
-    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile."""
-    with contextlib.suppress(ProcessLookupError):
+def _signal_all(number: int) -> bool:
+    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile.
+
+    Returns: whether there was any, those included that have ended and were not waited for.
+    """
+    try:
         os.kill(_ALL, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _reap_all() -> None:

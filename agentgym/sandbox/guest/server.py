@@ -88,7 +88,7 @@ class Guest:
     # Requests and replies
 
     def _receive(self) -> None:
-        data, descriptors = frames.receive(self.control, 1 << 18, 8)
+        data, descriptors = frames.receive(self.control, frames.READ_BYTES, 8)
         if not data:
             os._exit(0)
         self.descriptors += descriptors
