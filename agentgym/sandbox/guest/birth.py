@@ -11,42 +11,44 @@ from typing import Any, NoReturn
 
 from . import archive, boot, kernel, server
 
-MAPPED = b"m"  # what process 1 is told: it has its user ids
-_GO, _SPAWNER, _KEPT = 4, 5, 6  # places of descriptors; 3 is the control socket, or the archive of a layer
+GO = b"g"  # what process 1 is told: it has its user ids and its control groups
+_SPAWNER, _KEPT = 4, 5  # places of descriptors; 3 is the control socket, or the archive of a layer
 
 
 def become_first(
-    spec: dict[str, Any], source: int, go: int, spawner: int, kept: tuple[int, ...], join: Callable[[], None]
+    spec: dict[str, Any], source: int, go: int, spawner: int, said: int, join: Callable[[], tuple[int, ...]]
 ) -> NoReturn:
-    """Go on as process 1 of the sandbox. Keeps the given descriptors and no other.
+    """Go on as process 1 of the sandbox, when told to. Keeps few descriptors.
 
     Args:
         spec: the order, as the host sent it.
         source: the guest's end of the control socket, or the archive of a layer.
         go: pipe from the spawner. spawner: its pidfd.
-        kept: for the builder of a layer, the pipe to the spawner; for a guest, what `server.serve` takes as `memory`.
-        join: has this process join the control groups, as far as it has to do that itself.
+        said: pipe to the spawner, of the builder of a layer.
+        join: has this process join the control groups, as far as it has to do that itself; gives what
+            `server.serve` takes as `memory`, or nothing.
     """
     try:
+        if os.read(go, 1) != GO:
+            os._exit(1)  # the spawner is gone, or could not
         if "layer" in spec:
-            _keep([source, go, spawner, *kept])
-            _await_ids()
+            _keep([source, spawner, said])
             _build(spec)
         control = socket.socket(fileno=source)
         try:
-            join()
-            _keep([control.detach(), go, spawner, *kept])
+            memory = join()
+            _keep([control.detach(), spawner, *memory])
             control = socket.socket(fileno=3)
-            _await_ids()
             changes = boot.confine(spec, _tie_to_spawner)
         except OSError as error:
             server.refuse(control, describe(error))
-        server.serve(control, spec, (_KEPT, _KEPT + 1) if len(kept) == 2 else None, changes)
+        server.serve(control, spec, (_KEPT, _KEPT + 1) if memory else None, changes)
     finally:
         os._exit(1)  # never back into the spawner's loop
 
 
 def _keep(descriptors: list[int]) -> None:
+    """Keep these as 3, 4, ..., and no other."""
     high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 200) for descriptor in descriptors]
     for position, descriptor in enumerate(high):
         os.dup2(descriptor, 3 + position, inheritable=False)
@@ -54,12 +56,6 @@ def _keep(descriptors: list[int]) -> None:
     for standard in (0, 1, 2):
         os.dup2(null, standard)
     kernel.close_from(3 + len(high))
-
-
-def _await_ids() -> None:
-    if os.read(_GO, 1) != MAPPED:
-        os._exit(1)  # the spawner is gone, or could not
-    os.close(_GO)
 
 
 def _tie_to_spawner() -> None:

@@ -39,6 +39,7 @@ def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] 
         changes: descriptor of the directory with the changes to the layers; -1 if there are none.
     """
     try:
+        control.sendall(frames.encode({"id": 0, "missing": spec["missing"]}))  # while it reads that, the rest is made
         Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
@@ -59,7 +60,6 @@ class Guest:
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
         self.out, self.congested = bytearray(), False
-        self.missing: dict[str, str] = spec["missing"]
         self.environment: dict[str, str] = spec["environment"]
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
@@ -76,7 +76,6 @@ class Guest:
         }  # fmt: skip
 
     def run(self) -> None:
-        self._reply(0, missing=self.missing)
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:

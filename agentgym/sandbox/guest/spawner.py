@@ -104,8 +104,6 @@ class Spawner:
         box.builds = bool(box.layer)
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
-            if not box.layer:
-                self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
             self._bear(box, source)
         except OSError as error:
             self._abort(box)
@@ -146,29 +144,34 @@ class Spawner:
 
     def _bear(self, box: Box, source: int) -> None:
         """Fork what becomes process 1 into new namespaces, give it its user ids and limits, and let it go on."""
-        kept: tuple[int, ...] = ()
+        go_read, go = os.pipe()
+        said_write = -1
         if box.layer:
             box.said, said_write = os.pipe()
-            kept = (said_write,)
-        else:
-            kept = self.cgroups.open_memory(box.name) or ()
-        go_read, go = os.pipe()
         try:
             box.pid = kernel.fork_into(boot.NAMESPACES)
             if box.pid == 0:
-                join = (lambda: None) if box.layer else partial(self.cgroups.join, box.name)
-                birth.become_first(box.spec, source, go_read, self.own_handle, kept, join)
+                os.close(go)  # else it would keep itself waiting when the spawner dies
+                birth.become_first(box.spec, source, go_read, self.own_handle, said_write, partial(self._join, box))
             box.process = os.pidfd_open(box.pid)
             box.namespace = os.open(f"/proc/{box.pid}/ns/mnt", os.O_RDONLY)  # as long as it may: it hides itself soon
             outside = self._user_of(box)
             kernel.write_to(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             kernel.write_to(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
             if not box.layer:
+                spec = box.spec
+                self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
                 self.cgroups.attach(box.name, box.pid)
-            os.write(go, birth.MAPPED)
+            os.write(go, birth.GO)
         finally:
-            for descriptor in (go_read, go, *kept):
-                os.close(descriptor)
+            for descriptor in (go_read, go, said_write):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def _join(self, box: Box) -> tuple[int, ...]:
+        """In process 1: join its control groups. Returns: descriptors of its memory counters, if there are any."""
+        self.cgroups.join(box.name)
+        return self.cgroups.open_memory(box.name) or ()
 
     def _user_of(self, box: Box) -> int:
         """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
