@@ -108,12 +108,12 @@ def fork_into(namespaces: int) -> int:
     What libc does around a fork of its own is left out: it settles locks between threads, and notes the thread id,
     which libc uses as the name of an owner of locks only. A later fork by libc notes the right one.
     """
-    _held.PyOS_BeforeFork()
+    ctypes.pythonapi.PyOS_BeforeFork()
     pid = int(_held.syscall(_CLONE, ctypes.c_ulong(namespaces | signal.SIGCHLD), None, None, None, None))
     if pid == 0:
-        _held.PyOS_AfterFork_Child()
+        ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0
-    _held.PyOS_AfterFork_Parent()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
     _check(pid, "clone")
     return pid
 
