@@ -10,7 +10,6 @@ import importlib
 import io
 import linecache
 import os
-import resource
 import signal
 import site
 import socket
@@ -48,8 +47,11 @@ def prepare() -> None:
     sys.dont_write_bytecode = True
 
 
-def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None:
+def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = None) -> None:
     """In a fresh fork: let go of all that is the guest's, keep the three standard streams and perhaps one more as 3.
+
+    `most`: how many descriptors the guest may have; none of its own is a higher number, and closing them through
+    `kernel` would touch more.
 
     The process stays undumpable until nothing of the guest is reachable from it. This, and what runs after it, is
     written so as to touch little: each page of memory that a fork touches first costs it 1.5 microseconds.
@@ -61,7 +63,7 @@ def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None
     if keep is not None:
         os.dup2(keep, 3, inheritable=False)
         lowest = 4
-    os.closerange(lowest, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # the guest lives under it too
+    os.closerange(lowest, most)
     identity.become_agent()
     kernel.set_dumpable(True)
     step_behind_the_guest(os.getpid())

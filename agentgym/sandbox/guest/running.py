@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import socket
 import time
@@ -37,6 +38,7 @@ class Runner:
         self.channels: dict[int, Process] = {}
         self.meter, self.ends = Meter(), Ends()
         self.null = os.open("/dev/null", os.O_RDWR)
+        self.files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # now, when no agent code can have lowered it
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # not every kernel is built with it
@@ -233,7 +235,7 @@ class Runner:
             if pid == 0:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
-                    python.enter_child((self.null, stdout.write, stderr.write), keep=theirs.detach())
+                    python.enter_child((self.null, stdout.write, stderr.write), self.files, keep=theirs.detach())
                     python.run_session(socket.socket(fileno=3), _ONE_MESSAGE)
             return pid
 
@@ -309,7 +311,7 @@ class Runner:
             if pid == 0:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
-                    python.enter_child(standard)
+                    python.enter_child(standard, self.files)
                     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
                         signal.signal(ignored, signal.SIG_DFL)
                     try:

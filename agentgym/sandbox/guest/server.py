@@ -141,7 +141,7 @@ class Guest:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
-                    python.enter_child((self.runner.null, *out))
+                    python.enter_child((self.runner.null, *out), self.runner.files)
                     python.run_once(code)
             return pid
 

@@ -144,11 +144,11 @@ class Spawner:
 
     def _bear(self, box: Box, source: int) -> None:
         """Fork what becomes process 1 into new namespaces, give it its user ids and limits, and let it go on."""
-        go_read, go = os.pipe()
-        said_write = -1
-        if box.layer:
-            box.said, said_write = os.pipe()
+        go_read = go = said_write = -1
         try:
+            go_read, go = os.pipe()
+            if box.layer:
+                box.said, said_write = os.pipe()
             box.pid = kernel.fork_into(boot.NAMESPACES)
             if box.pid == 0:
                 os.close(go)  # else it would keep itself waiting when the spawner dies
