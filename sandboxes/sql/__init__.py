@@ -2,5 +2,6 @@
 
 from .environment import Sql, SqlQuery
 from .inprocess import SqlInProcess
+from .writing import SqlWrite
 
-__all__ = ["Sql", "SqlInProcess", "SqlQuery"]
+__all__ = ["Sql", "SqlInProcess", "SqlQuery", "SqlWrite"]

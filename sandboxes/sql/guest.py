@@ -33,6 +33,9 @@ class Refused(Exception):
 class Database:
     """One read-only connection. Rows, characters and seconds of a query are bounded."""
 
+    ALLOWED = "SELECT statement"
+    REFUSAL = "Only SELECT is allowed: the database is read-only."
+
     def __init__(self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float) -> None:
         """Take over a connection, opened with `isolation_level=None`."""
         self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
@@ -77,7 +80,7 @@ class Database:
 
     def query(self, sql: str) -> str:
         """Rows, one a line, values separated by ` | `. Raises: Refused with what SQLite said."""
-        return self._run(sql, self._lines)
+        return self._run(sql, lambda cursor: self._lines(_read_only(cursor)))
 
     def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
         """For judges: at most so many rows as plain data, whether there are more, and the steps that SQLite took."""
@@ -89,24 +92,21 @@ class Database:
 
         self._connection.set_progress_handler(tick, STEPS)
         try:
-            rows = self._run(sql, lambda cursor: cursor.fetchmany(most + 1))
+            rows = self._run(sql, lambda cursor: _read_only(cursor).fetchmany(most + 1))
         finally:
             self._connection.set_progress_handler(lambda: time.monotonic() > self._deadline, 20_000)
         return {"rows": [[plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most,
                 "steps": self._steps}  # fmt: skip
 
     def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
-        """Execute one SELECT and read its rows. Raises: Refused."""
+        """Execute one statement and read what it gives. Raises: Refused."""
         self._deadline = time.monotonic() + self._timeout_s
         try:
-            cursor = self._connection.execute(sql)
-            if cursor.description is None:
-                raise Refused("Nothing to run: write one SELECT statement.")
-            return read(cursor)
+            return read(self._connection.execute(sql))
         except sqlite3.Error as error:
             raise Refused(self._explain(str(error), sql)) from error
         except sqlite3.Warning as error:
-            raise Refused("Write one SELECT statement at a time.") from error
+            raise Refused(f"Write one {self.ALLOWED} at a time.") from error
         except (ValueError, OverflowError) as error:  # a null character, a lone surrogate
             raise Refused(f"That is not a query SQLite can read: {str(error)[:100]}.") from error
         except MemoryError as error:
@@ -129,7 +129,7 @@ class Database:
         if "not authorized to use function" in error:
             return f"The function {error.split(':')[-1].strip()} is not available here."
         if "not authorized" in error or "authorization denied" in error or "prohibited" in error:
-            return "Only SELECT is allowed: the database is read-only."
+            return self.REFUSAL
         if "interrupted" in error:
             return f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less."
         if any(phrase in error for phrase in ("too big", "too large", "out of memory", "disk is full")):
@@ -150,6 +150,12 @@ class Database:
         self._deadline = time.monotonic() + self._timeout_s
         quoted = name.replace('"', '""')
         return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()
+
+
+def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:
+    if cursor.description is None:
+        raise Refused("Nothing to run: write one SELECT statement.")
+    return cursor
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:

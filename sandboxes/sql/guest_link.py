@@ -32,7 +32,7 @@ class GuestLink:
 
     Args:
         machine: where it lives.
-        modules: files of this folder that it is made of, those that others import first; the last has `serve`.
+        modules: files of this folder that it is made of, those that others import first; `guest` is the first.
         maker: expression that makes the object, in which the last module is called `guest`.
         call_s: seconds that a request may take; the guest's own limits should strike before.
     """
@@ -44,14 +44,13 @@ class GuestLink:
         self._turn = asyncio.Lock()  # parallel calls of one turn share the one connection
         self.losses = 0
 
-
     async def ask(self, method: str, *arguments: Any) -> Any:
         """What a method of the guest object returns.
 
         Raises: ToolError with what it refused; SandboxDied if it talks nonsense.
         """
         async with self._turn:
-            code = f"guest.serve(database, *{[method, *arguments]!a})"
+            code = f"serve(database, *{[method, *arguments]!a})"
             if not self._open:
                 self._session += 1
                 code = f"{_program(self._modules)}\ndatabase = {self._maker}\n{code}"
@@ -78,4 +77,5 @@ def _program(modules: tuple[str, ...]) -> str:
     """The text that loads the modules, each of which may import those before it as siblings."""
     folder = files("agentgym.sandboxes.sql")
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in modules]
-    return _LOADER + "\n".join(f"guest = _load({name!a}, {source!a})" for name, source in sources)
+    loads = "\n".join(f"guest = _load({name!a}, {source!a})" for name, source in sources)
+    return f"{_LOADER}{loads}\nserve = sys.modules['guests.guest'].serve"
