@@ -53,7 +53,7 @@ class GuestLink:
             code = f"serve(database, *{[method, *arguments]!a})"
             if not self._open:
                 self._session += 1
-                code = f"{_program(self._modules)}\ndatabase = {self._maker}\n{code}"
+                code = f"{program(self._modules)}\ndatabase = {self._maker}\n{code}"
             self._open = False  # stays so if we are cancelled: the session may be lost, and the next call opens another
             result = await self._machine.run_python(
                 code, session=f"sql{self._session}", timeout_s=self._call_s, max_output_bytes=MAX_REPLY_BYTES
@@ -73,7 +73,7 @@ class GuestLink:
 
 
 @cache
-def _program(modules: tuple[str, ...]) -> str:
+def program(modules: tuple[str, ...]) -> str:
     """The text that loads the modules, each of which may import those before it as siblings."""
     folder = files("agentgym.sandboxes.sql")
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in modules]

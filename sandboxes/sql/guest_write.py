@@ -47,7 +47,10 @@ class WritableDatabase(Database):
         connection.set_authorizer(_authorize)
 
     def execute(self, sql: str) -> dict:  # type: ignore[type-arg]
-        """Run one statement. Returns: `text` for the agent, `open` while a transaction is, `wrote` unless it only read.
+        """Run one statement.
+
+        Returns: `text` for the agent, `open` while a transaction is, `wrote` unless it only read, `undone` if it ended
+            a transaction without effect.
 
         Raises: Refused with what SQLite said.
         """
@@ -57,11 +60,12 @@ class WritableDatabase(Database):
         if wrote:
             self._list()
         text = rows if rows is not None else f"Done. {changed} rows changed." if changed >= 0 else "Done."
-        return {"text": text, "open": self._connection.in_transaction, "wrote": wrote}
+        return {"text": text, "open": self._connection.in_transaction, "wrote": wrote,
+                "undone": sql.lstrip().casefold().startswith("rollback")}  # fmt: skip
 
-    def is_open(self) -> bool:
-        """Whether a transaction is open. SQLite ends one by itself after some errors."""
-        return self._connection.in_transaction
+    def is_open(self) -> str:
+        """"open" in a transaction, else "". SQLite ends one by itself after some errors."""
+        return "open" if self._connection.in_transaction else ""
 
     def rollback(self) -> None:
         """Undo what was not committed."""

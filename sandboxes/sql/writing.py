@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
@@ -102,8 +103,11 @@ class WritingWorld(Environment):
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         """Run the checkpoint's statements on a fresh copy: the same statements give the same database."""
         await self.reset(task, seed=seed)
-        for statement in (*checkpoint.data["committed"], *checkpoint.data["pending"]):
+        for statement in checkpoint.data["committed"]:
             await self._execute(statement)
+        for statement in checkpoint.data["pending"]:
+            with suppress(ToolError):  # the one by which a transaction failed
+                await self._execute(statement)
         self._known.restore(checkpoint.data)
 
     async def _execute(self, sql: str) -> str:
@@ -112,14 +116,17 @@ class WritingWorld(Environment):
             reply = await self._ask("execute", sql)
         except ToolError:
             lost = self._guest is not None and self._guest.losses != losses
-            if self._pending and (lost or not await self._ask("is_open")):
+            how = "" if lost or not self._pending else await self._ask("is_open")
+            if not how:
                 self._pending = []  # the engine, or its end, has rolled the transaction back
+            elif how == "broken":
+                self._pending.append(sql)
             raise
         if reply["open"]:
             if reply["wrote"]:
                 self._pending.append(sql)
         elif reply["wrote"]:
-            if not sql.lstrip().casefold().startswith("rollback"):
+            if not reply["undone"]:
                 self._committed += [*self._pending, sql]
                 self._state = await self._ask("state")
             self._pending = []
