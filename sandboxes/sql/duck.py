@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from agentgym import SandboxSpec, tool
+from agentgym import Message, SandboxSpec, Task, tool
 from agentgym.errors import MissingExtraError
 from agentgym.sandbox import Sandbox
 
@@ -36,10 +36,12 @@ class SqlDuckDb(ReadingWorld):
         """Give the SELECT that answers the question."""
         return "Submitted."
 
-    async def open_sandbox(self, spec=None, *, snapshot=None):  # type: ignore[no-untyped-def]
-        """As of every environment. Raises: MissingExtraError without the extra `sql`."""
-        if find_spec("duckdb") is None:
-            raise MissingExtraError(
-                "agentgym/sql-duckdb-v1 needs the package 'duckdb': pip install 'agentgym-core[sql]'."
-            )
-        return await super().open_sandbox(spec, snapshot=snapshot)
+    @classmethod
+    def missing(cls) -> str:
+        return "" if find_spec("duckdb") else "It needs the package duckdb: pip install 'agentgym-core[sql]'."
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """As of `agentgym/sql-query-v1`. Raises: MissingExtraError without the extra `sql`."""
+        if lacking := self.missing():
+            raise MissingExtraError(f"agentgym/sql-duckdb-v1: {lacking}")
+        return await super().reset(task, seed=seed)

@@ -25,7 +25,7 @@ _templates = Templates()
 class SqlPostgres(WritingWorld):
     """Changes to a database on a PostgreSQL server of its own, in a sandbox. Not isolated: who may change what within it.
 
-    The server comes from Debian's package `postgresql`, or from wherever `pg_config` or `postgres` is found. It is
+    The server comes from Debian's package `postgresql`, or from /usr/bin or /usr/local/bin. It is
     prepared once for each database (seconds; needs a C compiler, `cc`), and each episode starts from a fork of its
     files. The agent's user owns the tables and is no superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
 
@@ -39,8 +39,16 @@ class SqlPostgres(WritingWorld):
         super().__init__()
         self._forked = ""
 
+    @classmethod
+    def missing(cls) -> str:
+        if not server_programs():
+            return "It needs PostgreSQL's server, which is not installed: on Debian, apt-get install postgresql."
+        return "" if shutil.which("cc") else "It needs a C compiler, cc: on Debian, apt-get install gcc libc6-dev."
+
     async def place(self, content: bytes) -> GuestLink:
         """Fork the sandbox in which the database's server was prepared."""
+        if lacking := self.missing():
+            raise SandboxUnavailable(f"agentgym/sql-postgres-v1: {lacking}")
         digest = hashlib.sha256(content).hexdigest()
         binaries = server_programs()
         if self._machine is not None and self._forked == digest:
@@ -69,15 +77,8 @@ class SqlPostgres(WritingWorld):
 
 @cache
 def server_programs() -> str:
-    """The folder of PostgreSQL's own programs, the newest version's. Raises: SandboxUnavailable naming the package."""
+    """The folder of PostgreSQL's own programs, the newest version's; empty if there is none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[4].zfill(4))
-    if found:
-        return str(found[-1].parent)
-    for folder in (Path("/usr/bin"), Path("/usr/local/bin"), Path("/usr/pgsql/bin")):
-        if (folder / "postgres").exists() and (folder / "initdb").exists():
-            return str(folder)
-    raise SandboxUnavailable(
-        "agentgym/sql-postgres-v1 needs PostgreSQL's server, which is not installed: on Debian, "
-        "apt-get install postgresql"
-        + ("" if shutil.which("cc") else ", and gcc libc6-dev for its compiler cc") + "."
-    )
+    others = [Path(folder, "postgres") for folder in ("/usr/bin", "/usr/local/bin", "/usr/pgsql/bin")]
+    found = [path for path in (*others, *found) if path.with_name("initdb").exists() and path.exists()]
+    return str(found[-1].parent) if found else ""
