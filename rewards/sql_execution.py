@@ -27,7 +27,7 @@ class Verdict:
 
     matched: list[bool]
     runs: bool = False
-    steps: int = 0
+    steps: int | None = None
     gold_steps: int = 0
 
 
@@ -67,7 +67,7 @@ class SqlExecution(Reward):
         success = all(verdict.matched)
         components = {SUCCESS: float(success), "runs": float(verdict.runs)}
         components["databases"] = sum(verdict.matched) / len(verdict.matched)
-        if success and verdict.gold_steps:
+        if success and verdict.steps is not None:
             components["economy"] = min(1.0, (verdict.gold_steps + SLACK) / (verdict.steps + SLACK))
         return components
 
@@ -91,8 +91,9 @@ class SqlExecution(Reward):
                 except ToolError:
                     break
                 verdict.runs = True
-                verdict.steps += found["steps"]
-                verdict.gold_steps += expected["steps"]
+                if found["steps"] is not None:
+                    verdict.steps = (verdict.steps or 0) + found["steps"]
+                    verdict.gold_steps += expected["steps"]
                 verdict.matched[place] = not found["more"] and same_rows(
                     expected["rows"], found["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
                 )

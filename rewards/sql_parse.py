@@ -45,10 +45,12 @@ def schema_items(tree: Any) -> frozenset[str]:
     own = {one.alias_or_name.casefold() for one in tree.find_all(exp.CTE)}
     tables = {one.name.casefold() for one in tree.find_all(exp.Table) if one.name}
     columns = {one.name.casefold() for one in tree.find_all(exp.Column) if one.name}
-    aliases = {one.alias.casefold() for one in tree.find_all(exp.Alias) if one.alias}
-    return frozenset(
-        {f"table {name}" for name in tables - own} | {f"column {name}" for name in columns - (aliases - columns)}
-    )
+    invented = {
+        one.alias.casefold()
+        for one in tree.find_all(exp.Alias)
+        if one.alias and one.this.name.casefold() != one.alias.casefold()
+    }
+    return frozenset({f"table {name}" for name in tables - own} | {f"column {name}" for name in columns - invented})
 
 
 def _depth(sql: str) -> int:

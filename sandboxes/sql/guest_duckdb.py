@@ -91,7 +91,7 @@ class DuckDatabase:
     def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
         """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
         rows = self._run(sql, most + 1)
-        return {"rows": [[_plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most, "steps": 0}
+        return {"rows": [[_plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most, "steps": None}
 
     def _described(self, name: str) -> list:  # type: ignore[type-arg]
         return self._connection.execute(f"DESCRIBE {quote(name)}").fetchall()

@@ -130,6 +130,8 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_ALTER_TABLE and first == "main":
         return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_temp_master":  # by a renaming; SQLite refuses it to others
+        return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_PRAGMA and first in READ_ONLY_PRAGMAS:

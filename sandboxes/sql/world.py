@@ -71,7 +71,7 @@ class ReadingWorld(Environment):
         """For judges, no tool: what a query gives, as plain data.
 
         Returns: `rows`, at most 10,000 lists of values; `more`, whether there are others; `steps` that the engine
-            took, 0 where it does not count them.
+            took, None where it does not count them.
         Raises: ToolError with what the engine refused.
         """
         if self._guest is None:

@@ -15,7 +15,7 @@ from agentgym.sandbox import Sandbox
 from .database import database_of
 from .guest_link import GuestLink
 from .knowledge import Knowledge
-from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .world import FILE, MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
 
 
 class WritingWorld(Environment):
@@ -92,6 +92,11 @@ class WritingWorld(Environment):
         await self._ask("rollback")
         return str(await self._ask("state"))
 
+    async def rows(self, sql: str) -> dict[str, Any]:
+        """For judges, no tool: what a query gives, as `rows` of `agentgym/sql-query-v1` does. Raises: ToolError."""
+        found: dict[str, Any] = await self._ask("rows", sql, MAX_JUDGED_ROWS)
+        return found
+
     async def state_key(self) -> str | None:
         """Hash of what is committed, of the open transaction's statements, and of the results seen, in any order."""
         return self._known.key(self._state, *self._pending)
@@ -132,7 +137,7 @@ class WritingWorld(Environment):
             self._pending = []
         return str(reply["text"])
 
-    async def _ask(self, method: str, *arguments: str) -> Any:
+    async def _ask(self, method: str, *arguments: Any) -> Any:
         """One request to the guest. Raises: ToolError with what it refused; SandboxDied if it talks nonsense."""
         if self._guest is None:
             raise SandboxError("The SQL environment was used before reset.")
