@@ -1,4 +1,4 @@
-"""`sql_state`: does the database hold, at the end, what the gold statements would have left, and is the answer right?"""
+"""`sql_state`: does the database hold at the end what the gold statements would have left, and is the answer right?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`agentgym/sql-v1` and `agentgym/sql-query-v1`: a real SQLite database inside the sandbox, and tools to question it."""
+"""`agentgym/sql-v1` and `agentgym/sql-query-v1`: an SQLite database inside the sandbox, and tools to question it."""
 
 from __future__ import annotations
 

@@ -108,10 +108,13 @@ def make_cluster(binaries: str, path: str) -> None:
 
 def _keep_one_database(binaries: str) -> None:
     """Copies of the system's tables, of which a cluster has three, are most of its size."""
-    settings = ["-c", "exit_on_error=true", "-D", CLUSTER, "template1"]
-    sql = "UPDATE pg_database SET datistemplate = false;\nALTER DATABASE template1 RENAME TO world;\nDROP DATABASE template0;\n"
-    settings[-1] = "postgres"
-    _run([f"{binaries}/postgres", "--single", *settings], {"LD_PRELOAD": SHIM}, sql.encode())
+    statements = (
+        "UPDATE pg_database SET datistemplate = false;",
+        "ALTER DATABASE template1 RENAME TO world;",
+        "DROP DATABASE template0;",
+    )
+    argv = [f"{binaries}/postgres", "--single", "-c", "exit_on_error=true", "-D", CLUSTER, "postgres"]
+    _run(argv, {"LD_PRELOAD": SHIM}, "\n".join((*statements, "")).encode())
 
 
 def _load(world: Connection, table: SourceTable) -> None:
@@ -139,7 +142,9 @@ def _link(world: Connection, table: SourceTable) -> None:
     for column, other, key in table.links:
         target = f"public.{quote(other)} ({quote(key)})"
         try:
-            world.execute(f"ALTER TABLE public.{quote(table.name)} ADD FOREIGN KEY ({quote(column)}) REFERENCES {target}")
+            world.execute(
+                f"ALTER TABLE public.{quote(table.name)} ADD FOREIGN KEY ({quote(column)}) REFERENCES {target}"
+            )
         except ServerError:
             continue  # the data does not keep it, or the other table has no such key: SQLite minds neither
 

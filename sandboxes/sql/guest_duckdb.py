@@ -91,7 +91,11 @@ class DuckDatabase:
     def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
         """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
         rows = self._run(sql, most + 1)
-        return {"rows": [[_plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most, "steps": None}
+        return {
+            "rows": [[_plain(value) for value in row] for row in rows[:most]],
+            "more": len(rows) > most,
+            "steps": None,
+        }
 
     def _described(self, name: str) -> list:  # type: ignore[type-arg]
         return self._connection.execute(f"DESCRIBE {quote(name)}").fetchall()
@@ -102,7 +106,9 @@ class DuckDatabase:
         except self._duckdb.Error as error:
             raise Refused(f"DuckDB: {_first_line(error)}") from error
         if len(statements) != 1:
-            raise Refused("Write one SELECT statement at a time." if statements else "Nothing to run: write one SELECT.")
+            raise Refused(
+                "Write one SELECT statement at a time." if statements else "Nothing to run: write one SELECT."
+            )
         if statements[0].type.name not in READING:
             raise Refused("Only SELECT is allowed: the database is read-only.")
         timer = threading.Timer(self._timeout_s, self._connection.interrupt)

@@ -18,7 +18,9 @@ CLUSTER, SHIM, SOCKET = "cluster", "/work/no_sysv.so", "/work/.s.PGSQL.5432"
 START_S, STATE_S = 20.0, 5.0
 INTEGERS, REALS, BOOLEAN = {20, 21, 23, 26}, {700, 701, 1700}, 16
 READING = ("SELECT", "SHOW", "EXPLAIN", "FETCH", "VALUES")
-LISTING = "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ({}) ORDER BY 1"
+LISTING = (
+    "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ({}) ORDER BY 1"
+)
 COLUMNS = """SELECT a.attname, format_type(a.atttypid, a.atttypmod), (
     SELECT ' -> ' || f.relname || '.' || g.attname FROM pg_constraint k JOIN pg_class f ON f.oid = k.confrelid
     JOIN pg_attribute g ON g.attrelid = k.confrelid AND g.attnum = k.confkey[1]
@@ -115,7 +117,7 @@ class PostgresDatabase:
         return {"rows": rows, "more": len(reply.rows) > most, "steps": None}
 
     def is_open(self) -> str:
-        """"" outside of a transaction, "open" in one, "broken" in one that has failed."""
+        """ "" outside of a transaction, "open" in one, "broken" in one that has failed."""
         return {"T": "open", "E": "broken"}.get(self._agent.status, "")
 
     def rollback(self) -> None:

@@ -47,7 +47,13 @@ def _kind_of(values: list, declared: str) -> str:  # type: ignore[type-arg]
     present = {type(value) for value in values if value is not None}
     if not present:
         affinity = declared.upper()
-        return "integer" if "INT" in affinity else "real" if any(k in affinity for k in ("REAL", "FLOA", "DOUB")) else "text"
+        return (
+            "integer"
+            if "INT" in affinity
+            else "real"
+            if any(k in affinity for k in ("REAL", "FLOA", "DOUB"))
+            else "text"
+        )
     if present == {int}:
         return "integer"
     if present <= {int, float}:

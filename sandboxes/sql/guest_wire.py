@@ -27,7 +27,7 @@ class Lost(Exception):
 
 
 class Reply:
-    """What a statement gave: `columns` as (name, type), `rows` of bytes or None, its `tag`, whether there are `more`."""
+    """What a statement gave: `columns` as (name, type), `rows` of bytes or None, its `tag`, whether there is `more`."""
 
     def __init__(self) -> None:
         self.columns: list[tuple[str, int]] | None = None

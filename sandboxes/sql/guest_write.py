@@ -1,4 +1,4 @@
-"""Runs inside the sandbox: an SQLite database that may be changed, with transactions, on a copy that is the episode's own.
+"""Runs inside the sandbox: an SQLite database that may be changed, with transactions, on the episode's own copy.
 
 Standard library only. Time stands still in it, and nothing is random: the same statements give the same database.
 """
@@ -64,7 +64,7 @@ class WritableDatabase(Database):
                 "undone": sql.lstrip().casefold().startswith("rollback")}  # fmt: skip
 
     def is_open(self) -> str:
-        """"open" in a transaction, else "". SQLite ends one by itself after some errors."""
+        """ "open" in a transaction, else "". SQLite ends one by itself after some errors."""
         return "open" if self._connection.in_transaction else ""
 
     def rollback(self) -> None:
@@ -137,5 +137,3 @@ def _authorize(action: int, first: str | None, second: str | None, database: str
     if action == sqlite3.SQLITE_PRAGMA and first in READ_ONLY_PRAGMAS:
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
-
-

@@ -1,4 +1,4 @@
-"""`agentgym/sql-inprocess-v1`: text to SQL on SQLite in this very process, at full speed, for data and policies one trusts."""
+"""`agentgym/sql-inprocess-v1`: text to SQL on SQLite in this process, for data and policies one trusts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _templates = Templates()
 
 
 class SqlPostgres(WritingWorld):
-    """Changes to a database on a PostgreSQL server of its own, in a sandbox. Not isolated: who may change what within it.
+    """Changes to a database on a PostgreSQL server of its own, in a sandbox. Not isolated: who may change what in it.
 
     The server comes from Debian's package `postgresql`, or from /usr/bin or /usr/local/bin. It is
     prepared once for each database (seconds; needs a C compiler, `cc`), and each episode starts from a fork of its

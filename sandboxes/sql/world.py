@@ -1,4 +1,4 @@
-"""What the SQL environments in a sandbox share: a database placed in it, a guest to ask, and what the agent has seen."""
+"""What the reading SQL environments share: a database in a sandbox, a guest to ask, and what the agent has seen."""
 
 from __future__ import annotations
 

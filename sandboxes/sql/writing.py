@@ -21,8 +21,8 @@ from .world import FILE, MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
 class WritingWorld(Environment):
     """A database in a sandbox that the agent may change. Not isolated: who may change what within the database.
 
-    BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. What is
-    not committed when the episode ends is rolled back. Subclasses may put another engine into `place`.
+    BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. What
+    is not committed when the episode ends is rolled back. Subclasses may put another engine into `place`.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=64, preload=("json", "re", "sqlite3"))
@@ -145,7 +145,7 @@ class WritingWorld(Environment):
 
 
 class SqlWrite(WritingWorld):
-    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: who may change what within the file.
+    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: who may change what in the file.
 
     Task parameters as of `agentgym/sql-v1`. The state that `finish` tells is judged: it hashes what every table holds.
     """

@@ -41,7 +41,9 @@ def load_wikisql(path: str | Path, *, split: Split = "held_out", environment: st
         try:
             gold = _gold(item["sql"], table["header"], table["types"])
             columns = _columns(table["header"], table["types"])
-            rows = [[_cell(value, kind) for value, kind in zip(row, table["types"], strict=True)] for row in table["rows"]]
+            rows = [
+                [_cell(value, kind) for value, kind in zip(row, table["types"], strict=True)] for row in table["rows"]
+            ]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise TaskError(f"{where}: its query or table is not as WikiSQL's are: {error!r}.") from error
         tasks.append(

@@ -69,15 +69,15 @@ HELD_OUT = (
         lambda d, r: dict(zip("xy", some_parent(d, r, 2), strict=True)), 3.0,
     ),
     Template(
-        "delete_below_average", "Delete every {c} of {bs} of the {b_choice} '{v}' whose {c_number} is below the average "
-        "{c_number} of all {cs}.",
+        "delete_below_average", "Delete every {c} of {bs} of the {b_choice} '{v}' whose {c_number} is below the "
+        "average {c_number} of all {cs}.",
         ("DELETE FROM {cs} WHERE {c_number} < (SELECT AVG({c_number}) FROM {cs}) "
          "AND {c_id} IN (SELECT id FROM {bs} WHERE {b_choice} = '{v}')",),
         lambda d, r: {"v": some_choice(d, r)[0]}, 3.0,
     ),
     Template(
-        "new_table", "Make a table called {t} with the columns {b_choice} and total: one row for each {b_choice} of the "
-        "{bs} whose {b_number} is above {n}, with how many there are.",
+        "new_table", "Make a table called {t} with the columns {b_choice} and total: one row for each {b_choice} of "
+        "the {bs} whose {b_number} is above {n}, with how many there are.",
         ("CREATE TABLE {t} AS SELECT {b_choice}, COUNT(*) AS total FROM {bs} WHERE {b_number} > {n} "
          "GROUP BY {b_choice}",),
         lambda d, r: {"t": f"totals_{r.randrange(10, 99)}", "n": some_bound(d, r)}, 2.0,

@@ -20,9 +20,13 @@ VARIANTS = 10
 """Databases of each domain. Seed `n` is domain `n // VARIANTS`, with the facts of variant `n % VARIANTS`."""
 ROWS = (18, 70, 160)
 
-HEAD = "Amber Autumn Azure Broad Cedar Clear Copper Coral Crystal Distant Early Falcon Golden Granite Hidden Ivory Jade".split()
-TAIL = "Arch Bay Bridge Cliff Crossing Field Forest Gate Grove Harbour Hill Island Lake Meadow Mill Point Ridge River".split()
-FIRST = "Ada Ben Clara Dario Edda Felix Greta Hugo Ines Jonas Kira Leo Mara Nils Olga Pavel Rosa Sven Tilda Vera".split()
+HEAD = "Amber Autumn Azure Broad Cedar Clear Copper Coral Crystal Early Falcon Golden Granite Hidden Ivory Jade".split()
+TAIL = (
+    "Arch Bay Bridge Cliff Crossing Field Forest Gate Grove Harbour Hill Island Lake Meadow Point Ridge River".split()
+)
+FIRST = (
+    "Ada Ben Clara Dario Edda Felix Greta Hugo Ines Jonas Kira Leo Mara Nils Olga Pavel Rosa Sven Tilda Vera".split()
+)
 LAST = "Adler Blom Castro Dahl Egger Fontana Grau Holm Ivanov Jansen Keller Lund Moreau Nagy Olsen Petit Rossi".split()
 CITIES = "Aston Bergen Calder Dover Elgin Fulda Genoa Hamar Izmir Kiel Lodz Malmo".split()
 FIRST_DAY, DAYS = date(2022, 1, 3), 900

@@ -99,8 +99,8 @@ HELD_OUT = (
         lambda d, r: {"x": some_parent(d, r)[0]}, 3.0,
     ),
     Template(
-        "events_by_parent", "For each {a} whose {a_number} is above {n}, give its {a_name} and the number of {cs} of its "
-        "{bs}, 0 included.",
+        "events_by_parent", "For each {a} whose {a_number} is above {n}, give its {a_name} and the number of {cs} of "
+        "its {bs}, 0 included.",
         ("SELECT p.{a_name}, COUNT(e.id) FROM {as} p LEFT JOIN {bs} k ON k.{b_id} = p.id "
          "LEFT JOIN {cs} e ON e.{c_id} = k.id WHERE p.{a_number} > {n} GROUP BY p.id, p.{a_name}",),
         lambda d, r: {"n": _parent_bound(d, r)}, 3.0,

@@ -23,9 +23,7 @@ GOLD = "SELECT title FROM books WHERE pages > 400"
 @pytest.fixture(scope="module")
 def task():
     found = next(
-        task
-        for task in load_task_set("sql/schemas-inprocess-v1")["train"]
-        if task.tags == ("list_above", "library")
+        task for task in load_task_set("sql/schemas-inprocess-v1")["train"] if task.tags == ("list_above", "library")
     )
     return replace(found, truth={**found.truth, "sql": GOLD})
 
@@ -125,7 +123,13 @@ async def test_a_dear_query_earns_less_economy_than_a_cheap_one(task):
 
 @pytest.mark.parametrize(
     ("sql", "syntax"),
-    [(GOLD, 1.0), ("SELECT 1; SELECT 2", 0.0), ("DROP TABLE books", 0.0), ("SELEC 1", 0.0), ("SELECT " + "(" * 5_000, 0.0)],
+    [
+        (GOLD, 1.0),
+        ("SELECT 1; SELECT 2", 0.0),
+        ("DROP TABLE books", 0.0),
+        ("SELEC 1", 0.0),
+        ("SELECT " + "(" * 5_000, 0.0),
+    ],
 )
 async def test_syntax_is_one_select_that_parses(task, sql, syntax):
     assert (await outcome(task, sql, SqlSyntax()))["syntax"] == syntax

@@ -58,7 +58,9 @@ def test_a_row_that_is_missing_twice_or_changed_is_seen(rows, place):
     assert not same_rows(rows, changed, ordered=False)
 
 
-@given(rows=st.lists(st.lists(st.floats(1, 9), min_size=2, max_size=2), min_size=1, max_size=6), seed=st.integers(0, 99))
+@given(
+    rows=st.lists(st.lists(st.floats(1, 9), min_size=2, max_size=2), min_size=1, max_size=6), seed=st.integers(0, 99)
+)
 def test_noise_below_the_tolerance_never_matters(rows, seed):
     noisy = [[value * (1 + 1e-9 * ((seed + n) % 3 - 1)) for value in row] for n, row in enumerate(rows)]
     assert same_rows(rows, noisy[::-1], ordered=False)

@@ -1,4 +1,4 @@
-"""`agentgym/sql-write-v1`: transactions, the final state, and that hostile statements change nothing but the database."""
+"""`agentgym/sql-write-v1`: transactions, the final state, and hostile statements that reach nothing else."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_reading_and_writing_each_tell_what_happened(world):
 
 async def test_a_rolled_back_transaction_leaves_no_trace(world):
     before = await world.state_key()
-    await text(world, "BEGIN", "DELETE FROM accounts", "DROP TABLE \"odd \"\"name\"\"\"")
+    await text(world, "BEGIN", "DELETE FROM accounts", 'DROP TABLE "odd ""name"""')
     inside = await world.state_key()
     assert await text(world, "ROLLBACK") == "Done."
     assert inside != before
@@ -79,7 +79,10 @@ async def test_what_is_not_committed_at_the_end_is_lost():
     untouched, committed = await final_state(), await final_state("BEGIN", change, "COMMIT")
     assert await final_state("BEGIN", change) == untouched
     assert await final_state(change) == committed != untouched
-    assert await final_state("BEGIN", change, "SAVEPOINT s", "DELETE FROM accounts", "ROLLBACK TO s", "COMMIT") == committed
+    assert (
+        await final_state("BEGIN", change, "SAVEPOINT s", "DELETE FROM accounts", "ROLLBACK TO s", "COMMIT")
+        == committed
+    )
 
 
 async def test_the_state_is_what_the_tables_hold_however_it_came_about():

@@ -1,4 +1,4 @@
-"""Importers of text-to-SQL sets and of DBBench: on the public files where they lie beside the checkout, on small ones anywhere."""
+"""Importers of text-to-SQL sets and of DBBench: on the public files where they are, on small ones anywhere."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_a_bird_folder_tells_its_evidence(tmp_path):
     with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
         connection.execute("CREATE TABLE t (a)")
         connection.commit()
-    item = {"question_id": 4, "db_id": "shop", "question": "How many?", "evidence": "many means rows", "SQL": "SELECT 1",
-            "difficulty": "challenging"}  # fmt: skip
+    item = {"question_id": 4, "db_id": "shop", "question": "How many?", "evidence": "many means rows",
+            "SQL": "SELECT 1", "difficulty": "challenging"}  # fmt: skip
     (tmp_path / "dev.json").write_text(json.dumps([item, {**item, "question_id": 5, "evidence": ""}]))
     first, second = load("importers", "bird")(tmp_path)["held_out"]
     assert (first.id, first.prompt, first.difficulty) == ("bird/4", "How many?\nWhat to know: many means rows", 3.0)
@@ -76,7 +76,11 @@ async def test_wikisql_questions_are_answered_by_the_query_their_numbers_stand_f
     table = {"id": "1-1", "header": ["Player", "No.", "No."], "types": ["text", "real", "text"],
              "rows": [["Ada Lee", "1,042", "a"], ["Ben", "7", "b"], ["Cy", "n/a", None]]}  # fmt: skip
     items = [
-        {"table_id": "1-1", "question": "Whose number is above 100?", "sql": {"sel": 0, "agg": 0, "conds": [[1, 1, 100]]}},
+        {
+            "table_id": "1-1",
+            "question": "Whose number is above 100?",
+            "sql": {"sel": 0, "agg": 0, "conds": [[1, 1, 100]]},
+        },
         {"table_id": "1-1", "question": "How many are Ben?", "sql": {"sel": 0, "agg": 3, "conds": [[0, 0, "BEN"]]}},
     ]
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, items)))
@@ -118,7 +122,10 @@ def test_a_broken_file_is_named_with_what_is_wrong(tmp_path, importer, files, co
 async def test_dbbench_is_judged_by_labels_and_by_the_tables_at_the_end():
     """All 60, played by a script that has read the truth; then the same script without its changes and answers."""
     tasks = load("importers", "dbbench")(DATA / "dbbench/dev.jsonl")["held_out"]
-    assert Counter(task.tags[1] for task in tasks if task.tags[1] in ("insert", "update")) == {"insert": 20, "update": 20}
+    assert Counter(task.tags[1] for task in tasks if task.tags[1] in ("insert", "update")) == {
+        "insert": 20,
+        "update": 20,
+    }
     assert len(tasks) == 60
 
     def solver(task):
