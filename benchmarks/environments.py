@@ -2,7 +2,7 @@
 
 `python benchmarks/environments.py [--only sql,code,search,text] [--seconds 2] [--episodes 10000] [--out FOLDER]`
 
-Every part is a file `environments_<part>.py` with one function, `measure(budget_s) -> list[Row]`; all its rows are taken
+Every part is a file `environments_<part>.py` with one function, `measure(budget_s) -> list[Row]`; its rows are taken
 in one run. CPU seconds count, of this process and of sandboxes, so that a busy machine changes little.
 """
 
@@ -108,9 +108,8 @@ def main() -> int:
         return 0
     samples = asyncio.run(memory(options.episodes, max(1, options.episodes // 40)))
     growth = growth_kib(samples)
-    print(
-        f"\nMemory: {samples[0][1]:.1f} MiB after {samples[0][0]} episodes, {samples[-1][1]:.1f} after {samples[-1][0]}; "
-    )
+    first, last = samples[0], samples[-1]
+    print(f"\nMemory: {first[1]:.1f} MiB after {first[0]} episodes, {last[1]:.1f} after {last[0]},")
     print(f"{growth:+.1f} KiB per 1,000 episodes in the second half (limit {GROWTH_LIMIT_KIB:g}).")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
