@@ -20,6 +20,7 @@ LOCKED = (
     "SET lock_configuration = true",
 )  # fmt: skip
 READING = ("SELECT", "EXPLAIN")
+CHANCE = ("random", "uuid", "sample", "shuffle")
 CHARS_OF_A_VALUE = 100_000
 
 
@@ -114,7 +115,8 @@ class DuckDatabase:
         timer = threading.Timer(self._timeout_s, self._connection.interrupt)
         timer.start()
         try:
-            self._connection.execute("SELECT setseed(0.5)")  # random() is the same in every episode
+            if any(word in sql.casefold() for word in CHANCE):  # it is the same in every episode
+                self._connection.execute("SELECT setseed(0.5)")
             return self._connection.execute(statements[0]).fetchmany(most)
         except self._duckdb.InterruptException as error:
             raise Refused(f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less.") from error
