@@ -1,4 +1,4 @@
-"""The benchmark of environments plays real episodes, and its arithmetic is right; what it measures is no matter here."""
+"""The benchmark of environments plays real episodes, and its arithmetic is right; figures are no matter here."""
 
 from __future__ import annotations
 
