@@ -42,7 +42,7 @@ class GuestLink:
         self._session = 0
         self._open = False
         self._turn = asyncio.Lock()  # parallel calls of one turn share the one connection
-        self.losses = 0
+        self.losses = 0  # of guests, by time or memory
 
     async def ask(self, method: str, *arguments: Any) -> Any:
         """What a method of the guest object returns.
@@ -58,15 +58,15 @@ class GuestLink:
             result = await self._machine.run_python(
                 code, session=f"sql{self._session}", timeout_s=self._call_s, max_output_bytes=MAX_REPLY_BYTES
             )
-            self._open = not (result.timed_out or result.oom_killed or result.exit_code < 0)
-        if not self._open:
-            self.losses += 1
-            raise ToolError("The query used too much time or memory and was stopped. Ask for less.")
-        try:
-            reply: dict[str, Any] = json.loads(result.stdout)
-        except ValueError as error:
-            said = result.stderr.decode("utf-8", "replace")[-500:]
-            raise SandboxDied(f"The SQL guest ended with {result.exit_code} and no reply: {said}") from error
+            if result.timed_out or result.oom_killed or result.exit_code < 0:
+                self.losses += 1
+                raise ToolError("The query used too much time or memory and was stopped. Ask for less.")
+            try:
+                reply: dict[str, Any] = json.loads(result.stdout)
+            except ValueError as error:
+                said = result.stderr.decode("utf-8", "replace")[-500:]
+                raise SandboxDied(f"The SQL guest ended with {result.exit_code} and no reply: {said}") from error
+            self._open = True
         if "refused" in reply:
             raise ToolError(reply["refused"])
         return reply["ok"]

@@ -54,12 +54,13 @@ class SqlPostgres(WritingWorld):
         if self._machine is not None and self._forked == digest:
             await self._machine.reset()
         else:
-            template = await _templates.get(digest, lambda: self._prepared(content, binaries))
+            name = self.backend.name if self.backend is not None else ""
+            template = await _templates.get(f"{name} {digest}", lambda: self._prepared(content, binaries))
             if self._machine is not None:
                 await self._machine.close()
             self._machine, self._forked = await self.open_sandbox(snapshot=template), digest
         maker = f"guest.PostgresDatabase({binaries!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(self._machine, SERVING, maker, call_s=40.0)
+        return GuestLink(self._machine, SERVING, maker, call_s=25.0)
 
     async def _prepared(self, content: bytes, binaries: str) -> Snapshot:
         machine = await self.open_sandbox()

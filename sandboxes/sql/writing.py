@@ -36,6 +36,7 @@ class WritingWorld(Environment):
         self._committed: list[str] = []  # statements whose effect stands
         self._pending: list[str] = []  # statements of the open transaction
         self._state = ""  # hash of what is committed
+        self._unsure = False  # a statement was cut off, and may or may not have had its effect
         self._order = asyncio.Lock()  # bookkeeping belongs to its statement, also with parallel calls
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
@@ -44,6 +45,7 @@ class WritingWorld(Environment):
         self._known = Knowledge(hashlib.sha256(content).hexdigest())
         self._guest = await self.place(content)
         self._committed, self._pending, self._state = [], [], await self._ask("state")
+        self._unsure = False
         system = self.system
         if task.parameters.get("show_schema"):
             system += "\n" + await self._ask("schema")
@@ -102,7 +104,12 @@ class WritingWorld(Environment):
         return self._known.key(self._state, *self._pending)
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The statements whose effect stands, those of the open transaction, and the results seen."""
+        """The statements whose effect stands, those of the open transaction, and the results seen.
+
+        None once a statement was cut off from outside: what it has done is not known.
+        """
+        if self._unsure:
+            return None
         return Checkpoint({**self._known.data(), "committed": [*self._committed], "pending": [*self._pending]})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -119,6 +126,9 @@ class WritingWorld(Environment):
         losses = self._guest.losses if self._guest else 0
         try:
             reply = await self._ask("execute", sql)
+        except asyncio.CancelledError:
+            self._unsure, self._pending = True, []  # the session is gone, and an open transaction with it
+            raise
         except ToolError:
             lost = self._guest is not None and self._guest.losses != losses
             how = "" if lost or not self._pending else await self._ask("is_open")
@@ -127,6 +137,8 @@ class WritingWorld(Environment):
             elif how == "broken":
                 self._pending.append(sql)
             raise
+        if self._unsure and not reply["open"]:
+            self._state = await self._ask("state")
         if reply["open"]:
             if reply["wrote"]:
                 self._pending.append(sql)

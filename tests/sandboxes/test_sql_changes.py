@@ -193,3 +193,17 @@ async def test_tables_that_are_none_are_refused_by_name(tables):
     with pytest.raises(TaskError, match=r"t: parameters\['tables'\]"):
         await environment.reset(Task("t", "agentgym/sql-write-v1", "Q?", parameters={"tables": tables}), seed=0)
     await environment.close()
+
+
+async def test_a_statement_that_is_cancelled_leaves_a_world_that_says_it_is_unsure(world):
+    await text(world, "BEGIN", "DELETE FROM accounts")
+    slow = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT COUNT(*) FROM t"
+    running = asyncio.create_task(run(world, slow))
+    await asyncio.sleep(0.2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await world.checkpoint() is None
+    assert await text(world, "SELECT COUNT(*) FROM accounts") == "3"  # its transaction is gone
+    await text(world, "DELETE FROM accounts WHERE id = 1")
+    assert await text(world, "SELECT COUNT(*) FROM accounts") == "2"

@@ -200,6 +200,21 @@ class TestPostgres:
         await text(postgres, "SET statement_timeout = 0")
         assert "Ask for less" in (await ask(postgres, sql)).content
         assert await text(postgres, "SELECT 7") == "7"
+        servers = await postgres._machine.exec(
+            ["sh", "-c", "grep -l no_sysv /proc/[0-9]*/maps | wc -l; ls cluster/*.pid"]
+        )
+        assert servers.text.endswith("cluster/postmaster.pid\n")
+        assert int(servers.text.split()[0]) <= 8  # one server and its helpers, not two
+
+    async def test_a_world_is_forked_anew_for_another_task(self, postgres):
+        await text(postgres, "DELETE FROM loans")
+        for seed, count in ((0, "160"), (10, None)):
+            parameters = {**PARAMETERS, "seed": seed}
+            await postgres.reset(Task("t", POSTGRES, "Q?", parameters=parameters), seed=0)
+            listed = (await postgres.call(Call("tables", {}))).content
+            assert listed == ("books, loans, publishers" if count else "courses, departments, enrolments")
+            if count:
+                assert await text(postgres, "SELECT COUNT(*) FROM loans") == count
 
 
 class TestInProcess:
