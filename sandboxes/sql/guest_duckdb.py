@@ -40,6 +40,7 @@ class DuckDatabase:
             self._load(table)
         for setting in LOCKED:
             self._connection.execute(setting)
+        self._watch = Watch(timeout_s, self._connection.interrupt)
 
     def _load(self, table) -> None:  # type: ignore[no-untyped-def]
         columns = ", ".join(f"{quote(name)} {TYPES[kind]}" for name, kind in table.columns)
@@ -112,8 +113,7 @@ class DuckDatabase:
             )
         if statements[0].type.name not in READING:
             raise Refused("Only SELECT is allowed: the database is read-only.")
-        timer = threading.Timer(self._timeout_s, self._connection.interrupt)
-        timer.start()
+        self._watch.begin()
         try:
             if any(word in sql.casefold() for word in CHANCE):  # it is the same in every episode
                 self._connection.execute("SELECT setseed(0.5)")
@@ -128,8 +128,32 @@ class DuckDatabase:
         except (RuntimeError, ValueError, OverflowError, MemoryError) as error:  # of the Python values it makes
             raise Refused(f"The result cannot be shown: {_first_line(error)}") from error
         finally:
-            timer.cancel()
-            timer.join()
+            self._watch.end()
+
+
+class Watch:
+    """Interrupts what takes too long, from a thread that sleeps otherwise: a thread for each query costs a query."""
+
+    def __init__(self, timeout_s: float, interrupt) -> None:  # type: ignore[no-untyped-def]
+        self._timeout_s, self._interrupt = timeout_s, interrupt
+        self._begun, self._over, self._seen = threading.Semaphore(0), threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def begin(self) -> None:
+        self._begun.release()
+
+    def end(self) -> None:
+        """Nothing is interrupted once this returns."""
+        self._over.release()
+        self._seen.acquire()
+
+    def _run(self) -> None:
+        while True:
+            self._begun.acquire()
+            if not self._over.acquire(timeout=self._timeout_s):
+                self._interrupt()
+                self._over.acquire()
+            self._seen.release()
 
 
 def _plain(value: object) -> object:
