@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 from .template import Template, some_bound, some_child, some_choice, some_parent
 
 
-def _money(rng):  # type: ignore[no-untyped-def]
+def _money(rng: random.Random) -> str:
     return f"{rng.randrange(600, 900)}.5"
 
 

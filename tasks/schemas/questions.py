@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 from .database import CITIES
+from .domains import Domain
 from .template import Template, some_bound, some_child, some_choice, some_parent
 
 TRAIN = (
@@ -115,7 +118,7 @@ HELD_OUT = (
 )  # fmt: skip
 
 
-def _parent_bound(domain, rng):  # type: ignore[no-untyped-def]
+def _parent_bound(domain: Domain, rng: random.Random) -> int:
     column = domain.parent.of_kind("number", "year")[0]
     low, high = (1900, 2020) if column.kind == "year" else (column.low, column.high)
     return rng.randrange(low, low + (high - low) * 3 // 4)
