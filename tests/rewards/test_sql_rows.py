@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,10 +44,10 @@ def test_rows_by_hand(gold, given_rows, ordered, same):
     assert same_rows(given_rows, gold, ordered=ordered) is same
 
 
-@given(rows=ROWS, order=st.randoms(use_true_random=False))
-def test_any_order_of_the_same_rows_is_the_same(rows, order):
+@given(rows=ROWS, seed=st.integers(0, 999))
+def test_any_order_of_the_same_rows_is_the_same(rows, seed):
     shuffled = list(rows)
-    order.shuffle(shuffled)
+    random.Random(seed).shuffle(shuffled)
     assert same_rows(rows, shuffled, ordered=False)
 
 
