@@ -17,7 +17,7 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.failures import calls_of, failures_of
-from agentgym.evaluation.record import Evaluation, Row, manifest_of
+from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
@@ -176,7 +176,7 @@ def _check_same(trajectory: Trajectory, seed: int, sampling: Sampling, label: st
 
 
 def _row(group: Sequence[Trajectory]) -> Row:
-    row = Row(group[0].task.id, list(group[0].task.tags))
+    row = Row(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.valid and trajectory.success is None:
             raise EvaluationError(
@@ -193,5 +193,6 @@ def _row(group: Sequence[Trajectory]) -> Row:
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
         row.failures.append(dict(failures_of(trajectory)))
+        row.outcome.append(dict(trajectory.outcome) if trajectory.valid else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
     return row

@@ -14,9 +14,11 @@ from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
 from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Sampling
 from agentgym.reward import Combined, Reward
 from agentgym.task import TaskSet
+from agentgym.training.treatment import check_treatments
 
 Count = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -134,6 +136,8 @@ class TrainSection(Section):
 
     `estimator` may be wrapped: `estimator_wrappers = ["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost
     first, or in one text, `estimator = "rloo | gated(threshold=1.0)"`.
+    `failures` overrides what is done with kinds of failures, for example `{void = "mask_episode"}`; docs/evaluate.md
+    has the table of kinds and treatments.
     `trl` passes any further option to TRL's GRPOConfig as it is.
     `generation`: `transformers` samples in process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
@@ -163,6 +167,7 @@ class TrainSection(Section):
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4
+    failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
 
     def made_estimator(self) -> Estimator:
@@ -263,6 +268,7 @@ class Recipe(Section):
         wanted: list[tuple[registry.Kind, str, str]] = [
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]
+        check_treatments(self.train.failures)
         if self.reward.name:
             wanted.append(("rewards", self.reward.name, "reward.name"))
         if self.episode.backend:

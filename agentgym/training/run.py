@@ -191,6 +191,7 @@ class _Session:
                 encode=tokenizer.encode,
                 seed=self.recipe.seed,
             ),
+            failures=section.failures,
             watch=self._watch(policy),
             processing_class=tokenizer,
             callbacks=[

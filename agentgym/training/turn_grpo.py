@@ -24,11 +24,13 @@ from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.credit import Group, batch_advantages
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
+from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
+from agentgym.training.treatment import treated
 
 Estimator = Callable[[Group], list[np.ndarray]]
 Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
@@ -45,6 +47,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
         sampling: of the agent's turns.
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
+        failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         watch: called with (step, trajectories, advantages) after every batch of episodes; returns figures for the log.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
     """
@@ -60,12 +63,14 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: Estimator,
         sampling: Sampling,
         sources: Sequence[Source] = (),
+        failures: Mapping[str, Treatment] = {},
         watch: Watcher | None = None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
         self._turn_sampling, self._sources, self._watch = sampling, sources, watch
+        self._failures = failures
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
@@ -91,6 +96,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         if looked is not None:
             groups = with_rows(groups, looked.signals(batch, played))
         credit = [one for found in batch_advantages(self._estimator, groups) for one in found]
+        credit = treated(played, credit, self._failures)
         spread = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
         for row, (trajectory, advantages) in enumerate(zip(played, credit, strict=True)):
             if trajectory.valid:
