@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
@@ -18,18 +18,9 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Sampling
 from agentgym.reward import Combined, Reward
 from agentgym.task import TaskSet
+from agentgym.training.collapse_guard import GuardSection
+from agentgym.training.section import Count, Rate, Seconds, Section, Share
 from agentgym.training.treatment import check_treatments
-
-Count = Annotated[int, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class Section(BaseModel):
-    """A part of a recipe: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TasksSection(Section):
@@ -204,7 +195,7 @@ class MachineSection(Section):
 
 
 class Recipe(Section):
-    """A whole run: tasks, policy, warm start, training, evaluation."""
+    """A whole run: tasks, policy, warm start, training, evaluation, and who watches over it."""
 
     name: str
     seed: int = 0
@@ -215,6 +206,7 @@ class Recipe(Section):
     warm_start: WarmStartSection | None = None
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
+    guard: GuardSection = GuardSection()
     machine: MachineSection = MachineSection()
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:

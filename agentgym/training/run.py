@@ -38,7 +38,8 @@ from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.task import TaskSet
-from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
@@ -172,6 +173,7 @@ class _Session:
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
         chosen = section.made_estimator()
+        guarded = Guarded(CollapseGuard(self.recipe.guard), self.run, self.console)
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),
@@ -201,11 +203,14 @@ class _Session:
                     every=section.validate_every,
                 ),
                 Marked(),
+                guarded,
                 TensorBoardCallback(SummaryWriter(str(self.run.tensorboard))),
             ],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        if guarded.stopped and (healthy := self.run.checkpoints / HEALTHY).is_dir():
+            model.load_state_dict(_load_model(healthy, self.device)[0].state_dict())
         _save_whole(model, tokenizer, final)
 
     def _measure(self, when: str, policy: Policy, parameters: Mapping[str, Any] | None = None) -> None:

@@ -27,6 +27,7 @@ from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
+from agentgym.training.diagnostics import diagnose
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
@@ -73,6 +74,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._failures = failures
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
+        self._seen_logps: torch.Tensor | None = None
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         super().__init__(
             model, reward_funcs=[episode_return], args=args, train_dataset=dataset, rollout_func=_roll_out, **options
@@ -119,6 +121,25 @@ class TurnGRPOTrainer(GRPOTrainer):
                 self._metrics["train" if self.model.training else "eval"][name].append(value)
         return batch
 
+    def _get_per_token_logps_and_entropies(self, *args: Any, **options: Any) -> Any:
+        """TRL's, remembered for `_compute_loss`."""
+        found = super()._get_per_token_logps_and_entropies(*args, **options)
+        self._seen_logps = found[0].detach()
+        return found
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """TRL's; the gap of tokens not trained on yet to their sampling is logged as guard/drift, in nats."""
+        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        seen, self._seen_logps = self._seen_logps, None
+        sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
+        once = self.args.steps_per_generation
+        if seen is not None and sampled is not None and self._step % (once * self.num_iterations) < once:
+            gap = (seen - sampled).abs()[(inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()]
+            gap = gap[~torch.isnan(gap)]
+            if gap.numel():
+                self._metrics["train" if model.training else "eval"]["guard/drift"].append(float(gap.mean()))
+        return loss
+
     @property
     def _requires(self) -> tuple[str, ...]:
         return self._estimator.requires if isinstance(self._estimator, DeclaredEstimator) else ()
@@ -149,7 +170,7 @@ class TurnGRPOTrainer(GRPOTrainer):
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""
         log = self._metrics["train" if self.model.training else "eval"]
-        for name, value in summary(played).items():
+        for name, value in (summary(played) | diagnose(played, credit, self._group_size())).items():
             log[name].append(value)
         flat = np.concatenate([a for t, a in zip(played, credit, strict=True) if t.valid] or [np.zeros(1)])
         log["credit/zero_fraction"].append(float(np.mean(flat == 0.0)))

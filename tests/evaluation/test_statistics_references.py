@@ -37,6 +37,7 @@ from agentgym.evaluation.statistics import (
 from agentgym.evaluation.statistics.quantiles import t_quantile
 
 
+@settings(deadline=None, max_examples=60)
 @given(n=st.integers(1, 3000), data=st.data())
 def test_wilson_agrees_with_statsmodels(n, data):
     k = data.draw(st.integers(0, n))
@@ -44,17 +45,20 @@ def test_wilson_agrees_with_statsmodels(n, data):
     assert (wilson(k, n).low, wilson(k, n).high) == pytest.approx((low, high), abs=1e-10)
 
 
+@settings(deadline=None, max_examples=60)
 @given(df=st.integers(1, 100_000), p=st.floats(0.001, 0.9995))
 def test_the_t_quantile_agrees_with_scipy(df, p):
     assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-6, abs=1e-7)
 
 
+@settings(deadline=None, max_examples=60)
 @given(p=st.lists(st.floats(0, 1), max_size=12))
 def test_holm_agrees_with_statsmodels(p):
     want = multipletests(p, method="holm")[1] if p else []
     assert holm(p) == pytest.approx(list(want), abs=1e-12)
 
 
+@settings(deadline=None, max_examples=60)
 @given(verdicts=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80))
 def test_mcnemar_agrees_with_statsmodels(verdicts):
     before, after = (np.array(side, bool) for side in zip(*verdicts, strict=True))
@@ -63,7 +67,7 @@ def test_mcnemar_agrees_with_statsmodels(verdicts):
     assert mcnemar(before, after) == pytest.approx(reference_mcnemar(table, exact=True).pvalue, abs=1e-9)
 
 
-@settings(max_examples=40)
+@settings(deadline=None, max_examples=60)
 @given(data=st.lists(st.integers(-4, 4), min_size=2, max_size=10))
 def test_the_sign_flip_test_counts_every_pattern_as_scipys_permutation_test_does(data):
     delta = np.array(data) / 4
@@ -82,6 +86,7 @@ def test_the_sign_flip_test_of_scores_without_a_common_denominator_agrees_with_s
     assert sign_flip_test(delta, resamples=100_000) == pytest.approx(want, abs=0.005)
 
 
+@settings(deadline=None, max_examples=60)
 @given(better=st.integers(0, 30), worse=st.integers(0, 30), same=st.integers(0, 5))
 def test_with_one_verdict_a_task_the_sign_flip_test_is_mcnemars(better, worse, same):
     delta = np.array([1.0] * better + [-1.0] * worse + [0.0] * same)
@@ -104,6 +109,7 @@ def test_the_needed_tasks_by_hand():
     assert tasks_needed(0.03, samples=1) > tasks_needed(0.03, samples=4) > tasks_needed(0.06, samples=4)
 
 
+@settings(deadline=None, max_examples=60)
 @given(runs=st.integers(1, 6), tasks=st.integers(1, 9), seed=st.integers(0, 99))
 def test_the_interquartile_mean_is_the_trimmed_mean_that_rliable_takes(runs, tasks, seed):
     """rliable's aggregate_iqm is scipy.stats.trim_mean(scores, proportiontocut=0.25, axis=None)."""
@@ -111,6 +117,7 @@ def test_the_interquartile_mean_is_the_trimmed_mean_that_rliable_takes(runs, tas
     assert interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25, axis=None), abs=1e-12)
 
 
+@settings(deadline=None, max_examples=60)
 @given(n=st.integers(1, 6), m=st.integers(1, 6), seed=st.integers(0, 99))
 def test_the_probability_of_improvement_is_the_mean_mann_whitney_u_that_rliable_takes(n, m, seed):
     rng = np.random.default_rng(seed)
