@@ -17,6 +17,7 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.failures import calls_of, failures_of
+from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
@@ -80,6 +81,8 @@ async def evaluate(
     label = label or split
     sampling = sampling or Sampling(temperature=0.0 if samples == 1 else 1.0)
     run = f"evaluation/{label}"
+    name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
+    opened = opened_before(chosen, split, tasks, policy=name, label=label, seed=seed)
     manager = EpisodeManager(
         policy, reward=reward, environment=environment, budgets=budgets or Budgets(), sampling=sampling,
         concurrency=concurrency, ledger=ledger, seed=seed, run=run, backend=backend,
@@ -101,8 +104,9 @@ async def evaluate(
     played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
         played, label=label, task_set=chosen, split=split, seed=seed, step=step, sampling=sampling,
-        policy=policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task"),
+        policy=name,
     )  # fmt: skip
+    evaluation.opened = opened
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
     return evaluation
 
@@ -145,6 +149,21 @@ def from_trajectories(
         duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
         sampling={} if sampling is None else
         {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens},
+    )  # fmt: skip
+
+
+def opened_before(
+    task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int
+) -> int | None:  # fmt: skip
+    """Note that held-out tasks are about to be played; see agentgym.evaluation.openings.
+
+    Returns: how often they had been before; None for another split, or where nobody counts.
+    """
+    if split != "held_out":
+        return None
+    return note_opening(
+        task_set.name, task_set.fingerprint(), manifest_of(tasks), policy=policy, label=label, seed=seed,
+        tasks=len(tasks),
     )  # fmt: skip
 
 

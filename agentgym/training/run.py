@@ -31,7 +31,7 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.runner import choose, from_trajectories
+from agentgym.evaluation.runner import choose, from_trajectories, opened_before
 from agentgym.policy.contract import Policy
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
@@ -225,6 +225,10 @@ class _Session:
         tasks = choose(self.task_set, "held_out", section.tasks)
         if parameters:
             tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
+        opened = opened_before(
+            self.task_set, "held_out", tasks, policy=policy.name, label=f"{self.run.path.resolve()}/{when}",
+            seed=self.recipe.seed,
+        )  # fmt: skip
         with self._bar(f"held-out {when}", len(tasks) * section.samples) as advance:
             played = self.rollouts.play(
                 policy, tasks, run=f"held-out-{when}", group_size=section.samples,
@@ -239,6 +243,7 @@ class _Session:
             seed=self.recipe.seed,
             sampling=self.recipe.episode.sampling(section.temperature),
         )
+        evaluation.opened = opened
         self.run.write_json(label, evaluation.to_json())
 
     # ---- what stages use -----------------------------------------------------------------------------------
