@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train
+from agentgym.cli import check, compare, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train
 from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
 
@@ -79,6 +79,8 @@ app.command("play")(play.play)
 app.command("rollout")(rollout.rollout)
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("power")(compare.power)
 app.command("show")(show.show)
 app.command("report")(report.report)
 app.command("check")(check.check)

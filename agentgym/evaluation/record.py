@@ -113,8 +113,12 @@ class Evaluation:
         where both are 1.0, and else 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245, eq. 4).
         Raises: EvaluationError where an episode lacks the second verdict.
         """
-        rows = [row for row in self.select(tag) if row.observed]
-        return [row.observed if also is None else _both(row, also) for row in rows]
+        return [self.verdicts(row, also) for row in self.select(tag) if row.observed]
+
+    @staticmethod
+    def verdicts(row: Row, also: str | None = None) -> list[float]:
+        """The observed samples of one task, with a second verdict if `also` names one; see `outcomes`."""
+        return row.observed if also is None else _both(row, also)
 
     def pass_curve(
         self, ks: Sequence[int] | None = None, *, all_of_them: bool = False, tag: str | None = None,
@@ -143,9 +147,9 @@ class Evaluation:
         """The rows that carry a tag, or all."""
         return [row for row in self.rows if tag is None or tag in row.tags]
 
-    def success(self, tag: str | None = None) -> Estimate:
-        """Mean success over tasks with its 95 % interval."""
-        return success_rate(self.outcomes(tag))
+    def success(self, tag: str | None = None, *, also: str | None = None) -> Estimate:
+        """Mean success over tasks with its 95 % interval; `also` as in `outcomes`."""
+        return success_rate(self.outcomes(tag, also=also))
 
     def pass_at(self, k: int, tag: str | None = None) -> float:
         """Mean over tasks of pass@k. Raises: EvaluationError where a task has fewer than k observed samples."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from agentgym.errors import EvaluationError
+from agentgym.evaluation.statistics.estimate import Outcomes
 from agentgym.evaluation.statistics.quantiles import normal_cdf, normal_quantile
 
 
@@ -43,6 +46,25 @@ def power_of(
     shift = abs(gain) / math.sqrt(_variance(gain, rate, samples, agreement, spread) / tasks)
     z = normal_quantile(0.5 + level / 2)
     return normal_cdf(shift - z) + normal_cdf(-shift - z)
+
+
+def spread_of(outcomes: Outcomes, *, default: float = 0.5) -> float:
+    """How unequal the tasks of an evaluation are, for `spread` above; `default` where each has but one sample.
+
+    The variance of the tasks' chances as a share of p (1 - p): that of the task means, less what k samples add of
+    their own, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1), eq. 2).
+    """
+    kept = [samples for samples in outcomes if len(samples) > 1]
+    if len(kept) < 2:
+        return default
+    means, sizes = np.array([np.mean(o) for o in kept]), np.array([len(o) for o in kept], np.float64)
+    total = sizes.sum()
+    rate = float((means * sizes).sum() / total)
+    within = float((sizes * means * (1 - means)).sum() / (total - len(kept)))
+    between = float((sizes * (means - rate) ** 2).sum() / (len(kept) - 1))
+    size = float((total - (sizes**2).sum() / total) / (len(kept) - 1))
+    whole = between + (size - 1) * within
+    return min(1.0, max(0.0, (between - within) / whole)) if whole > 0 else default
 
 
 def _variance(gain: float, rate: float, samples: int, agreement: float, spread: float) -> float:
