@@ -143,7 +143,7 @@ def from_trajectories(
     first = played[0]
     return Evaluation(
         label=label, task_set=task_set.name, split=split, fingerprint=task_set.fingerprint(), policy=policy,
-        samples=samples, seed=seed, rows=[_row(group) for group in by_task.values()],
+        samples=samples, seed=seed, rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
         duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
@@ -194,7 +194,8 @@ def _check_same(trajectory: Trajectory, seed: int, sampling: Sampling, label: st
             )
 
 
-def _row(group: Sequence[Trajectory]) -> Row:
+def row_of(group: Sequence[Trajectory]) -> Row:
+    """What came out of the samples of one task. Raises: EvaluationError for one judged without `success`."""
     row = Row(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.valid and trajectory.success is None:
