@@ -14,6 +14,7 @@ from agentgym.cli import (
     compare,
     credit,
     evaluate,
+    export,
     listing,
     play,
     report,
@@ -98,6 +99,7 @@ app.command("power")(compare.power)
 app.command("rescore")(again.rescore)
 app.command("replay")(again.replay)
 app.command("fork")(again.fork)
+app.command("export")(export.export)
 app.command("show")(show.show)
 app.command("report")(report.report)
 app.command("check")(check.check)

@@ -83,13 +83,12 @@ def test_an_episode_is_played_on_by_hand_and_by_a_policy(played):
     assert f"fork/{episode}@1#0  success 0  turns 3" in kept
     code = played.parent / "eager_policy.py"
     code.write_text(
-        CODE.read_text() + "from agentgym.policy.scripted import ScriptedPolicy\n"
+        "from agentgym import Call, Message, register\nfrom agentgym.policy.scripted import ScriptedPolicy\n"
         "register('acme_eager', lambda: ScriptedPolicy(lambda m: Message('assistant', '', (Call('submit'),))), "
         "kind='policies')\n"
     )
-    done = agentgym(
-        "fork", played, "--episode", episode, "--turn", 2, "--policy", "acme_eager", "--samples", 2, code=code
-    )
+    words = ["fork", played, "--episode", episode, "--turn", 2]
+    done = agentgym(*words, "--policy", "acme_eager", "--samples", 2, code=code)
     assert done.exit_code == 0, done.output
     assert done.stdout.count("submitted 20") == 2
     late = agentgym("fork", played, "--episode", episode, "--turn", 9)
