@@ -49,6 +49,7 @@ def test_an_evaluation_is_a_log_of_inspect(run, tmp_path):
     assert done.exit_code == 0, done.output
     log = json.loads((tmp_path / "after.json").read_text())
     after, trajectories = played(run)
+    assert list(log) == ["version", "status", "eval", "plan", "results", "stats", "samples"]
     assert log["results"]["scores"][0]["metrics"]["mean"]["value"] == pytest.approx(after.success().value)
     assert log["eval"]["config"]["epochs"] == 2
     assert log["eval"]["metadata"]["canary"] == canary_of(after.task_set)

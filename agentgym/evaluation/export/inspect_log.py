@@ -61,6 +61,7 @@ def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[st
                 "canary": canary_of(evaluation.task_set),
             },
         },
+        "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and wants one
         "results": {
             "total_samples": len(samples), "completed_samples": done,
             "scores": [
