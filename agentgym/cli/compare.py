@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.screen import out
+from agentgym.cli.screen import out, write_text
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
@@ -58,11 +58,11 @@ def compare(
     for table in tables:
         out().print(table)
     if as_json is not None:
-        _write(as_json, json.dumps(_plain(found), indent=1, allow_nan=False))
+        write_text(as_json, json.dumps(_plain(found), indent=1, allow_nan=False))
     if as_html is not None:
         from agentgym.evaluation.tournament_page import page
 
-        _write(as_html, page(found))
+        write_text(as_html, page(found))
 
 
 def power(
@@ -152,16 +152,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(path: Path, text: str) -> None:
-    from agentgym.errors import EvaluationError
-
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        raise EvaluationError(f"Cannot write {path}: {error.strerror}.") from error
-    out().print(f"Written: {path}", markup=False, soft_wrap=True)

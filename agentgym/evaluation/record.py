@@ -186,6 +186,16 @@ class Evaluation:
         """Turns per episode that did not fail; NaN without any."""
         return _mean(n for row in self.rows for n, s in zip(row.turns, row.success, strict=True) if s is not None)
 
+    def digest(self) -> dict[str, Any]:
+        """The headline numbers as JSON-able data, for scripts: success, pass@k and pass^k with intervals, failures."""
+        ks = {"pass_at": self.pass_curve(), "pass_hat": self.pass_curve(all_of_them=True)} if self.outcomes() else {}
+        return {
+            "success": asdict(self.success()) if ks else None, "tasks": len(self.rows), "failed": self.failed,
+            **{name: {str(k): asdict(found) for k, found in curve.items()} for name, curve in ks.items()},
+            "failures": dict(self.failures()), "usage": self.usage(), "duration_s": self.duration_s,
+            "opened": self.opened,
+        }  # fmt: skip
+
     def summary(self) -> str:
         """One line for a terminal or a log."""
         line = f"{self.label}: {self.success().percent()} of {len(self.rows)} tasks solved ({self.policy})"
