@@ -22,7 +22,7 @@ from agentgym.task import BOOKKEEPING, Task
 BANDS, ROWS = 32, 4  # pairs of Jaccard similarity 0.7 are found with chance 1 - (1 - 0.7^4)^32 = 0.9998
 SHINGLE = 3
 FEWEST_TELLING = 4
-MOST_CHARS = 20_000
+MOST_CHARS = 4_000
 _WORD = re.compile(r"\w+", re.UNICODE)
 
 
@@ -31,7 +31,7 @@ class Overlap:
     """A held-out task and the training task that gives it away.
 
     Attributes:
-        kind: `same` words and parameters, bookkeeping aside; or `near`.
+        kind: `same` words, parameters and truth, bookkeeping aside; or `near`.
         train, held_out: ids. `similarity`: Jaccard of the telling word triples; 1.0 for `same`.
     """
 
@@ -48,8 +48,8 @@ class Contamination:
     Attributes:
         overlaps: at most one for each held-out task, the most similar; `same` first.
         train, held_out: how many tasks were compared.
-        told_apart_by_seed: held-out tasks whose words many training tasks share, so that only a seed or the like tells
-            them apart: of these nothing can be said from their text.
+        told_apart_by_seed: held-out tasks that share words and truth with training tasks, where a seed or the like may
+            be what makes their world: of these nothing can be said from their text.
     """
 
     overlaps: Sequence[Overlap]
@@ -81,28 +81,28 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
         raise EvaluationError(f"threshold is {threshold}: a share of word triples in (0, 1], 0.8 is usual.")
     ours, theirs = [words_of(task) for task in train], [words_of(task) for task in held_out]
     known: dict[tuple[str, ...], int] = {}
-    for index, words in enumerate(ours):
-        known.setdefault(tuple(words), index)
-    shared = Counter(map(tuple, ours))
-    usual = max(2, len(train) // 100)
+    for index, task in enumerate(train):
+        known.setdefault((*ours[index], repr(task.truth)), index)
+    openings = {tuple(message.text for message in task.opening()) for task in train}
+    telling = len(openings) * 10 > len(train) * 9  # else a world may be made by its number, under words of many
     found: dict[int, Overlap] = {}
-    unsure = 0
-    for index, words in enumerate(theirs):
-        if (twin := known.get(tuple(words))) is None:
+    unsure: set[int] = set()
+    for index, task in enumerate(held_out):
+        if (twin := known.get((*theirs[index], repr(task.truth)))) is None:
             continue
-        if shared[tuple(words)] > usual:
-            unsure += 1
+        if telling or _numbers(task) == _numbers(train[twin]):
+            found[index] = Overlap("same", train[twin].id, task.id, 1.0)
         else:
-            found[index] = Overlap("same", train[twin].id, held_out[index].id, 1.0)
+            unsure.add(index)
     left, right = _telling(ours, theirs)
     for i, j in _candidates(left, right):
-        if j in found and found[j].kind == "same":
+        if j in unsure or (j in found and found[j].kind == "same"):
             continue
         similarity = len(left[i] & right[j]) / len(left[i] | right[j])
         if similarity >= threshold and (j not in found or similarity > found[j].similarity):
             found[j] = Overlap("near", train[i].id, held_out[j].id, similarity)
     ordered = sorted(found.values(), key=lambda one: (one.kind != "same", -one.similarity, one.held_out))
-    return Contamination(ordered, len(train), len(held_out), unsure)
+    return Contamination(ordered, len(train), len(held_out), len(unsure))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,10 @@ def _values(parameters: Mapping[str, Any]) -> Iterator[object]:
             yield from _values(value)
         elif key not in BOOKKEEPING or isinstance(value, (list, tuple)):
             yield value
+
+
+def _numbers(task: Task) -> dict[str, Any]:
+    return {key: value for key, value in task.parameters.items() if key in BOOKKEEPING}
 
 
 def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:

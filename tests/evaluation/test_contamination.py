@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from agentgym import registry
 from agentgym.errors import EvaluationError, SplitLeakError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
@@ -59,6 +60,23 @@ def test_worlds_that_only_a_seed_tells_apart_are_no_leak_and_are_counted():
     TaskSet("acme/games-v1", made)
     found = contamination(made["train"], made["held_out"])
     assert (found.overlaps, found.told_apart_by_seed) == ([], 50)
+
+
+def test_a_knob_and_a_seed_that_make_a_world_are_no_leak_though_few_tasks_share_them():
+    """Rooms and items are drawn, the seed makes the house: words may well be those of a training task."""
+    rng = random.Random(0)
+    made = {
+        split: [
+            Task(f"{split}{i}", "e", f"Find the key in {rng.randrange(20)} rooms.", split=split, truth=None,
+                 parameters={"items": rng.randrange(9), "seed": seed_of("acme/houses-v1", split, i)})
+            for i in range(size)
+        ]
+        for split, size in (("train", 400), ("held_out", 60))
+    }  # fmt: skip
+    TaskSet("acme/houses-v1", made)
+    found = contamination(made["train"], made["held_out"])
+    assert found.leaked == 0
+    assert found.told_apart_by_seed > 30
 
 
 def test_near_duplicates_are_found_though_all_tasks_share_a_template():
@@ -115,6 +133,15 @@ def test_a_file_with_held_out_tasks_carries_its_canary_and_reads_back_equal(tmp_
     assert canary_of("acme/x-v1") in (tmp_path / "x.jsonl").read_text().splitlines()[0]
     assert TaskSet.from_jsonl(tmp_path / "x.jsonl", name="acme/x-v1").fingerprint() == whole.fingerprint()
     assert canary_of("acme/x-v1") != canary_of("acme/y-v1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.names("task_sets"))
+def test_no_bundled_task_set_has_a_held_out_task_in_training(name):
+    made = registry.load_task_set(name)
+    for split in ("validation", "held_out"):
+        found = contamination(list(made["train"]), list(made[split]))
+        assert found.leaked == 0, f"{found}, for example {found.overlaps[0]}"
 
 
 async def test_every_evaluation_of_a_held_out_split_is_noted_once(tmp_path, monkeypatch):
