@@ -110,7 +110,7 @@ class Evaluation:
         """Observed samples by task, tasks without any left out; of one tag if given.
 
         `also` names a second verdict, an outcome component such as `process`: a sample then counts as solved, 1.0,
-        where both are 1.0, and else 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245, eq. 4).
+        where both are 1.0, and else 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245).
         Raises: EvaluationError where an episode lacks the second verdict.
         """
         return [self.verdicts(row, also) for row in self.select(tag) if row.observed]

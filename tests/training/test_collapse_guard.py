@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from typer.testing import CliRunner
 
+from agentgym.cli.app import app
 from agentgym.episode.run_folder import RunFolder
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import RecipeError
@@ -177,5 +179,7 @@ def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says
     healthy = folder / "checkpoints" / "healthy" / "model.safetensors"
     from safetensors.torch import load_file
 
+    shown = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "300"}).stdout
+    assert f"guard, step {told['alarms'][0]['step']}: " in shown
     ours, theirs = load_file(final), load_file(healthy)
     assert all((ours[name] == theirs[name]).all() for name in theirs)

@@ -53,7 +53,7 @@ def adastop(
         permutations: random ones, over which the boundary of each interim is taken.
     Returns: one decision a pair, in order of the agents.
     Raises: EvaluationError for unequal interims or too few scores.
-    Source: Mathieu et al. 2023, arXiv:2306.10882, algorithm 1 and eq. 2-4: in interim k, of the permutations that
+    Source: Mathieu et al. 2023, arXiv:2306.10882, algorithm 1: in interim k, of the permutations that
         crossed no boundary before, so many may cross that the share alpha k / K of all is not exceeded. Step down
         over the pairs as there.
     """

@@ -36,7 +36,7 @@ def mean_interval(
     The plain percentile interval is too narrow for few tasks, by about the factor t / z sqrt(n / (n - 1)); its tails
     are moved out to Phi(-sqrt(n / (n - 1)) t) to make up for it.
     Source: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3; Hesterberg 2015, The American
-        Statistician 69(4), section 5.1 (expanded percentile).
+        Statistician 69(4) (expanded percentile).
     """
     check_level(level)
     if resamples < 1:

@@ -26,7 +26,7 @@ def tasks_needed(
             is always or never solved.
         power, level: shares in (0, 1).
     Raises: EvaluationError for numbers out of range.
-    Source: Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5, eq. 9.
+    Source: Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5.
     """
     _check(gain, rate, samples, agreement, spread, level)
     if not 0 < power < 1:
@@ -52,7 +52,7 @@ def spread_of(outcomes: Outcomes, *, default: float = 0.5) -> float:
     """How unequal the tasks of an evaluation are, for `spread` above; `default` where each has but one sample.
 
     The variance of the tasks' chances as a share of p (1 - p): that of the task means, less what k samples add of
-    their own, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1), eq. 2).
+    their own, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1)).
     """
     kept = [samples for samples in outcomes if len(samples) > 1]
     if len(kept) < 2:

@@ -40,8 +40,8 @@ def success_rate(outcomes: Outcomes, *, level: float = 0.95) -> Estimate:
     where s^2 is estimated): the square root of z^2 / k + t^2 (1 - 1 / k) for k samples a task. That blend is ours; in
     simulation it covers 94 to 96 % from 20 tasks on, where the percentile bootstrap covers 91 to 93 %.
     Where all tasks agree there is no s^2, and n tasks count as n samples. Outcomes outside [0, 1]: cluster_bootstrap.
-    Source: Wilson as above; effective sample size: Korn and Graubard 1998, Survey Methodology 24(2), section 2; with
-        Wilson's interval: Franco, Little, Louis and Slud 2019, J. Survey Stat. Methodol. 7(3), section 2.
+    Source: Wilson as above; effective sample size: Korn and Graubard 1998, Survey Methodology 24; with
+        Wilson's interval: Franco, Little, Louis and Slud 2019, J. Survey Stat. Methodol. 7(3).
     """
     check_level(level)
     means = task_means(outcomes)

@@ -7,6 +7,7 @@ from functools import cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def normal_quantile(p: float) -> float:
@@ -27,7 +28,7 @@ def t_quantile(p: float, df: int) -> float:
     """
     if p < 0.5:
         return -t_quantile(1 - p, df)
-    nodes, weights = np.polynomial.legendre.leggauss(200)
+    nodes, weights = _nodes()
     scale = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(math.pi)
     low, high = 0.0, math.pi / 2
     for _ in range(60):
@@ -36,3 +37,10 @@ def t_quantile(p: float, df: int) -> float:
         area = float(weights @ np.cos((nodes + 1) * span / 2) ** (df - 1)) * span / 2
         low, high = (end, high) if 0.5 + scale * area < p else (low, end)
     return math.sqrt(df) * math.tan((low + high) / 2)
+
+
+@cache
+def _nodes() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gauss-Legendre nodes and weights, enough for integrands as peaked as these."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    return nodes, weights
