@@ -71,9 +71,9 @@ def _curves(arms: Mapping[str, Any], key: str, name: str) -> Table:
 
 def _table(first: str, *names: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
+    table.add_column(first, overflow="fold")
     for name in names:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
