@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,8 +36,9 @@ async def rescore(
 ) -> list[Trajectory]:  # fmt: skip
     """Copies of the episodes with the rewards that `reward` gives; the originals are not touched.
 
-    Turns are judged one after another as the episode had come to them, then its outcome. Episodes that failed stay as
-    they are. One that the judge cannot judge, or not in `time_s` seconds, becomes failed: counted, and no zero.
+    Turns are judged one after another as the episode had come to them, then its outcome; by a reward that has more to
+    say, its turns in `hindsight` and the episodes of one task as a `group`. Episodes that failed stay as they are. What
+    the judge cannot judge, or not in `time_s` seconds, becomes failed: counted, and no zero.
     Args:
         seen: called with each as it is judged.
     Raises: RewardError for a reward that returns no reward.
@@ -50,7 +52,15 @@ async def rescore(
             seen(found)
         return found
 
-    return await asyncio.gather(*map(one, played))
+    found = await asyncio.gather(*map(one, played))
+    if (judge_group := getattr(reward, "group", None)) is not None:
+        by_task: dict[str, list[Trajectory]] = {}
+        for trajectory in found:
+            if trajectory.valid:
+                by_task.setdefault(trajectory.task.id, []).append(trajectory)
+        for group in by_task.values():
+            await _judge_group(group, judge_group, reward, time_s)
+    return found
 
 
 async def rescore_evaluation(
@@ -97,8 +107,42 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
                 copy.turns[-1].rewards = dict(await judged(reward.turn(view.turns[-1], view), reward))
             copy.stop_reason = trajectory.stop_reason
             copy.outcome = dict(await judged(reward.outcome(view), reward))
+            if (hindsight := getattr(reward, "hindsight", None)) is not None:
+                for turn, more in zip(copy.turns, await _each(hindsight(view), reward, len(copy.turns)), strict=True):
+                    turn.rewards |= more
+            copy.weights = _weights(reward, view)
     except RewardError:
         raise
     except Exception as error:  # noqa: BLE001  a judge that cannot judge is infrastructure, whatever it raises
         copy.stop_reason, copy.error = StopReason.INFRA_ERROR, f"{type(error).__name__}: {error} (judging again)"
     return copy
+
+
+async def _judge_group(
+    group: list[Trajectory], ask: Callable[[Any], Any], reward: Reward, time_s: float
+) -> None:  # fmt: skip
+    """Add what a reward says of the episodes of one task beside each other; if it cannot, all of them are failed."""
+    try:
+        async with asyncio.timeout(time_s):
+            for trajectory, more in zip(group, await _each(ask(group), reward, len(group)), strict=True):
+                trajectory.outcome |= more
+                trajectory.weights = _weights(reward, trajectory)
+    except RewardError:
+        raise
+    except Exception as error:  # noqa: BLE001  as in _judge
+        for trajectory in group:
+            trajectory.stop_reason, trajectory.outcome = StopReason.INFRA_ERROR, {}
+            trajectory.error = f"{type(error).__name__}: {error} (judging the group again)"
+
+
+async def _each(answer: Any, reward: Reward, count: int) -> list[dict[str, float]]:
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, (list, tuple)) or len(answer) != count:
+        raise RewardError(f"{type(reward).__name__} returned {answer!r:.200}: expected a dict for each of {count}.")
+    return [dict(await judged(one, reward)) for one in answer]
+
+
+def _weights(reward: Reward, episode: Any) -> dict[str, float]:
+    chosen = getattr(reward, "weights_for", None)
+    return dict(reward.weights if chosen is None else chosen(episode))

@@ -70,6 +70,27 @@ async def test_judging_again_with_the_same_reward_changes_nothing(kept):
     assert found.after == before
 
 
+class Beside(TargetReached):
+    """Also sees the two episodes of a task beside each other, and its turns when all is over."""
+
+    def hindsight(self, episode):
+        return [{"late": episode.outcome["success"]} for _ in episode.turns]
+
+    def group(self, episodes):
+        if episodes[0].task.id == "h5":
+            raise JudgeError("cannot compare")
+        return [{"among": float(len(episodes))} for _ in episodes]
+
+
+async def test_a_reward_that_judges_groups_and_in_hindsight_does_so_again(kept):
+    before, ledger = kept
+    got = await rescore([ledger.load(f"{before.run}/h{i}#{s}") for i in (4, 5) for s in (0, 1)], Beside())
+    assert [one.valid for one in got] == [True, True, False, False]
+    assert got[0].outcome == {"success": 1.0, "among": 2.0}
+    assert [turn.rewards for turn in got[0].turns] == [{"ok": 1.0, "late": 1.0}] * 2
+    assert "cannot compare" in (got[2].error or "")
+
+
 async def test_a_judge_that_cannot_judge_gives_no_observation(kept):
     before, ledger = kept
 
