@@ -262,10 +262,10 @@ class Recipe(Section):
         return _toml(self.model_dump(exclude_none=True))
 
     def _check_names(self, where: str) -> None:
+        check_treatments(self.train.failures)
         wanted: list[tuple[registry.Kind, str, str]] = [
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]
-        check_treatments(self.train.failures)
         if self.reward.name:
             wanted.append(("rewards", self.reward.name, "reward.name"))
         if self.episode.backend:
