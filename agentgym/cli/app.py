@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train
+from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train, view
 from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
 
@@ -81,6 +81,7 @@ app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
 app.command("show")(show.show)
 app.command("report")(report.report)
+app.command("view")(view.view)
 app.command("check")(check.check)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")

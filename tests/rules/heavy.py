@@ -29,6 +29,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",
+    "agentgym.viewer.application": "view",
 }
 
 
