@@ -130,8 +130,9 @@ class LedgerReader:
             found["problem"] = dict(
                 connection.execute(
                     f"SELECT one.key, count(*) FROM (SELECT problems FROM listed{clause}) AS chosen, "
-                    "json_each(chosen.problems) AS one GROUP BY 1 ORDER BY 2 DESC", values,
-                )  # fmt: skip
+                    "json_each(chosen.problems) AS one GROUP BY 1 ORDER BY 2 DESC",
+                    values,
+                )
             )
         return found
 
@@ -184,7 +185,9 @@ class LedgerReader:
         try:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not {"meta", "episode", "turn"} <= tables:
-                raise LedgerError(f"{self.path} is no ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}.")
+                raise LedgerError(
+                    f"{self.path} is no ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
+                )
             connection.execute("ATTACH ':memory:' AS made")
             summary.create(connection, "made.")
             self._view(connection, "summary" in tables)
@@ -234,7 +237,9 @@ def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
             "problem": "json_extract(problems, '$.' || json_quote(?)) > 0",
         }.get(name)  # fmt: skip
         if test is None:
-            raise LedgerError(f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, problem.")
+            raise LedgerError(
+                f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, problem."
+            )
         tests.append(test)
         values.append(value)
     return (" WHERE " + " AND ".join(tests) if tests else ""), values

@@ -56,7 +56,8 @@ class OpenedRun:
         """What a list of runs shows."""
         found = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
         reader = self.reader()
-        return found | {"episodes": reader.count() if reader else 0, "lacking": reader.summarise(0.02) if reader else 0}
+        lacking = reader.summarise(0.02) if reader else 0
+        return found | {"episodes": reader.count() if reader else 0, "lacking": lacking}
 
     def overview(self) -> dict[str, Any]:
         """Everything but the episodes."""

@@ -55,5 +55,3 @@ def named_runs(paths: Sequence[Path]) -> dict[str, Path]:
                 f"There is no folder {path}. Name a run folder, or a folder with runs in it, for example runs."
             )
     return find_runs(paths)
-
-

@@ -1,9 +1,9 @@
 """The report page of a run: one HTML file without outside assets, readable in dark and light.
 
-`contents` reads the run folder, `results`, `curves`, `episodes` and `settings` are the four parts of the document, `svg`
-draws, `html` makes markup that what agents and tools wrote cannot break out of. The document needs no script. With one,
-the file is also the viewer's page (`page/`) over the episodes that `embedding` puts into it; `run_data`, `rows` and
-`episode_data` make the data, and `agentgym.viewer` serves the same for whole runs.
+`contents` reads the run folder, `results`, `curves`, `episodes` and `settings` are the four parts of the document,
+`svg` draws, `html` makes markup that what agents and tools wrote cannot break out of. The document needs no script.
+With one, the file is also the viewer's page (`page/`) over the episodes that `embedding` puts into it; `run_data`,
+`rows` and `episode_data` make the data, and `agentgym.viewer` serves the same for whole runs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from agentgym.evaluation.report.settings import settings, written
 
 if TYPE_CHECKING:
     from agentgym.episode.run_folder import RunFolder
+
 
 def policy() -> str:
     """What the page may load and run: nothing but its own script, known by its hash, and pictures within it."""

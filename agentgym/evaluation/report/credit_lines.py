@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-
 MANY = 100
 """Trajectories from which on the whole file is read once, instead of being searched for each."""
 

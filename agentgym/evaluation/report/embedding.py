@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from agentgym.episode.reader import LedgerReader
@@ -49,11 +50,9 @@ def embedded(contents: Contents, first: Sequence[str] = (), *, most_bytes: int =
         return None
     finally:
         reader.close()
-    return {
-        "run": run_data(contents) | {"key": KEY, "updated": contents.updated, "live": False, "version": ""},
-        "left_out": max(0, total - len(rows)), **_table([r | {"truncated": r["id"] in truncated} for r in listed(rows)]),
-        **held,
-    }  # fmt: skip
+    table = _table([row | {"truncated": row["id"] in truncated} for row in listed(rows)])
+    run = run_data(contents) | {"key": KEY, "updated": contents.updated, "live": False, "version": ""}
+    return {"run": run, "left_out": max(0, total - len(rows)), **table, **held}
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -90,8 +89,8 @@ def _order(rows: Sequence[Mapping[str, Any]], first: Iterable[str]) -> list[str]
         phase = row["run"].rstrip("0123456789").rstrip("-")
         by_phase[phase][row["run"], row["task"]].append(row["id"])
     queues = [list(groups.values()) for groups in by_phase.values()]
-    turns = [group for place in range(max(map(len, queues), default=0)) for q in queues for group in q[place : place + 1]]
-    return list(dict.fromkeys([*first, *(name for group in turns for name in group)]))
+    in_turn = (group for groups in zip_longest(*queues, fillvalue=[]) for group in groups)
+    return list(dict.fromkeys([*first, *(name for group in in_turn for name in group)]))
 
 
 def _whole(contents: Contents, reader: LedgerReader, names: Sequence[str], most_bytes: int) -> dict[str, Any]:

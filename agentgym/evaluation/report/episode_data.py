@@ -1,4 +1,4 @@
-"""Episodes as plain data for a page: what agents and tools wrote is made visible here, and is only ever shown as text."""
+"""Episodes as plain data for a page. What agents and tools wrote is made visible here, and only ever shown as text."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from agentgym.evaluation.visible import visible
 MOST_POINTS = 600
 """Of one curve on a page; longer ones are thinned by means of neighbours."""
 SPARK_POINTS = 48
+MOST_TAGS = 4
 NOT_CURVES = {"step", "time", "epoch"}
 
 
@@ -26,6 +27,7 @@ def run_summary(contents: Contents) -> dict[str, Any]:
     train, steps = contents.metrics.get("train", []), contents.setting("train", "steps", default=0)
     iterations = contents.setting("train", "iterations", default=1)
     before, after = contents.pair()
+    stratum = _stratum(contents)
     spark = _points(train, "success") or _points(train, "reward")
     last = {name: rows[-1][1] for name in ("success", "reward") if (rows := _points(train, name))}
     validated = _points(contents.metrics.get("validation", []), "success")
@@ -37,15 +39,15 @@ def run_summary(contents: Contents) -> dict[str, Any]:
         "steps": steps * iterations if isinstance(steps, int) and isinstance(iterations, int) else 0,
         "spark": thinned(spark, SPARK_POINTS), "last": last,
         "validation": validated[-1][1] if validated else None,
-        "held_out": [_evaluation(e) for e in (before, after) if e is not None],
+        "held_out": [_evaluation(e, stratum) for e in (before, after) if e is not None], "stratum": stratum,
     }  # fmt: skip
 
 
 def run_data(contents: Contents) -> dict[str, Any]:
     """Everything of a run but its episodes."""
     return run_summary(contents) | {
-        "evaluations": [_evaluation(e) for e in contents.evaluations],
-        "gain": _gain(*contents.pair()),
+        "evaluations": [_evaluation(e, _stratum(contents)) for e in contents.evaluations],
+        "gain": _gain(*contents.pair(), _stratum(contents)),
         "curves": {visible(phase): _curves(rows) for phase, rows in contents.metrics.items()},
         "bands": {
             phase: _bands(contents, phase, section)
@@ -89,12 +91,15 @@ def _points(rows: Sequence[Mapping[str, float]], name: str) -> list[list[float]]
     return [[row["step"], row[name]] for row in rows if name in row and math.isfinite(row[name])]
 
 
-def _evaluation(evaluation: Evaluation) -> dict[str, Any]:
-    tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)][:6]
+def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, Any]:
+    """With its largest tags, `first` before all others."""
+    tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)]
+    tags = sorted(tags, key=lambda tag: tag != first)[:MOST_TAGS]
     return {
         "label": visible(evaluation.label), "task_set": visible(evaluation.task_set), "split": evaluation.split,
         "policy": visible(evaluation.policy), "tasks": len(evaluation.rows), "samples": evaluation.samples,
-        "success": _estimate(evaluation.success()), "failed": evaluation.failed, "manifest": evaluation.manifest,
+        "success": _estimate(evaluation.success()), "headline": _estimate(evaluation.success(first)),
+        "failed": evaluation.failed, "manifest": evaluation.manifest,
         "run": visible(evaluation.run), "turns": _finite(evaluation.mean_turns()), "created": evaluation.created,
         "calls_ok": _finite(evaluation.execution_rate()), "failures": dict(evaluation.failures()),
         "tags": [
@@ -104,11 +109,17 @@ def _evaluation(evaluation: Evaluation) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _gain(before: Evaluation | None, after: Evaluation | None) -> dict[str, Any] | None:
+def _stratum(contents: Contents) -> str | None:
+    """The tag that the headline speaks of, where the recipe names one that the tasks carry."""
+    wanted = contents.setting("evaluate", "stratum")
+    return wanted if any(e is not None and wanted in e.tags for e in contents.pair()) else None
+
+
+def _gain(before: Evaluation | None, after: Evaluation | None, tag: str | None) -> dict[str, Any] | None:
     if before is None or after is None:
         return None
     try:
-        found = compare(before, after)
+        found = compare(before, after, tag=tag)
     except AgentGymError:
         return None
     change = _estimate(found.difference)

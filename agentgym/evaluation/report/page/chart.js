@@ -39,7 +39,7 @@ export function lineChart({ title, note = "", series, share = false, xLabel = "s
     [...lines].reverse().map((one) => drawn(one, place)),
     cursor,
   );
-  const readout = h("span", { class: "readout" }, h("span", { class: "faint" }, lastWords(lines, label)));
+  const readout = h("span", { class: "readout" }, lastWords(lines, label));
   const figure = h(
     "figure", { class: small ? "chart small" : "chart" },
     h("figcaption", {}, h("b", {}, title), note && h("span", { class: "faint" }, note), readout),
@@ -60,7 +60,7 @@ export function lineChart({ title, note = "", series, share = false, xLabel = "s
   }
   function rest() {
     fill(cursor);
-    fill(readout, h("span", { class: "faint" }, lastWords(lines, label)));
+    fill(readout, lastWords(lines, label));
   }
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
@@ -132,7 +132,7 @@ function most(values) {
 }
 
 function lastWords(lines, label) {
-  return lines.map((one) => label(one.points.at(-1)[1])).join("  ");
+  return lines.map((one) => h("span", { class: `value c${one.colour}` }, label(one.points.at(-1)[1]), " "));
 }
 
 function described(title, lines, label, xLabel) {

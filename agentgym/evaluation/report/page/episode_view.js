@@ -6,11 +6,12 @@ import { heatLegend, heatScale, heatStrip, heated } from "./heat.js";
 import { go, link, replaceQuery } from "./address.js";
 import { source } from "./source.js";
 import { tokenView } from "./tokens.js";
-import { duration, number, plain, problemOf, signed, verdictOf } from "./words.js";
+import { duration, number, plain, problemOf, signed, twoDecimals, verdictOf } from "./words.js";
 
 /** Builds the view; `query` holds the filters of the list one came from, and which tab and turn. */
 export async function episodeView(key, id, query) {
   let episode = await source.episode(key, id);
+  bySample();
   let scale = 1;
   let active = Math.min(Number(query.turn ?? 0) || 0, Math.max(0, episode.turns.length - 1));
   let tab = query.tab === "tokens" ? "tokens" : "turns";
@@ -18,6 +19,9 @@ export async function episodeView(key, id, query) {
   const main = h("div", { class: "conversation" });
   const top = h("header", { class: "episode-head" });
 
+  function bySample() {
+    episode.group.sort((a, b) => a.sample - b.sample);
+  }
   function draw() {
     const credits = [episode.turns.map((turn) => turn.credit), ...episode.group.map((one) => one.credit ?? [])];
     scale = heatScale(credits);
@@ -98,6 +102,7 @@ export async function episodeView(key, id, query) {
   async function refresh() {
     if (episode.stop !== null) return; // it ended: it does not change any more
     episode = await source.episode(key, id);
+    bySample();
     draw();
   }
   draw();
@@ -136,7 +141,7 @@ export function headOf(episode, key) {
     h("h1", {}, h("a", { href: link(["run", key, "episodes"], { task: episode.task.id }), title: "All episodes of this task" }, episode.task.id), h("span", { class: "faint" }, `#${episode.sample}`),
       h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
     h("p", { class: "facts" }, facts.join(" \u00b7 "), " ", h("span", { class: "tags" }, episode.task.tags.map((tag) => h("span", { class: "tag" }, tag)))),
-    h("p", { class: "chips" }, h("span", { class: "chip total" }, "reward ", h("b", {}, signed(episode.reward))), rewardsOf(episode.outcome, episode.weights)));
+    h("p", { class: "chips" }, h("span", { class: "chip total" }, "reward ", h("b", {}, twoDecimals(episode.reward))), rewardsOf(episode.outcome, episode.weights)));
 }
 
 /** Reward components by name, with their weights where those are not 1. */

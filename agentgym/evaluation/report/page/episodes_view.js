@@ -3,7 +3,7 @@
 import { fill, h } from "./dom.js";
 import { go, link, replaceQuery } from "./address.js";
 import { source } from "./source.js";
-import { duration, number, plain, problemOf, signed, verdictOf } from "./words.js";
+import { duration, number, plain, problemOf, twoDecimals, verdictOf } from "./words.js";
 
 const ROW = 32; // pixels, as in the style sheet
 const PAGE = 200;
@@ -16,7 +16,7 @@ const COLUMNS = [
 
 /** Builds the view; `query` holds the filters, the order and the marked episode. */
 export async function episodesView(key, query) {
-  const state = { only: "", phase: "", problem: "", task: "", run: "", text: "", sort: "episode", descending: "", ...query };
+  const state = { only: "", phase: "", problem: "", task: "", run: "", text: "", sort: "episode", descending: "", held: source.alone ? "true" : "", ...query };
   const pages = new Map();
   let [total, active, generation, marked] = [0, 0, 0, null];
   const body = h("tbody");
@@ -29,10 +29,11 @@ export async function episodesView(key, query) {
   const phase = h("select", { "aria-label": "Phase", onchange: (event) => narrow({ phase: event.target.value }) });
   const problem = h("select", { "aria-label": "What went wrong", onchange: (event) => narrow({ problem: event.target.value }) });
   const search = h("input", { type: "search", placeholder: "Task or id", "aria-label": "Task or id contains", value: state.text, oninput: () => { clearTimeout(search.timer); search.timer = setTimeout(() => narrow({ text: search.value }), 180); } });
+  const held = source.alone && h("label", {}, h("input", { type: "checkbox", checked: Boolean(state.held), onchange: (event) => narrow({ held: event.target.checked ? "true" : "" }) }), " only those in this file");
   const markedTold = h("span", { class: "marked", role: "status" });
 
   function asked() {
-    return { only: state.only, phase: state.phase, problem: state.problem, task: state.task, run: state.run, text: state.text, sort: state.sort, descending: state.descending };
+    return { only: state.only, phase: state.phase, problem: state.problem, task: state.task, run: state.run, text: state.text, sort: state.sort, descending: state.descending, held: state.held };
   }
   async function fetchPage(index) {
     if (pages.has(index)) return;
@@ -115,7 +116,7 @@ export async function episodesView(key, query) {
       h("td", { class: "num faint" }, number(one.episode)),
       h("td", { class: "task" }, h("a", { href: link(["run", key, "episode", one.id], state), tabindex: index === active ? "0" : "-1", title: one.shown }, one.task, one.sample ? `#${one.sample}` : ""), h("span", { class: "faint" }, ` ${one.run}`)),
       h("td", {}, h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
-      h("td", { class: "num" }, one.stop === null ? "\u2013" : signed(one.reward)), h("td", { class: "num" }, number(one.turns)), h("td", { class: "num" }, one.tokens ? number(one.tokens) : "\u2013"),
+      h("td", { class: "num" }, one.stop === null ? "\u2013" : twoDecimals(one.reward)), h("td", { class: "num" }, number(one.turns)), h("td", { class: "num" }, one.tokens ? number(one.tokens) : "\u2013"),
       h("td", { class: "num" }, one.stop === null ? "\u2013" : duration(one.duration_s)), h("td", {}, one.stop === null ? h("span", { class: "badge live" }, "running") : plain(one.stop)), h("td", { class: "wrong" }, wrong));
   }
   function at(index) {
@@ -157,7 +158,7 @@ export async function episodesView(key, query) {
       { keys: ["/"], told: "search", act: () => search.focus() },
       { keys: ["a", "s", "f"], told: "all, solved, failed ones", act: (event) => narrow({ only: { a: "", s: "solved", f: "failed" }[event.key] }) },
     ],
-    element: h("div", { class: "view listing" }, h("div", { class: "filters" }, choices, h("label", {}, "in ", phase), h("label", {}, "with ", problem), search, exact),
+    element: h("div", { class: "view listing" }, h("div", { class: "filters" }, choices, h("label", {}, "in ", phase), h("label", {}, "with ", problem), search, held, exact),
       h("div", { class: "told" }, told, markedTold), frame),
   };
 }

@@ -12,7 +12,7 @@ export function heatScale(lists) {
 /** Attributes that colour an element by an advantage. */
 export function heated(value, scale) {
   if (value === null || value === undefined) return { class: "heat unknown" };
-  const side = value > 0 ? "more" : value < 0 ? "less" : "zero";
+  const side = value > 0 ? "plus" : value < 0 ? "minus" : "zero";
   return { class: `heat ${side}`, vars: { "--heat": `${(62 * Math.min(1, Math.abs(value) / scale)).toFixed(0)}%` } };
 }
 

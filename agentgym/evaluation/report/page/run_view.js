@@ -4,7 +4,7 @@ import { lineChart, smoothed } from "./chart.js";
 import { fill, h } from "./dom.js";
 import { go, link } from "./address.js";
 import { source } from "./source.js";
-import { ago, number, percent, plain, signed } from "./words.js";
+import { ago, number, percent, plain, pointsOf } from "./words.js";
 
 /** Builds the view of a run's overview. */
 export async function runView(key) {
@@ -32,10 +32,10 @@ function headline(run) {
     ["Last written", ago(run.updated)],
   ].filter(([, value]) => value);
   return h("section", { class: "headline", "aria-label": "What it came to" },
-    run.gain && h("p", { class: "gain" }, h("span", { class: "faint" }, "Held-out success "),
-      percent(run.held_out[0].success.value), " \u2192 ", h("b", {}, percent(run.held_out.at(-1).success.value)),
+    run.gain && h("p", { class: "gain" }, h("span", { class: "faint" }, run.stratum ? `Held-out success on ${run.stratum} ` : "Held-out success "),
+      percent(run.held_out[0].headline.value), " \u2192 ", h("b", {}, percent(run.held_out.at(-1).headline.value)),
       h("span", { class: run.gain.low > 0 ? "badge good" : run.gain.high < 0 ? "badge bad" : "badge none" },
-        `${signed(100 * run.gain.value)} points, 95 % interval ${signed(100 * run.gain.low)} to ${signed(100 * run.gain.high)}`)),
+        `${pointsOf(run.gain.value)} points, 95 % interval ${pointsOf(run.gain.low)} to ${pointsOf(run.gain.high)}`)),
     h("dl", { class: "facts-list" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     run.notes.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "Could not be read: "), run.notes.join("; ")) : null);
 }
@@ -90,7 +90,7 @@ function evaluations(run) {
   ]);
   const heads = ["Evaluation", "Tasks", "n", "Success, 95 % interval", "Turns", "Calls ran", "Failed", "Manifest"];
   return h("section", { "aria-label": "Evaluations" }, h("h2", {}, "Evaluations"),
-    h("div", { class: "scroll" }, h("table", { class: "evaluations" }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
+    h("div", { class: "scroll" }, h("table", { class: "evaluations" }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["n", "Turns", "Calls ran", "Failed"].includes(name) ? "num" : null }, name)))), h("tbody", {}, rows))));
 }
 
 function interval(estimate) {

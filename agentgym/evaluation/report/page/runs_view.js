@@ -64,6 +64,6 @@ function progress(run) {
 export function heldOut(evaluations) {
   if (!evaluations.length) return "\u2013";
   const [first, last] = [evaluations[0], evaluations.at(-1)];
-  if (evaluations.length === 1) return percent(last.success.value);
-  return [h("span", { class: "faint" }, `${percent(first.success.value)} \u2192 `), h("b", {}, percent(last.success.value))];
+  if (evaluations.length === 1) return percent(last.headline.value);
+  return [h("span", { class: "faint" }, `${percent(first.headline.value)} \u2192 `), h("b", {}, percent(last.headline.value))];
 }

@@ -28,6 +28,7 @@ function served() {
 function embedded(data) {
   const all = data.rows.map((values) => Object.fromEntries(data.columns.map((name, i) => [name, values[i]])));
   const tests = {
+    held: (row) => row.id in data.episodes,
     only: (row, value) => (value === "truncated" ? row.truncated : row.verdict === value),
     phase: (row, value) => phaseOf(row.run) === value,
     run: (row, value) => row.run === value,
@@ -46,7 +47,7 @@ function embedded(data) {
     rows.sort((a, b) => compareRows(a, b, sort, way));
     const facets = { only: {}, problem: {}, phase: {}, stop: {} };
     for (const row of all) count(facets.phase, phaseOf(row.run));
-    for (const row of chosen(query, ["phase", "run", "task", "text"])) {
+    for (const row of chosen(query, ["held", "phase", "run", "task", "text"])) {
       count(facets.only, row.verdict);
       if (row.truncated) count(facets.only, "truncated");
       count(facets.stop, row.stop ?? "");

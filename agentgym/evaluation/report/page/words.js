@@ -16,7 +16,17 @@ export function number(value) {
 export function signed(value) {
   if (value === null || value === undefined) return "\u2013";
   const text = Math.abs(value) >= 0.005 || value === 0 ? Math.abs(value).toFixed(2) : Math.abs(value).toPrecision(1);
-  return (value > 0 ? "+" : value < 0 ? MINUS : "\u00b1") + text;
+  return (value > 0 ? "+" : value < 0 ? MINUS : "") + text;
+}
+
+/** With two decimals: a total. */
+export function twoDecimals(value) {
+  return signed(value).replace("+", "");
+}
+
+/** Points of a hundred, with their sign. */
+export function pointsOf(value) {
+  return `${value < 0 ? MINUS : "+"}${Math.abs(100 * value).toFixed(1)}`;
 }
 
 export function percent(value, digits = 0) {
