@@ -19,7 +19,7 @@ const live = h("span", { class: "pulse", role: "status" });
 const theme = themeButton();
 let view = null;
 let shownAt = 0;
-let version = null;
+let version = null; // of the files that the view was made from
 
 function viewOf({ parts, query }) {
   const [place, key, what, id] = parts;
@@ -46,14 +46,15 @@ function drawTrail({ parts }) {
 async function show() {
   const wanted = address();
   const mine = ++shownAt;
-  version = null;
   if (source.alone) turnTo(wanted.parts.length > 0);
   if (source.alone && !wanted.parts.length) return;
   drawTrail(wanted);
   try {
+    // Asked for before the data: what is written meanwhile then counts as new.
+    const known = wanted.parts[1] ? (await source.pulse(wanted.parts[1])).version : null;
     const made = await viewOf(wanted);
     if (mine !== shownAt) return;
-    view = made;
+    [view, version] = [made, known];
     document.title = `${made.title} \u00b7 agentgym`;
     fill(stage, made.element);
     keysOfView(made.keys ?? []);
@@ -88,8 +89,9 @@ async function lookAgain() {
     if (mine !== shownAt) return;
     live.textContent = found.live ? "live" : "";
     live.className = found.live ? "pulse badge live" : "pulse";
-    if (version !== null && version !== found.version) await seen.refresh();
+    if (version === found.version) return;
     version = found.version;
+    await seen.refresh();
   } catch {
     live.textContent = "the server is gone";
     live.className = "pulse badge bad";
