@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +40,11 @@ class LedgerReader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
+        self._places: list[str] = []  # tables that hold summaries
+        self._written = False  # whether the ledger itself is one of them
         self._made_up_to = 0  # the last key that `summarise` has seen
+        self._unreadable = 0  # episodes it passed over
+        self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # up to which keys, and what was counted
         self._connection = self._open()
 
     def close(self) -> None:
@@ -72,25 +78,28 @@ class LedgerReader:
         deadline = time.monotonic() + budget_s
         with self._reading() as connection:
             written = " AND key NOT IN (SELECT episode FROM main.summary)" if self._written else ""
-            while True:
+            have = sum(self._count(connection, place) for place in self._places) + self._unreadable
+            while have < self._count(connection, "main.episode"):  # else there is nothing to look for
                 rows = connection.execute(
-                    f"SELECT key, id, head, prompt_ids FROM episode WHERE key > ? AND turns IS NOT NULL{written} "
+                    f"SELECT key, id, head, prompt_ids FROM main.episode WHERE key > ? AND turns IS NOT NULL{written} "
                     "ORDER BY key LIMIT 64", (self._made_up_to,),
                 ).fetchall()  # fmt: skip
                 if not rows:
                     return 0
                 made = [found for row in rows if (found := self._summary(connection, *row))]
+                self._unreadable += len(rows) - len(made)
                 connection.executemany(summary.WRITE.format(where="made."), made)
                 self._made_up_to = rows[-1][0]
                 if time.monotonic() > deadline:
                     query = f"SELECT count(*) FROM episode WHERE key > ? AND turns IS NOT NULL{written}"
                     return int(connection.execute(query, (self._made_up_to,)).fetchone()[0])
+            return 0
 
     def count(self, where: Mapping[str, str] | None = None) -> int:
         """How many episodes there are, of those that have a summary; of a choice as in `select`."""
         clause, values = _where(where or {})
         with self._reading() as connection:
-            return int(connection.execute(f"SELECT count(*) FROM listed{clause}", values).fetchone()[0])
+            return int(connection.execute(f"SELECT count(*) FROM known{clause}", values).fetchone()[0])
 
     def select(
         self, where: Mapping[str, str] | None = None, *, sort: str = "episode", descending: bool = False,
@@ -117,24 +126,18 @@ class LedgerReader:
         return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
 
     def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
-        """How many episodes of a choice are of each kind: `only`, `stop` and `problem`, by name."""
+        """How many episodes of a choice are of each kind: `only` and `problem`, by name."""
         clause, values = _where(where or {})
-        found: dict[str, dict[str, int]] = {}
+        sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
+        problems: Counter[str] = Counter()
         with self._reading() as connection:
-            sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
-            row = connection.execute(f"SELECT {sums} FROM listed{clause}", values).fetchone()
-            found["only"] = dict(zip(FILTERS, row, strict=True))
-            found["stop"] = dict(
-                connection.execute(f"SELECT coalesce(stop, ''), count(*) FROM listed{clause} GROUP BY 1", values)
-            )
-            found["problem"] = dict(
-                connection.execute(
-                    f"SELECT one.key, count(*) FROM (SELECT problems FROM listed{clause}) AS chosen, "
-                    "json_each(chosen.problems) AS one GROUP BY 1 ORDER BY 2 DESC",
-                    values,
-                )
-            )
-        return found
+            only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
+            wrong = f"{clause} AND" if clause else " WHERE"
+            for text, count in connection.execute(
+                f"SELECT problems, count(*) FROM known{wrong} problems IS NOT NULL GROUP BY 1", values
+            ):
+                problems.update(dict.fromkeys(json.loads(text), count))
+        return {"only": dict(zip(FILTERS, only, strict=True)), "problem": dict(problems.most_common())}
 
     def phases(self) -> dict[str, int]:
         """How many episodes there are by phase, in the order the phases began.
@@ -142,8 +145,16 @@ class LedgerReader:
         A phase is a run without its step: `train` of `train-000012`.
         """
         with self._reading() as connection:
-            rows = connection.execute(f"SELECT {_PHASE}, count(*) FROM known GROUP BY 1 ORDER BY min(episode)")
-            return dict(rows)
+            (made, last), found = self._phases
+            if made != self._made_up_to:  # older ones came in between
+                last, found = 0, {}
+            rows = connection.execute(
+                f"SELECT {_PHASE}, count(*), max(episode) FROM known WHERE episode > ? "
+                "GROUP BY 1 ORDER BY min(episode)", (last,),
+            ).fetchall()  # fmt: skip
+            counted = dict(Counter(found) + Counter({phase: count for phase, count, _ in rows}))
+            self._phases = (self._made_up_to, max([last, *(key for _, _, key in rows)])), counted
+            return counted
 
     def _summary(
         self, connection: sqlite3.Connection, key: int, name: str, head: str, prompt_ids: bytes
@@ -154,6 +165,9 @@ class LedgerReader:
         except LedgerError:
             return None
         return summary.summary_row(key, trajectory)
+
+    def _count(self, connection: sqlite3.Connection, table: str) -> int:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
     def _turns(self, connection: sqlite3.Connection, key: int) -> list[TurnRow]:
         return connection.execute(
@@ -188,31 +202,38 @@ class LedgerReader:
                 raise LedgerError(
                     f"{self.path} is no ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
                 )
+            connection.execute("PRAGMA cache_size = -32768")  # KiB: the summaries of a large run stay in memory
             connection.execute("ATTACH ':memory:' AS made")
             summary.create(connection, "made.")
-            self._view(connection, "summary" in tables)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _view(self, connection: sqlite3.Connection, written: bool) -> None:
-        """`known`: the summaries of both places; `listed`: with the turns so far of what is unfinished."""
-        both = "SELECT * FROM main.summary UNION ALL " if written else ""
-        connection.execute(f"CREATE TEMP VIEW known AS {both}SELECT * FROM made.summary")
+    def _see(self, connection: sqlite3.Connection) -> None:
+        """Make the views anew where the summaries came to be in another place than before.
+
+        `known`: all summaries; one table where they are in one, which is quicker to scan. `listed`: with the turns so
+        far of what is unfinished.
+        """
+        places = ["main.summary"] if self._written or self._has_summaries() else []
+        places += ["made.summary"] if self._made_up_to or not places else []
+        if places == self._places:
+            return
+        self._places, self._written = places, "main.summary" in places
+        for view in ("listed", "known"):
+            connection.execute(f"DROP VIEW IF EXISTS temp.{view}")
+        both = " UNION ALL ".join(f"SELECT * FROM {place}" for place in places)
+        connection.execute(f"CREATE TEMP VIEW known AS {both}")
         so_far = "CASE WHEN stop IS NULL THEN (SELECT count(*) FROM main.turn WHERE turn.episode = known.episode) "
         columns = ", ".join(f"{so_far}ELSE turns END AS turns" if c == "turns" else c for c in summary.COLUMNS)
         connection.execute(f"CREATE TEMP VIEW listed AS SELECT {columns} FROM known")
-        self._written = written
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
-                if not self._written and self._has_summaries():
-                    for view in ("listed", "known"):
-                        self._connection.execute(f"DROP VIEW {view}")
-                    self._view(self._connection, True)
+                self._see(self._connection)
                 yield self._connection
             except sqlite3.Error as error:
                 raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
