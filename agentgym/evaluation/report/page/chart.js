@@ -80,7 +80,6 @@ export function lineChart({ title, note = "", series, share = false, xLabel = "s
 
 /** A small line without axes, for a row of a table. */
 export function sparkline(points, told) {
-  if (points.length < 2) return h("span", { class: "faint" }, "\u2013");
   const ys = points.map((p) => p[1]);
   const [low, high] = [Math.min(0, ...ys), Math.max(1e-9, ...ys)];
   const [left, right] = [points[0][0], points.at(-1)[0]];

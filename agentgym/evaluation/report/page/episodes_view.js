@@ -18,7 +18,7 @@ const COLUMNS = [
 export async function episodesView(key, query) {
   const state = { only: "", phase: "", problem: "", task: "", run: "", text: "", sort: "episode", descending: "", held: source.alone ? "true" : "", ...query };
   const pages = new Map();
-  let [total, active, generation, marked] = [0, 0, 0, null];
+  let [total, active, generation, drawnFrom, marked] = [0, 0, 0, 0, null];
   const body = h("tbody");
   const told = h("p", { class: "facts", role: "status" });
   const frame = h("div", { class: "list", tabindex: "-1" });
@@ -88,8 +88,11 @@ export async function episodesView(key, query) {
   function top() {
     return Math.max(0, Math.floor(frame.scrollTop / ROW) - MARGIN);
   }
+  function scrolled() {
+    if (Math.abs(top() - drawnFrom) >= MARGIN / 2) draw(); // the rows at hand reach further than the window
+  }
   function draw() {
-    const from = top();
+    const from = (drawnFrom = top());
     const until = Math.min(total, from + Math.ceil((frame.clientHeight || 800) / ROW) + 2 * MARGIN);
     table.setAttribute("aria-rowcount", String(total + 1));
     const focused = body.contains(document.activeElement);
@@ -138,7 +141,7 @@ export async function episodesView(key, query) {
     markedTold.textContent = marked ? `Marked ${one.shown}: press x on another to compare` : "";
     draw();
   }
-  frame.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
+  frame.addEventListener("scroll", () => requestAnimationFrame(scrolled), { passive: true });
   drawHead();
   await refresh();
   const exact = ["task", "run"].filter((name) => state[name]).map((name) => h("button", { type: "button", class: "plain", onclick: (event) => { event.target.remove(); narrow({ [name]: "" }); } }, `${name}: ${state[name]} \u00d7`));

@@ -108,7 +108,7 @@ listenToKeys([
   { keys: ["h"], told: "all runs", act: () => (source.alone ? (location.hash = "") : go([])) },
 ]);
 fill(app, h("a", { class: "skip", href: "#stage", onclick: (event) => { event.preventDefault(); stage.focus(); } }, "Skip to the content"),
-  h("header", { class: "bar" }, trail, h("div", { class: "right" }, live, h("button", { type: "button", class: "quiet", onclick: showHelp, "aria-label": "Keys" }, "? keys"), theme.button)), stage);
+  h("header", { class: "bar" }, trail, h("div", { class: "right" }, live, h("button", { type: "button", class: "quiet", onclick: showHelp, "aria-label": "Keys" }, "? ", h("span", { class: "word" }, "keys")), theme.button)), stage);
 window.addEventListener("hashchange", show);
 show();
 watch();

@@ -44,11 +44,11 @@ export async function runsView() {
 
 function row(run) {
   const name = h("th", { scope: "row" }, h("a", { href: link(["run", run.key]), "data-key": run.key }, run.name),
-    h("span", { class: "under" }, run.broken ?? [run.estimator, run.policy].filter(Boolean).join(" \u00b7 ")));
+    h("span", { class: "under" }, run.broken ?? [run.key === run.name ? null : run.key, run.estimator, run.policy].filter(Boolean).join(" \u00b7 ")));
   if (run.broken) return h("tr", { class: "broken" }, name, h("td", { colspan: "5" }), h("td", {}, ago(run.updated)));
   const success = run.validation ?? run.last.success;
   return h("tr", {}, name, h("td", {}, run.tasks ?? "\u2013"), h("td", {}, progress(run)),
-    h("td", { class: "with-spark" }, sparkline(run.spark, `Success while training, now ${percent(success)}`), h("b", {}, percent(success))),
+    h("td", { class: "with-spark" }, run.spark.length > 1 && sparkline(run.spark, `Success while training, now ${percent(success)}`), h("b", {}, percent(success))),
     h("td", { class: "num" }, heldOut(run.held_out)),
     h("td", { class: "num" }, number(run.episodes + run.lacking)),
     h("td", { class: "when" }, run.live ? h("span", { class: "badge live" }, "live") : "", " ", ago(run.updated)));

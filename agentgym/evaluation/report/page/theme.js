@@ -1,6 +1,6 @@
 // Light or dark: what the system says, until one chooses.
 
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
 
 const KEY = "agentgym-theme";
 const THEMES = ["system", "light", "dark"];
@@ -26,7 +26,7 @@ export function themeButton() {
   apply(theme);
   const button = h("button", { type: "button", class: "quiet", onclick: next });
   function tell() {
-    button.textContent = `${SIGNS[theme]} ${theme}`;
+    fill(button, `${SIGNS[theme]} `, h("span", { class: "word" }, theme));
     button.setAttribute("aria-label", `Colours: ${theme}. Change`);
   }
   function next() {
