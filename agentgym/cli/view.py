@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -36,4 +37,5 @@ def view(
     out().print(f"{len(found)} run(s). Open {address} in a browser; Ctrl-C ends this.", markup=False, soft_wrap=True)
     if browser:
         webbrowser.open(address)
-    serve(paths, listening)
+    with suppress(KeyboardInterrupt):  # how one ends it
+        serve(paths, listening)

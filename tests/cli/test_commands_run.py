@@ -17,7 +17,7 @@ from agentgym.cli.app import app
 
 CODE = str(Path(__file__).with_name("acme_counter.py"))
 COMMANDS = [
-    "list", "play", "rollout", "train", "eval", "show", "report", "check", "tasks import", "tasks show",
+    "list", "play", "rollout", "train", "eval", "show", "report", "view", "check", "tasks import", "tasks show",
     "credit bench", "credit audit", "sandbox doctor", "sandbox shell", "sandbox ps", "sandbox clean", "sandbox attack",
 ]  # fmt: skip
 SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}

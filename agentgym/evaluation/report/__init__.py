@@ -17,7 +17,7 @@ from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.assets import policy_hash, script
 from agentgym.evaluation.report.contents import Contents, read
 from agentgym.evaluation.report.curves import curves
-from agentgym.evaluation.report.embedding import KEY, embedded, page_elements
+from agentgym.evaluation.report.embedding import KEY, MOST_BYTES, embedded, page_elements
 from agentgym.evaluation.report.episodes import chosen, episodes
 from agentgym.evaluation.report.html import Html, el, join
 from agentgym.evaluation.report.results import facts, headline, mistakes, samples, strata
@@ -35,14 +35,16 @@ def policy() -> str:
     )
 
 
-def write_report(run_folder: RunFolder | Path | str) -> Path:
+def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MOST_BYTES) -> Path:
     """Write `report.html` into a run folder, whole or not at all, from whatever files are there.
 
+    Args:
+        most_bytes: of the episodes that go in whole.
     Returns: where it is.
     Raises: AgentGymError if there is no such folder or it cannot be written to.
     """
     path = Path(run_folder) if isinstance(run_folder, (str, Path)) else run_folder.path
-    text = page(path)
+    text = page(path, most_bytes=most_bytes)
     target, partial = path / "report.html", path / "report.html.partial"
     try:
         partial.write_text(text, encoding="utf-8", errors="replace")
@@ -54,10 +56,10 @@ def write_report(run_folder: RunFolder | Path | str) -> Path:
     return target
 
 
-def page(path: Path) -> Html:
+def page(path: Path, *, most_bytes: int = MOST_BYTES) -> Html:
     """The page of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
     contents = read(path)
-    return render(contents, embedded(contents, chosen(contents)))
+    return render(contents, embedded(contents, chosen(contents), most_bytes=most_bytes))
 
 
 def render(contents: Contents, data: Mapping[str, Any] | None = None) -> Html:

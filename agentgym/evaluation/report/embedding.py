@@ -21,7 +21,7 @@ from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 
 MOST_ROWS = 5_000
 """Episodes a report lists; the ledger holds the rest."""
-MOST_BYTES = 3_000_000
+MOST_BYTES = 3 * 2**20
 """Of the episodes a report holds whole, as JSON."""
 KEY = "run"
 

@@ -13,7 +13,7 @@ export function heatScale(lists) {
 export function heated(value, scale) {
   if (value === null || value === undefined) return { class: "heat unknown" };
   const side = value > 0 ? "plus" : value < 0 ? "minus" : "zero";
-  return { class: `heat ${side}`, vars: { "--heat": `${(54 * Math.min(1, Math.abs(value) / scale)).toFixed(0)}%` } };
+  return { class: `heat ${side}`, vars: { "--heat": `${(value ? 8 + 46 * Math.min(1, Math.abs(value) / scale) : 0).toFixed(0)}%` } };
 }
 
 /** One cell a turn. `turns`: advantages, null where there are none; `goTo` is called with the turn of a cell. */
