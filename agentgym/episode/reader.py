@@ -189,7 +189,9 @@ class LedgerReader:
         try:
             try:
                 return self._connected(f"{place}?mode=ro")
-            except sqlite3.OperationalError:  # a folder where SQLite may not put its shared memory: nobody writes there
+            except sqlite3.OperationalError:  # a folder where SQLite may not put its shared memory
+                if self.path.with_name(self.path.name + "-wal").exists():
+                    raise  # somebody else may be writing it: the file alone would not be the whole
                 return self._connected(f"{place}?mode=ro&immutable=1")
         except sqlite3.Error as error:
             raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error

@@ -46,7 +46,9 @@ class OpenedRun:
 
     def pulse(self) -> dict[str, Any]:
         """`version`, which changes when the run wrote something; `updated`, Unix seconds; `live`, whether just now."""
-        stamps = [*self._stamps(["metrics.jsonl", "credit.jsonl", "recipe.toml", "evaluation", "state.json"])]
+        stamps = [
+            *self._stamps(["metrics.jsonl", "credit.jsonl", "recipe.toml", "evaluation", "state.json", "guard.json"])
+        ]
         stamps += self._stamps(["ledger.sqlite", "ledger.sqlite-wal"])
         newest = max((stamp[1] for stamp in stamps), default=0) / 1e9
         version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
@@ -101,7 +103,11 @@ class OpenedRun:
 
     def contents(self) -> Contents:
         """The files beside the ledger, as they are now."""
-        version = repr(self._stamps(["recipe.toml", "metrics.jsonl", "state.json", "evaluation", "evaluation/*.json"]))
+        version = repr(
+            self._stamps(
+                ["recipe.toml", "metrics.jsonl", "state.json", "guard.json", "evaluation", "evaluation/*.json"]
+            )
+        )
         with self._lock:
             if self._contents is None or self._contents[0] != version:
                 self._contents = (version, read(self.path, credit=False))

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.evaluation.report import policy
 from agentgym.evaluation.report.assets import assets, module, policy_hash, script
+from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.credit_lines import MANY, Credit, credit_of
 from agentgym.evaluation.report.embedding import data_element
 from agentgym.evaluation.report.episode_data import episode_data, image_at, token_data
-from agentgym.evaluation.report.run_data import thinned
+from agentgym.evaluation.report.run_data import run_data, thinned
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 from agentgym.messages import Call, ImagePart, Message, Result, StopReason, TextPart
 from agentgym.task import Task
@@ -151,6 +152,18 @@ def test_no_data_ends_the_element_it_is_embedded_in(data):
     inside = re.fullmatch(r'<script type="application/json" id="data">(.*)</script>', element, re.DOTALL)[1]
     assert not re.search("[<>&]", inside)
     assert json.loads(inside) == {"any": data}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"alarms": [{"step": 7, "reason": "entropy fell\\u202e"}]}', ["Step 7: entropy fell⟨U+202E⟩"]),
+        ('{"alarms": [{"st', []), ("[]", []), ('{"alarms": [{"step": "x"}]}', []),
+    ],
+)  # fmt: skip
+def test_what_the_guard_said_is_told_and_a_broken_file_tells_nothing(tmp_path, text, told):
+    (tmp_path / "guard.json").write_text(text)
+    assert run_data(read(tmp_path))["alarms"] == told
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), max_size=300), st.integers(2, 50))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -53,9 +54,18 @@ def run_data(contents: Contents) -> dict[str, Any]:
             phase: _bands(contents, phase, section)
             for phase, section in (("validation", "train"), ("warm_start_validation", "warm_start"))
         },
-        "recipe": visible(contents.recipe_text), "notes": [visible(note) for note in contents.notes],
+        "alarms": _alarms(contents), "recipe": visible(contents.recipe_text), "notes": [visible(note) for note in contents.notes],
         "kinds": dict(KINDS),
     }  # fmt: skip
+
+
+def _alarms(contents: Contents) -> list[str]:
+    """What the collapse guard said while training, in words; guard.json may be missing or cut short."""
+    try:
+        found = json.loads((contents.path / "guard.json").read_text(encoding="utf-8"))
+        return [f"Step {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in found["alarms"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def thinned(points: Sequence[Sequence[float]], most: int) -> list[list[float]]:

@@ -16,7 +16,7 @@ export async function episodeView(key, id, query) {
   let active = Math.min(Number(query.turn ?? 0) || 0, Math.max(0, episode.turns.length - 1));
   let tab = query.tab === "tokens" ? "tokens" : "turns";
   const rail = h("nav", { class: "rail", "aria-label": "Turns and group" });
-  const main = h("div", { class: "conversation" });
+  const main = h("div", { class: "conversation", role: "tabpanel", id: "panel" });
   const top = h("header", { class: "episode-head" });
 
   function bySample() {
@@ -31,8 +31,9 @@ export async function episodeView(key, id, query) {
     else drawTokens();
   }
   function tabs() {
-    const one = (name, label) => h("button", { type: "button", role: "tab", "aria-selected": String(tab === name), onclick: () => show(name) }, label);
-    return h("div", { class: "tabs", role: "tablist" }, one("turns", "Conversation"), one("tokens", "Tokens"),
+    const one = (name, label) => h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", "aria-selected": String(tab === name), onclick: () => show(name) }, label);
+    main.setAttribute("aria-labelledby", `tab-${tab}`);
+    return h("div", { class: "tabs" }, h("div", { role: "tablist" }, one("turns", "Conversation"), one("tokens", "Tokens")),
       episode.same_task.length > 1 && h("label", { class: "compare" }, "compare with ", h("select", { onchange: (event) => event.target.value && go(["run", key, "compare"], { a: id, b: event.target.value }) },
         h("option", { value: "" }, "another try\u2026"), episode.same_task.filter((other) => other.id !== id).map((other) => h("option", { value: other.id }, `${other.run} #${other.sample}: ${verdictOf(other.verdict).words}`)))));
   }

@@ -115,7 +115,7 @@ export async function episodesView(key, query) {
     const { words, kind, sign } = verdictOf(one.verdict);
     const wrong = Object.entries(one.problems).map(([name, count]) => h("span", { class: "problem" }, problemOf(name), count > 1 ? ` \u00d7${count}` : ""));
     const dim = source.alone && !source.holds(one.id);
-    return h("tr", { class: `${index === active ? "active" : ""}${marked === one.id ? " marked" : ""}${dim ? " dim" : ""}`, "aria-rowindex": String(index + 2), "aria-selected": String(index === active), onclick: (event) => !event.target.closest("a") && point(index) },
+    return h("tr", { class: `${index === active ? "active" : ""}${marked === one.id ? " marked" : ""}${dim ? " dim" : ""}`, "aria-rowindex": String(index + 2), "aria-current": index === active ? "true" : null, onclick: (event) => !event.target.closest("a") && point(index) },
       h("td", { class: "num faint" }, number(one.episode)),
       h("td", { class: "task" }, h("a", { href: link(["run", key, "episode", one.id], state), tabindex: index === active ? "0" : "-1", title: one.shown }, one.task, one.sample ? `#${one.sample}` : ""), h("span", { class: "faint" }, ` ${one.run}`)),
       h("td", {}, h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),

@@ -37,6 +37,7 @@ function headline(run) {
       h("span", { class: run.gain.low > 0 ? "badge good" : run.gain.high < 0 ? "badge bad" : "badge none" },
         `${pointsOf(run.gain.value)} points, 95 % interval ${pointsOf(run.gain.low)} to ${pointsOf(run.gain.high)}`)),
     h("dl", { class: "facts-list" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    run.alarms.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "The guard raised an alarm. "), run.alarms.join("; ")) : null,
     run.notes.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "Could not be read: "), run.notes.join("; ")) : null);
 }
 

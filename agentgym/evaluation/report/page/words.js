@@ -72,7 +72,7 @@ export function verdictOf(name) {
 const STATUSES = {
   malformed: "could not be read", unknown_tool: "no such tool", wrong_arguments: "wrong arguments",
   tool_error: "refused by the tool", timeout: "took too long", over_budget: "after the budget was used up",
-  void: "void turn",
+  void: "void turn", repeated: "asked before", refused: "declined",
 };
 
 /** What went wrong with a call, for people. */
