@@ -111,8 +111,11 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
             cold = timed(lambda: client.get(f"/api/runs/{folder.name}/episodes").raise_for_status())
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
 
-            def opened(place: str, sign: str, count: int) -> float:
+            def opened(place: str, sign: str, count: int, from_list: bool = False) -> float:
                 page = browser.new_page()
+                if from_list:
+                    page.goto(f"{address}/{listing}")
+                    page.locator("tr.active").wait_for()
                 meter = page.context.new_cdp_session(page)
                 meter.send("Performance.enable", {"timeDomain": "threadTicks"})
                 begun = time.perf_counter()
@@ -137,8 +140,10 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
             listed = repeated(lambda: opened(listing, "tr.active", 1))
             listing_busy = statistics.median(busy)
             read = answered("episode?id=long/train/long%230")
+            there, turn = f"#/run/{folder.name}/episode/{long}", ".turns > .turn"
+            fresh = repeated(lambda: opened(there, turn, options.turns))
             busy.clear()
-            shown = repeated(lambda: opened(f"#/run/{folder.name}/episode/{long}", ".turns > .turn", options.turns))
+            shown = repeated(lambda: opened(there, turn, options.turns, from_list=True))
             browser.close()
     finally:
         server.terminate()
@@ -151,8 +156,9 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
         ("  the server's first answer, cold", cold, None),
         ("  the server's answer", answer, None),
         ("  filtered by outcome and problem, sorted by reward", narrowed, None),
-        (f"episode of {options.turns} turns, in the browser", shown, EPISODE_LIMIT_S),
+        (f"episode of {options.turns} turns, from the list to its last turn", shown, EPISODE_LIMIT_S),
         ("  of it CPU of the page's main thread", statistics.median(busy), None),
+        ("  by its address in a fresh page", fresh, None),
         ("  the server's answer", read, None),
     ]
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processor(s)")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -53,8 +54,13 @@ class Viewer:
 def application(paths: Sequence[Path]) -> FastAPI:
     """The application without its guard: see agentgym.viewer.serving."""
     viewer = Viewer(paths)
-    app = FastAPI(title="agentgym view", openapi_url=None, docs_url=None, redoc_url=None)
-    app.router.on_shutdown.append(viewer.close)
+
+    @asynccontextmanager
+    async def alive(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        viewer.close()
+
+    app = FastAPI(title="agentgym view", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive)
 
     @app.exception_handler(AgentGymError)
     async def told(_: Request, error: Exception) -> JSONResponse:

@@ -10,7 +10,6 @@ from typing import Any
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.comparison import compare
-from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.statistics import Estimate, wilson
@@ -54,8 +53,8 @@ def run_data(contents: Contents) -> dict[str, Any]:
             phase: _bands(contents, phase, section)
             for phase, section in (("validation", "train"), ("warm_start_validation", "warm_start"))
         },
-        "alarms": _alarms(contents), "recipe": visible(contents.recipe_text), "notes": [visible(note) for note in contents.notes],
-        "kinds": dict(KINDS),
+        "alarms": _alarms(contents), "notes": [visible(note) for note in contents.notes],
+        "recipe": visible(contents.recipe_text),
     }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ export async function episodesView(key, query) {
     total = found.total;
     const facets = found.facets;
     fill(choices, CHOICES.map((name) => h("button", { type: "button", "aria-pressed": String(state.only === name), onclick: () => narrow({ only: name }) },
-      name ? { ...verdictOf(name) }.words : "all", name ? h("span", { class: "count" }, number(facets.only?.[name] ?? 0)) : null)));
+      name ? verdictOf(name).words : "all", name ? h("span", { class: "count" }, number(facets.only?.[name] ?? 0)) : null)));
     options(phase, "every phase", facets.phase ?? {}, state.phase, plain);
     options(problem, "anything", facets.problem ?? {}, state.problem, problemOf);
     const lacking = found.lacking ? `; ${number(found.lacking)} more are being read` : "";
