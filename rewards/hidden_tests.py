@@ -8,6 +8,7 @@ that is always true, patched modules or frames have nothing to forge.
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
 import math
@@ -76,18 +77,20 @@ class HiddenTests(Reward):
         passed = [False] if code is None else await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
-    async def judge(self, code: str, tests: Sequence[str], *, setup: str = "") -> list[bool]:
-        """Which of the assertions hold for the code. Raises: JudgeError."""
+    async def judge(
+        self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
+    ) -> list[bool]:
+        """Which of the assertions hold for the code, with files that lie beside it. Raises: JudgeError."""
         parsed = [take_apart(test) for test in tests]
         if len(code) > MAX_CODE:
             return [False] * len(parsed)
         expected = await self._expected(parsed, setup)
         calls = [test.call for test in parsed]
         try:
-            given = await self._run(code, calls, setup)
+            given = await self._run(code, calls, setup, files)
         except SandboxError:  # once more in another sandbox: the machine may have had a bad moment
             try:
-                given = await self._run(code, calls, setup)
+                given = await self._run(code, calls, setup, files)
             except SandboxError as error:
                 await self._check_machine(error)
                 given = {}  # sandboxes work, and twice this code broke its own: that is its failure, not ours
@@ -131,12 +134,15 @@ class HiddenTests(Reward):
                 found[number] = values[place]
         return found
 
-    async def _run(self, code: str, calls: Sequence[str], setup: str) -> dict[int, Any]:
+    async def _run(
+        self, code: str, calls: Sequence[str], setup: str, files: Mapping[str, bytes] | None = None
+    ) -> dict[int, Any]:
         """Evaluate calls in a fresh sandbox. Returns: data by number of the call; a call that failed is absent."""
         nonce = secrets.token_hex(8)
         program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
         machine = await shared_backend(self.backend).create(SPEC)
         try:
+            await asyncio.gather(*(machine.write(path, raw) for path, raw in (files or {}).items()))
             result = await machine.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
         finally:
             await machine.close()
