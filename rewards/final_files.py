@@ -32,9 +32,7 @@ class FinalFiles(Reward):
 
     weights: Mapping[str, float] = {"checks_passed": 0.0}
 
-    def __init__(
-        self, *, cpu_s: int = 10, timeout_s: float = 60.0, backend: str | Backend = "namespaces"
-    ) -> None:
+    def __init__(self, *, cpu_s: int = 10, timeout_s: float = 60.0, backend: str | Backend = "namespaces") -> None:
         self.machine = FreshMachine(backend, timeout_s, cpu_s)
         self.tests = HiddenTests(cpu_s=cpu_s, timeout_s=timeout_s, backend=backend)
 

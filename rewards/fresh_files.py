@@ -60,7 +60,9 @@ class Command:
         """From {"command" or "argv", "stdin", "stdout", "exit_code"}. Raises: JudgeError if something is missing."""
         try:
             words = argv or given.get("argv") or ["bash", "-c", given["command"]]
-            return cls([str(word) for word in words], given["stdout"], given.get("stdin", ""), given.get("exit_code", 0))
+            return cls(
+                [str(word) for word in words], given["stdout"], given.get("stdin", ""), given.get("exit_code", 0)
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise JudgeError(f"The hidden run {given!r:.200} lacks a command or its stdout.") from error
 
@@ -139,9 +141,7 @@ class FreshMachine:
         if said != "works\n":
             raise JudgeError(f"The sandbox does not run commands as it should: {cause}") from cause
 
-    async def _verdicts(
-        self, files: SubmittedFiles, commands: Sequence[Command], build: Sequence[str]
-    ) -> list[bool]:
+    async def _verdicts(self, files: SubmittedFiles, commands: Sequence[Command], build: Sequence[str]) -> list[bool]:
         try:
             async with self.holding(files) as machine:
                 if build and not (built := await self.run(machine, build)).ok:

@@ -34,9 +34,9 @@ eval "$1"
 class CodeBash(Environment):
     """A shell on a few files in a sandbox without network. Not isolated: its commands share files, /tmp included.
 
-    The folder, variables, functions, aliases and options outlive a command; processes do not: what is still running at a
-    command's end is killed. Task parameters: `files`, texts by path below /work. What must be true in the end is in the
-    task's truth: the reward `final_files` looks at the files in another sandbox.
+    The folder, variables, functions, aliases and options outlive a command; processes do not: what still runs at a
+    command's end is killed. Task parameters: `files`, texts by path below /work. What must be true in the end is in
+    the task's truth: the reward `final_files` looks at the files in another sandbox.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))

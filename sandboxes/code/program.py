@@ -31,8 +31,8 @@ class Program:
         given: Any = task.parameters.get("program")
         if not isinstance(given, Mapping) or not given.get("run") or not isinstance(given.get("file"), str):
             raise TaskError(
-                f"{task.id}: parameters['program'] is {given!r:.200}; give file, run and, if it is compiled, build, such "
-                "as {'file': 'main.c', 'build': ['gcc', 'main.c', '-o', 'main'], 'run': ['./main']}."
+                f"{task.id}: parameters['program'] is {given!r:.200}; give file, run and, if it is compiled, build, "
+                "such as {'file': 'main.c', 'build': ['gcc', 'main.c', '-o', 'main'], 'run': ['./main']}."
             )
         return cls(given["file"], list(map(str, given.get("build", ()))), list(map(str, given["run"])))
 

@@ -1,4 +1,4 @@
-"""The task set `code/programs-v1`: write a whole program that reads numbers and prints, in five languages. See CARD.md."""
+"""The task set `code/programs-v1`: whole programs that read numbers and print, in five languages. See CARD.md."""
 
 from .task_set import oracle, task_set
 

@@ -92,8 +92,8 @@ def _task(
         environment="agentgym/code-program-v1",
         prompt=(
             f"Write {language.title if name == 'shell' else 'a program in ' + language.title}. The first line of its "
-            f"input is how many numbers there are (0 to 100), the second line is the numbers, from 0 to 999, with spaces "
-            f"between them. {sentence(steps, ending)}\nExample input:\n{cases[0][0]}Its output:\n{cases[0][1]}"
+            f"input is how many numbers there are (0 to 100), the second line is the numbers, from 0 to 999, with "
+            f"spaces between them. {sentence(steps, ending)}\nExample input:\n{cases[0][0]}Its output:\n{cases[0][1]}"
         ),
         parameters={"program": language.program(), "examples": examples},
         truth={"runs": runs, "reference": language.write(steps, ending)},
