@@ -14,7 +14,7 @@ from agentgym.errors import TaskError
 from .report import cut, last_lines, stop_if_stopped, transcript
 from .workbench import RUN_S, Workbench
 
-MAX_CODE = 200_000
+MAX_CODE, BUILD_S = 200_000, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class CodeProgram(Environment):
         self._read(task, None)
         return [Message("system", "Write the program, try it, then submit all of it."), *task.opening()]
 
-    @tool
+    @tool(timeout_s=BUILD_S + 2 * RUN_S)
     async def run(self, code: str, stdin: str = "") -> str:
         """Run a program and show what it prints.
 
@@ -70,7 +70,7 @@ class CodeProgram(Environment):
             await self._build(code)
             return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
 
-    @tool
+    @tool(timeout_s=BUILD_S + 5 * RUN_S)
     async def test(self, code: str) -> str:
         """Try a program on the examples."""
         if not self._examples:
@@ -83,7 +83,7 @@ class CodeProgram(Environment):
             return f"{count - len(failures)} of {count} examples pass. These fail:\n" + "\n\n".join(failures)
         return f"All {count} examples pass."
 
-    @tool(final=True)
+    @tool(final=True, timeout_s=2 * BUILD_S)
     async def submit(self, code: str) -> str:
         """Hand in the program."""
         if len(code) > MAX_CODE:
@@ -120,8 +120,8 @@ class CodeProgram(Environment):
         await self._bench.write(self._program.file, code)
         if not self._program.build:
             return
-        built = await self._bench.command(self._program.build, timeout_s=2 * RUN_S)
-        stop_if_stopped(built, 2 * RUN_S, "")
+        built = await self._bench.command(self._program.build, timeout_s=BUILD_S)
+        stop_if_stopped(built, BUILD_S, "")
         if not built.ok:
             said = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
             raise ToolError(f"The program does not compile:\n{said}")

@@ -8,14 +8,18 @@ from typing import Any
 
 from .steps import ENDINGS, STEPS, Chosen, in_python
 
-C_BODY = """    for (long long i = 1; i <= n; i++) {{
+C = """#include <HEADER>
+int main() {{
+    long long n, acc = {start};
+    if (scanf("%lld", &n) != 1) return 1;
+    for (long long i = 1; i <= n; i++) {{
         long long x;
-        {read};
+        if (scanf("%lld", &x) != 1) return 1;
 {steps}        acc = {update};
 {each}    }}
-{after}"""
-C = '#include <stdio.h>\nint main(void) {{\n    long long n, acc = {start};\n    if (scanf("%lld", &n) != 1) return 1;\n{body}    return 0;\n}}\n'  # noqa: E501
-CPP = "#include <iostream>\nint main() {{\n    long long n, acc = {start};\n    if (!(std::cin >> n)) return 1;\n{body}    return 0;\n}}\n"  # noqa: E501
+{after}    return 0;
+}}
+"""
 JAVASCRIPT = """const words = require("fs").readFileSync(0, "utf8").split(/\\s+/).filter(Boolean);
 const numbers = words.slice(1).map(Number);
 let acc = {start}, i = 0;
@@ -54,14 +58,12 @@ def _of_c(steps: Sequence[Chosen], ending: Chosen, *, skip: str, put: str, divid
     return {"start": end.start, "steps": "".join(lines), "update": end.code.replace("K", str(ending[1]))}
 
 
-def _c_like(frame: str, read: str, show: str) -> Callable[[Sequence[Chosen], Chosen], str]:
+def _c_like(header: str) -> Callable[[Sequence[Chosen], Chosen], str]:
     def write(steps: Sequence[Chosen], ending: Chosen) -> str:
         parts = _of_c(steps, ending, skip="if (!(CODE)) continue;", put="x = CODE;", divide="x / K", indent=" " * 8)
-        each = ENDINGS[ending[0]].each
-        body = C_BODY.format(
-            read=read, each=f"        {show}\n" if each else "", after="" if each else f"    {show}\n", **parts
-        )
-        return frame.format(body=body, **parts)
+        each, show = ENDINGS[ending[0]].each, 'printf("%lld\\n", acc);\n'
+        frame = C.replace("HEADER", header)
+        return frame.format(each=f"        {show}" if each else "", after="" if each else f"    {show}", **parts)
 
     return write
 
@@ -109,10 +111,9 @@ class Language:
 LANGUAGES: Mapping[str, Language] = {
     "shell": Language("a bash script", "main.sh", ("bash", "main.sh"), _bash),
     "python": Language("Python", "main.py", ("python3", "-S", "main.py"), _python),  # -S: starts in half the time
-    "c": Language("C", "main.c", ("./main",),
-                  _c_like(C, 'if (scanf("%lld", &x) != 1) return 1', 'printf("%lld\\n", acc);'),
+    "c": Language("C", "main.c", ("./main",), _c_like("stdio.h"),
                   ("gcc", "-O1", "-std=c11", "-o", "main", "main.c", "-lm")),
-    "cpp": Language("C++", "main.cpp", ("./main",), _c_like(CPP, "std::cin >> x", 'std::cout << acc << "\\n";'),
+    "cpp": Language("C++", "main.cpp", ("./main",), _c_like("cstdio"),
                     ("g++", "-O1", "-std=c++17", "-o", "main", "main.cpp")),
     "javascript": Language("JavaScript (node)", "main.js", ("node", "main.js"), _javascript),
 }  # fmt: skip

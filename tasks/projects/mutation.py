@@ -12,7 +12,7 @@ _COMPARISONS = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.
 _OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Mod: ast.FloorDiv, ast.FloorDiv: ast.Mult}
 
 
-def mutant(source: str, name: str, tests: Sequence[str], rng: random.Random) -> str | None:
+def mutant(source: str, tests: Sequence[str], rng: random.Random) -> str | None:
     """The function with one change that at least one of the assertions notices; None if no change does.
 
     The source must be ours: it is run here. One with a `while` is left alone, as a change could make it endless.

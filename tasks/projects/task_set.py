@@ -152,7 +152,7 @@ def _draw(material: Sequence[Task], split: Split, stratum: str, kinds: Sequence[
                 id=f"{stratum}/{index:04d}",
                 environment="agentgym/code-files-v1",
                 prompt=f"The project is the Python package {project.package} in /work. {prompt}",
-                parameters={"files": files, **_visible(truth, rng)},
+                parameters={"files": files, **_visible(truth)},
                 truth={**truth, "solution": {path: text for path, text in solution.items() if files.get(path) != text}},
                 split=split,
                 tags=(kind, *(one.name for one in functions), *((stratum,) if split == "held_out" else ())),
@@ -167,7 +167,7 @@ Made = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]
 
 def _fix(project: Project, rng: random.Random) -> Made | None:
     target = _target(project)
-    wrong = mutant(target.source, target.name, target.tests, rng)
+    wrong = mutant(target.source, target.tests[VISIBLE:], rng)
     if wrong is None:
         return None
     files = project.files(written={target.name: target.text(wrong)})
@@ -243,8 +243,7 @@ def _all_tests(project: Project) -> list[str]:
     ]
 
 
-def _visible(truth: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
-    """A few assertions that the agent may try. The truth keeps the others, so that none is judged by what was shown."""
-    shown = sorted(rng.sample(truth["tests"], VISIBLE))
-    truth["tests"][:] = [test for test in truth["tests"] if test not in shown]  # type: ignore[index]
+def _visible(truth: dict[str, Any]) -> dict[str, Any]:
+    """The target's first assertions, for the agent to try. The truth keeps the others: none is judged by what it saw."""
+    shown, truth["tests"] = truth["tests"][:VISIBLE], truth["tests"][VISIBLE:]
     return {"tests": shown, "imports": truth["imports"]}

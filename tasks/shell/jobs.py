@@ -31,8 +31,8 @@ def slowest(world: World, rng: random.Random) -> Job:
     lines = [" ".join(line) for line in world.log_lines() if line[1] == level]
     times = sorted({int(line.split()[3]) for line in lines}, reverse=True)[:number]
     asked = (
-        f"The last column of the files in logs is a time in milliseconds. Write the {number} largest different times of "
-        f"the level {level} to slow.txt, one a line, the largest first. Are there fewer, write those."
+        f"The last column of the files in logs is a time in milliseconds. Write the {number} largest different times "
+        f"of the level {level} to slow.txt, one a line, the largest first. Are there fewer, write those."
     )
     command = f"cat logs/*.log | grep ' {level} ' | awk '{{print $4}}' | sort -rnu | head -{number} > slow.txt"
     return asked, command, {"files": {"slow.txt": "\n".join(map(str, times))}}
@@ -139,8 +139,8 @@ def total_by_name(world: World, rng: random.Random) -> Job:
     lines = [f"{name} {totals[name]}" for name in sorted(totals)]
     title = ("", "", "count", "price")[column]
     asked = (
-        f"Write to by_name.txt, for each name in data/sales.csv in alphabetical order, a line with the name, a space and "
-        f"the sum of its column {title}."
+        f"Write to by_name.txt, for each name in data/sales.csv in alphabetical order, a line with the name, a space "
+        f"and the sum of its column {title}."
     )
     command = (
         f"tail -n +2 data/sales.csv | awk -F, '{{ s[$1] += ${column + 1} }} END {{ for (n in s) print n, s[n] }}' "
@@ -155,8 +155,8 @@ def busiest(world: World, rng: random.Random) -> Job:
     found = Counter(line[2] for line in world.log_lines() if line[1] == level)
     lines = [f"{service} {number}" for service, number in sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))]
     asked = (
-        f"Write to services.txt a line for each service with the level {level} in the files in logs: the service, a space "
-        "and how many such lines it has, the highest number first, equal numbers in alphabetical order."
+        f"Write to services.txt a line for each service with the level {level} in the files in logs: the service, a "
+        "space and how many such lines it has, the highest number first, equal numbers in alphabetical order."
     )
     command = (
         f"cat logs/*.log | awk '$2 == \"{level}\" {{ n[$3]++ }} END {{ for (s in n) print s, n[s] }}' "
@@ -186,8 +186,8 @@ def split_table(world: World, rng: random.Random) -> Job:
     for kind in sorted({row[1] for row in world.rows()}):
         files[f"{folder}/{kind}.csv"] = "\n".join(",".join(row) for row in world.rows() if row[1] == kind)
     asked = (
-        f"Split data/sales.csv by its column kind: write the rows of each kind, without the head line and in their order, "
-        f"to a file in the folder {folder} that is named after the kind and ends in .csv."
+        f"Split data/sales.csv by its column kind: write the rows of each kind, without the head line and in their "
+        f"order, to a file in the folder {folder} that is named after the kind and ends in .csv."
     )
     command = f'mkdir -p {folder}; tail -n +2 data/sales.csv | awk -F, \'{{ print > ("{folder}/" $2 ".csv") }}\''
     return asked, command, {"files": files}
