@@ -244,6 +244,6 @@ def _all_tests(project: Project) -> list[str]:
 
 
 def _visible(truth: dict[str, Any]) -> dict[str, Any]:
-    """The target's first assertions, for the agent to try. The truth keeps the others: none is judged by what it saw."""
+    """The target's first assertions, for the agent to try; the truth keeps the others only."""
     shown, truth["tests"] = truth["tests"][:VISIBLE], truth["tests"][VISIBLE:]
     return {"tests": shown, "imports": truth["imports"]}
