@@ -9,7 +9,7 @@ from .workbench import RUN_S
 
 
 class CodeVerilog(Environment):
-    """Verilog writing with a simulator, in a sandbox without network. Not isolated: an episode's simulations share files.
+    """Verilog writing with a simulator, without a network. Not isolated: the simulations of an episode share files.
 
     Task parameters as of `agentgym/code-program-v1`: `program` compiles the design and, given a testbench as input,
     simulates both; `examples` are testbenches with what they must print. The hidden testbenches are in the task's

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files as resources
 from typing import Any
 
-from agentgym import Checkpoint, Environment, Task, ToolError
+from agentgym import Checkpoint, Environment, SandboxSpec, Task, ToolError
 from agentgym.errors import TaskError
 from agentgym.sandbox import ExecResult, Sandbox
 
@@ -29,6 +29,7 @@ class Workbench:
         environment: opens the sandbox and closes it.
         files: texts by path below /work that lie there from the beginning.
         programs: what the image must have; looked for when the sandbox is opened.
+        spec: of the sandbox, where it is not the environment's own.
         checkpoint: of another workbench on the same task, to go on from in their place.
     Attributes:
         turn: held by a tool that does several things in a row; calls of one message get it in their order.
@@ -40,9 +41,10 @@ class Workbench:
         files: Mapping[str, str],
         *,
         programs: Sequence[str] = (),
+        spec: SandboxSpec | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        self._environment, self._files, self._programs = environment, dict(files), programs
+        self._environment, self._files, self._programs, self._spec = environment, dict(files), programs, spec
         self._snapshot = checkpoint.snapshot if checkpoint else None
         self._machine: Sandbox | None = None
         self._opening, self.turn = asyncio.Lock(), asyncio.Lock()
@@ -53,7 +55,7 @@ class Workbench:
         """The sandbox. Raises: TaskError if its image lacks a program; SandboxError."""
         async with self._opening:
             if self._machine is None:
-                machine = await self._environment.open_sandbox(snapshot=self._snapshot)
+                machine = await self._environment.open_sandbox(self._spec, snapshot=self._snapshot)
                 if self._programs:
                     await _check_programs(machine, self._programs)
                 if self._snapshot is None:

@@ -177,7 +177,8 @@ def feedback(rng: random.Random) -> Design:
         f"left by one, and its new lowest bit is the exclusive or of d and of the old bits {one} and {two} of q.",
         {"d": 1}, {"q": w},
         _from(0, lambda s, v: ((s << 1) | (v["d"] ^ (s >> one & 1) ^ (s >> two & 1))) % 2**w, lambda s: {"q": s}),
-        f"always @(posedge clk) q <= rst ? 0 : {{q[{w - 2}:0], d ^ q[{one}] ^ q[{two}]}};", registers=True, clocked=True,
+        f"always @(posedge clk) q <= rst ? 0 : {{q[{w - 2}:0], d ^ q[{one}] ^ q[{two}]}};",
+        registers=True, clocked=True,
     )  # fmt: skip
 
 
