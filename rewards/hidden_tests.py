@@ -26,6 +26,7 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
 from . import judge_guest
+from .remote_check import RemoteCheck
 
 SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
 MAX_CODE, MAX_REPORT = 200_000, 2**20
@@ -44,7 +45,8 @@ class HiddenTest:
 class HiddenTests(Reward):
     """Outcome components `success` (every test passed) and `tests_passed` (the fraction that did).
 
-    Tests are `truth["tests"]`, assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`;
+    Tests are `truth["tests"]`, or, where they are a program, `truth["check"]` and `truth["entry_point"]` (see
+    remote_check.py). The former are assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`;
     `truth["setup"]` is code that runs before the submission. The submission is the argument `code` of the first final
     call that succeeded; without one both components are 0. `tests_passed` counts 0 in the scalar reward.
 
@@ -71,9 +73,13 @@ class HiddenTests(Reward):
     async def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError when the tests are unusable or no sandbox would run them."""
         truth = episode.task.truth
-        if not isinstance(truth, dict) or not truth.get("tests"):
+        if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):
             raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by hidden_tests.")
         code = self._submission(episode)
+        if code is not None and truth.get("check"):
+            check = RemoteCheck(self.cpu_s, self.timeout_s, self.backend)
+            held = await check.judge(code, truth["check"], truth["entry_point"], setup=truth.get("setup", ""))
+            return {SUCCESS: float(held), "tests_passed": float(held)}
         passed = [False] if code is None else await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
