@@ -152,7 +152,7 @@ class HiddenTests(Reward):
             result = await machine.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
         finally:
             await machine.close()
-        return _read_report(result.stdout, nonce, len(calls))
+        return read_report(result.stdout, nonce, len(calls))
 
 
 @cache
@@ -217,7 +217,7 @@ def _truth_of(data: Any) -> bool:
     return len(data) > 1 and data[0] in ("l", "t", "e", "d", "c", "b") and bool(data[1] != "")
 
 
-def _read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
+def read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
     """The first line for each call. Whatever else the submission wrote is ignored."""
     found: dict[int, Any] = {}
     for line in raw.decode("utf-8", "replace").splitlines():

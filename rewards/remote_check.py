@@ -1,8 +1,8 @@
 """Tests of any form, run in one sandbox against a function that lives in another.
 
-A test such as HumanEval's is a program: loops, tolerances, random inputs, helper functions. It cannot be taken apart into
-calls and values beforehand, and beside the submission it would be at its mercy. So it runs where the submission is not,
-and its candidate is a stand-in: each call is carried over as plain data, and so is what it returns.
+A test such as HumanEval's is a program: loops, tolerances, random inputs, helper functions. It cannot be taken apart
+into calls and values beforehand, and beside the submission it would be at its mercy. So it runs where the submission is
+not, and its candidate is a stand-in: each call is carried over as plain data, and so is what it returns.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from agentgym.messages import Call, Message
 from agentgym.registry import load_task_set
 from agentgym.task import Split, Task, TaskSet, seed_of
 
-from .mutation import mutant
+from ..mutation import mutants
 
 NAME, MATERIAL = "code/projects-v1", "code/functions-v1"
 SIZES = {"train": 1_000, "validation": 120, "unseen_functions": 120, "unseen_kinds": 120}
@@ -167,10 +167,10 @@ Made = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]
 
 def _fix(project: Project, rng: random.Random) -> Made | None:
     target = _target(project)
-    wrong = mutant(target.source, target.tests[VISIBLE:], rng)
-    if wrong is None:
+    wrong = mutants(target.source, target.tests[VISIBLE:], rng)
+    if not wrong:
         return None
-    files = project.files(written={target.name: target.text(wrong)})
+    files = project.files(written={target.name: target.text(wrong[0])})
     return (
         "One of its functions does not do what its docstring says. Find it and mend it.",
         files, project.files(), {"imports": project.imports(), "tests": _all_tests(project)},
