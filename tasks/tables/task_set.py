@@ -71,8 +71,7 @@ def mean(t: Table, rng: random.Random) -> Question:
         f'values = [r["value"] for r in rows if region[r["{t.key}"]] == "{region}"]\n'
         "round(sum(values) / len(values), 2) if values else 0"
     )
-    asked = f"What is the mean of {t.value} over all rows of the region {region}, rounded to two decimals? "
-    "Without rows: 0."
+    asked = f"What is the mean of {t.value} over all rows of the region {region}, to two decimals? Without rows: 0."
     return asked, code, str(answer)
 
 
