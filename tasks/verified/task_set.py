@@ -14,7 +14,7 @@ from agentgym.task import SPLITS, Task, TaskSet, seed_of
 from ..mutation import mutants
 
 NAME, MATERIAL = "code/verified-v1", "code/functions-v1"
-MOST = 3
+MOST = 2
 
 
 @cache

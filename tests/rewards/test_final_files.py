@@ -10,7 +10,7 @@ from agentgym import Call, JudgeError, Message, StopReason, Task
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Result
 from agentgym.rewards.final_files import FinalFiles
-from agentgym.rewards.fresh_files import Command, FreshMachine, SubmittedFiles, submitted_files
+from agentgym.rewards.fresh_files import Command, SubmittedFiles, submitted_files
 from agentgym.rewards.program_output import ProgramOutput
 
 pytestmark = pytest.mark.needs_namespaces
@@ -93,13 +93,16 @@ async def test_code_that_attacks_its_judge_gains_nothing(core):
 
 
 async def test_no_expected_value_lies_in_the_sandbox_of_the_files():
-    thief = "import os, subprocess\nprint(subprocess.run(['grep', '-rl', '144', '/work', '/tmp'], "
-    thief += "capture_output=True).stdout, [v for v in os.environ.values() if '144' in v])\n"
-    files = SubmittedFiles({"main.py": thief.replace("144", "14" + "4").encode()})
-    async with FreshMachine().holding(files) as machine:
-        result = await FreshMachine().run(machine, ["python3", "main.py"], "12\n")
-    assert b"'/work/main.py" not in result.stdout.replace(b"/work/main.py\\n", b"")
-    assert b"[]" in result.stdout
+    thief = (
+        "import os, subprocess\nneedle = str(12 * 12 * 1000 + 777)\n"
+        "found = subprocess.run(['grep', '-rl', needle, '.', '/tmp'], capture_output=True).stdout\n"
+        "print(found, [value for value in os.environ.values() if needle in value])\n"
+    )
+    truth = {"runs": [{"argv": ["python3", "main.py"], "stdout": "144777"}]}
+    judge = FinalFiles()
+    assert await judge.judge(SubmittedFiles({"main.py": thief.encode()}), truth) == [False]
+    told = {"runs": [{"argv": ["python3", "main.py"], "stdout": "b'' []"}, *truth["runs"]]}
+    assert await judge.judge(SubmittedFiles({"main.py": thief.encode()}), told) == [True, False]
 
 
 async def test_contents_absence_and_words_are_checked_without_any_sandbox():
