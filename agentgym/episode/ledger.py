@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +104,33 @@ class Ledger:
         self._keys.pop(trajectory.id, None)
         self._written.pop(trajectory.id, None)
 
-    def finished(self, run: str) -> set[str]:
-        """Ids of the finished episodes of a run."""
+    def amend(self, trajectories: Sequence[Trajectory]) -> None:
+        """Write what is kept beside the turns of finished episodes (outcome, weights, stop reason) anew, all or none.
+
+        Raises: LedgerError, also for an episode that is not finished here.
+        """
+        rows = [(*pack_head(trajectory), trajectory.id) for trajectory in trajectories]
+        with self._telling("written"):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                changed = self._connection.executemany(
+                    "UPDATE episode SET head = ?, prompt_ids = ? WHERE id = ? AND turns IS NOT NULL", rows
+                ).rowcount
+                if changed != len(rows):
+                    raise LedgerError(f"{self.path}: {len(rows) - changed} of these episodes are not finished in it.")
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def finished(self, run: str, *, noting: str | None = None) -> set[str]:
+        """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""
         with self._telling("read"):
             rows = self._connection.execute(
-                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ?", (f"{run}/", f"{run}0")
+                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ? "
+                "AND (? IS NULL OR json_type(head, '$.provenance.' || ?) IS NOT NULL)",
+                (f"{run}/", f"{run}0", noting, noting),
             )  # '0' is the character after '/'
             return {row[0] for row in rows}
 

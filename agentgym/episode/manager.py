@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,12 +15,13 @@ from agentgym.environment import Environment
 from agentgym.episode.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.collector import calm_collector
+from agentgym.episode.judging import PENDING, judge_group
 from agentgym.episode.loop import Episode, Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.registry import load_reward, make
+from agentgym.registry import load, load_reward, make
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
 from agentgym.task import Task, seed_of
@@ -78,14 +79,17 @@ class EpisodeManager:
         self._reward = load_reward(reward) if isinstance(reward, str) else reward
         self._environment, self._backend = environment, backend
         self._options = dict(environment_options or {})
+        self._judges: dict[str, Reward | None] = {}
         self._provenance = {
             "agentgym": __version__, "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
         }  # fmt: skip
-        declared = cache(load_reward)
+        if self._reward is not None and isinstance(policy, Policy):
+            self._reward.meet(policy)
+        self._load_declared = cache(self._declared)
         self._setting = Setting(
             make_environment=self._make,
-            reward_for=lambda world: self._reward or (declared(world.reward) if world.reward else None),
+            reward_for=self._reward_for,
             budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
         )  # fmt: skip
 
@@ -156,7 +160,7 @@ class EpisodeManager:
     async def _play(self, jobs: Iterator[_Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
         if group_size < 1:
             raise ValueError(f"group_size is {group_size!r}: a task is played at least once.")
-        crew = _Crew(self, jobs)
+        crew = _Crew(self, jobs, group_size)
         with calm_collector():
             async with aclosing(crew.results()) as results:
                 async for item in results:
@@ -189,6 +193,15 @@ class EpisodeManager:
                 yield _Job(position, Trajectory(name, origin.task, sample, origin.seed), fork)
                 position += 1
 
+    def _reward_for(self, world: Environment | type[Environment]) -> Reward | None:
+        return self._reward or (self._load_declared(world.reward) if world.reward else None)
+
+    def _declared(self, name: str) -> Reward:
+        reward = load_reward(name)
+        if isinstance(self._policy, Policy):
+            reward.meet(self._policy)
+        return reward
+
     def _make(self, task: Task) -> Environment:
         if callable(self._environment):
             return self._environment(**self._options)
@@ -209,9 +222,34 @@ class EpisodeManager:
         await Episode(self._setting, policy, trajectory).play()
         if job.fork is not None and trajectory.valid:
             _void_if_diverged(job.fork, trajectory)
+        if self._group_judge(job) is not None:
+            trajectory.provenance[PENDING] = True
         if self._ledger is not None:
             await self._ledger.finish(trajectory)
         return trajectory
+
+    def _group_judge(self, job: _Job) -> Reward | None:
+        """Who judges the episode's group beside its own outcome; None for nearly every reward, and for branches."""
+        if job.fork is not None or (self._reward is not None and not self._reward.judges("group")):
+            return None
+        task = job.trajectory.task
+        if task.environment not in self._judges:
+            made_by: Any = self._environment or task.environment
+            made_by = load("environments", made_by) if isinstance(made_by, str) else made_by
+            try:  # a class tells what it declares, and a function only in what it makes
+                world = made_by if isinstance(made_by, type) else self._make(task)
+            except Exception:  # noqa: BLE001  its episodes have failed of it, and say so
+                return None
+            self._judges[task.environment] = self._reward_for(world)
+        reward = self._judges[task.environment]
+        return reward if reward is not None and reward.judges("group") else None
+
+    async def _judge_group(self, reward: Reward, group: Sequence[Trajectory]) -> None:
+        """Judge a complete group and keep what was said."""
+        budgets = self._setting.budgets
+        await judge_group(reward, group, time_s=budgets.time_s, retries=budgets.infra_retries)
+        if self._ledger is not None:
+            self._ledger.amend(group)
 
 
 def _void_if_diverged(fork: Fork, branch: Trajectory) -> None:
@@ -222,10 +260,16 @@ def _void_if_diverged(fork: Fork, branch: Trajectory) -> None:
 
 
 class _Crew:
-    """The workers of one run. Each plays one episode after another until no job is left."""
+    """The workers of one run. Each plays one episode after another until no job is left.
 
-    def __init__(self, manager: EpisodeManager, jobs: Iterator[_Job]) -> None:
-        self._manager, self._jobs = manager, jobs
+    Where a reward judges groups, an episode is held back until its group is complete and judged; nobody waits for
+    that but the group itself.
+    """
+
+    def __init__(self, manager: EpisodeManager, jobs: Iterator[_Job], group_size: int) -> None:
+        self._manager, self._jobs, self._group_size = manager, jobs, group_size
+        self._groups: dict[int, tuple[Reward, list[tuple[int, Trajectory]]]] = {}  # by number: the incomplete
+        self._workers: set[asyncio.Task[None]] = set()
         self._live: dict[str, Policy] = {}  # who was told that which episode began
         self._done: deque[tuple[int, Trajectory | str]] = deque()  # a str is the id of one in the ledger
         # How many may wait to be read: all players may end in one pass of the loop, before the reader's next one.
@@ -233,18 +277,17 @@ class _Crew:
         self._changed, self._room = asyncio.Event(), asyncio.Event()
         ledger = manager._ledger
         self._finished = ledger.finished(manager._run) if ledger is not None else set()
+        self._pending = ledger.finished(manager._run, noting=PENDING) if ledger is not None else set()
 
     async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
         """What the workers finish, as they do; everything is stopped and awaited when the caller leaves."""
-        workers: set[asyncio.Task[None]] = set()
+        workers = self._workers
         try:
             # All first episodes are announced before any begins, so that a policy which waits for all live
             # episodes sees the same batches every time.
             first = [job for _, job in zip(range(self._manager._concurrency), iter(self._next, None), strict=False)]
             for job in first:
-                worker = asyncio.ensure_future(self._work(job))
-                worker.add_done_callback(lambda _: self._changed.set())
-                workers.add(worker)
+                self._set_to_work(self._work(job))
             while True:
                 while self._done:
                     position, item = self._done.popleft()
@@ -258,8 +301,11 @@ class _Crew:
                     raise failures[0]
                 if self._done:
                     continue
-                if not workers:
+                if not workers and not self._groups:
                     return
+                if not workers:  # groups without an episode whose environment could not even be asked who judges
+                    for number in list(self._groups):
+                        self._set_to_work(self._judge(*self._groups.pop(number)))
                 await self._changed.wait()
         finally:
             for worker in workers:
@@ -272,12 +318,40 @@ class _Crew:
         """The next episode to play, announced to its policy; those in the ledger are handed over instead."""
         for job in self._jobs:
             if job.trajectory.id in self._finished:
-                self._done.append((job.position, job.trajectory.id))
-                self._changed.set()
+                self._skip(job)
                 continue
             self._live[job.trajectory.id] = self._manager._cast(job)
             return job
         return None
+
+    def _skip(self, job: _Job) -> None:
+        """Hand over an episode that is in the ledger; if the run broke off before its group was judged, hold it."""
+        episode = job.trajectory.id
+        judge = self._manager._group_judge(job) if episode in self._pending else None
+        if judge is not None:
+            self._hold(job.position, self._loaded(episode), judge)
+        else:
+            self._done.append((job.position, episode))
+            self._changed.set()
+
+    def _set_to_work(self, work: Coroutine[Any, Any, None]) -> None:
+        worker = asyncio.ensure_future(work)
+        worker.add_done_callback(lambda _: self._changed.set())
+        self._workers.add(worker)
+
+    def _hold(self, position: int, trajectory: Trajectory, judge: Reward) -> None:
+        """Keep an episode until its group is complete; then have the group judged, beside those who play on."""
+        number = position // self._group_size
+        _, held = self._groups.setdefault(number, (judge, []))
+        held.append((position, trajectory))
+        if len(held) == self._group_size:
+            self._set_to_work(self._judge(*self._groups.pop(number)))
+
+    async def _judge(self, judge: Reward, group: list[tuple[int, Trajectory]]) -> None:
+        group.sort(key=lambda item: item[0])
+        await self._manager._judge_group(judge, [trajectory for _, trajectory in group])
+        self._done.extend(group)
+        self._changed.set()
 
     def _loaded(self, episode: str) -> Trajectory:
         assert self._manager._ledger is not None
@@ -293,8 +367,11 @@ class _Crew:
             episode = job.trajectory.id
             try:
                 trajectory = await self._manager._episode(job, self._live[episode])
-                self._done.append((job.position, trajectory))
-                self._changed.set()
+                if (judge := self._manager._group_judge(job)) is not None:
+                    self._hold(job.position, trajectory, judge)
+                else:
+                    self._done.append((job.position, trajectory))
+                    self._changed.set()
                 if len(self._done) < self._allowed:
                     following = self._next()  # announced before this one ends: no batch in between without it
             finally:

@@ -60,6 +60,7 @@ class Rollouts:
         group_size: int = 1,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         record: bool = True,
+        progress: float | None = None,
         seen: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
@@ -67,9 +68,12 @@ class Rollouts:
         Args:
             run: label of this batch; with the task and the sample it names the episode and seeds it.
             record: write the episodes to the ledger.
+            progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
             seen: called with each trajectory as it finishes, for a progress bar.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
+        if progress is not None and isinstance(self.reward, Reward):
+            self.reward.at(progress)
         manager = self._manager(policy, run, sampling, self.ledger if record else None)
         return self._runner.run(manager.collect(tasks, group_size, seen=seen))
 

@@ -138,7 +138,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         rank = self.accelerator.process_index
         label = f"{'train' if self.model.training else 'eval'}-{step:06d}" + (f"-rank{rank}" if rank else "")
         tasks = [self._tasks[i] for i in indices[::size]]
-        return self._rollouts.play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
+        return self._rollouts.play(
+            self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling,
+            progress=min(step / max(self.state.max_steps, 1), 1.0),
+        )  # fmt: skip
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""
