@@ -44,7 +44,8 @@ class Rollouts:
         seed: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
-        self.reward, self.budgets, self.concurrency = reward, budgets or Budgets(), concurrency
+        self.reward = registry.load_reward(reward) if isinstance(reward, str) else reward  # one for the whole run
+        self.budgets, self.concurrency = budgets or Budgets(), concurrency
         self.seed, self.ledger = seed, ledger
         self.backend: Backend | str | None = backend
         if pool:
