@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from agentgym.episode.collector import calm_collector
 from agentgym.episode.judging import PENDING, judge_group
 from agentgym.episode.loop import Episode, Setting
 from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import AgentGymError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.policy.scripted import ScriptedPolicy
@@ -79,7 +80,7 @@ class EpisodeManager:
         self._reward = load_reward(reward) if isinstance(reward, str) else reward
         self._environment, self._backend = environment, backend
         self._options = dict(environment_options or {})
-        self._judges: dict[str, Reward | None] = {}
+        self._judges: dict[Any, Reward | None] = {}  # by what makes the environments: its id, class or function
         self._provenance = {
             "agentgym": __version__, "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
@@ -194,7 +195,10 @@ class EpisodeManager:
                 position += 1
 
     def _reward_for(self, world: Environment | type[Environment]) -> Reward | None:
-        return self._reward or (self._load_declared(world.reward) if world.reward else None)
+        reward = self._reward or (self._load_declared(world.reward) if world.reward else None)
+        if callable(self._environment):
+            self._judges[self._environment] = reward
+        return reward
 
     def _declared(self, name: str) -> Reward:
         reward = load_reward(name)
@@ -230,18 +234,17 @@ class EpisodeManager:
 
     def _group_judge(self, job: _Job) -> Reward | None:
         """Who judges the episode's group beside its own outcome; None for nearly every reward, and for branches."""
-        if job.fork is not None or (self._reward is not None and not self._reward.judges("group")):
+        if job.fork is not None:
             return None
-        task = job.trajectory.task
-        if task.environment not in self._judges:
-            made_by: Any = self._environment or task.environment
-            made_by = load("environments", made_by) if isinstance(made_by, str) else made_by
-            try:  # a class tells what it declares, and a function only in what it makes
-                world = made_by if isinstance(made_by, type) else self._make(task)
-            except Exception:  # noqa: BLE001  its episodes have failed of it, and say so
-                return None
-            self._judges[task.environment] = self._reward_for(world)
-        reward = self._judges[task.environment]
+        reward = self._reward
+        if reward is None:
+            factory: Any = self._environment or job.trajectory.task.environment
+            if factory not in self._judges:
+                with suppress(AgentGymError):  # an id that nothing has: its episodes have failed of it, and say so
+                    made_by = load("environments", factory) if isinstance(factory, str) else factory
+                    if isinstance(made_by, type):  # a class tells what it declares
+                        self._judges[factory] = self._reward_for(made_by)
+            reward = self._judges.get(factory)  # a function tells it only in what it made
         return reward if reward is not None and reward.judges("group") else None
 
     async def _judge_group(self, reward: Reward, group: Sequence[Trajectory]) -> None:
@@ -327,6 +330,8 @@ class _Crew:
     def _skip(self, job: _Job) -> None:
         """Hand over an episode that is in the ledger; if the run broke off before its group was judged, hold it."""
         episode = job.trajectory.id
+        if episode in self._pending and not self._manager._judges:
+            self._manager._reward_for(self._manager._make(job.trajectory.task))  # nothing was made yet that tells it
         judge = self._manager._group_judge(job) if episode in self._pending else None
         if judge is not None:
             self._hold(job.position, self._loaded(episode), judge)
