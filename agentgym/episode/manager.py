@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym import __version__
-from agentgym.environment import Environment
+from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.collector import calm_collector
+from agentgym.episode.crew import Crew, Duties, Job
 from agentgym.episode.judging import PENDING, judge_group
-from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.loop import Episode
+from agentgym.episode.restored import Restored
+from agentgym.episode.setting import Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.messages import StopReason
@@ -30,14 +32,8 @@ from agentgym.task import Task, seed_of
 if TYPE_CHECKING:
     from agentgym.episode.ledger import Ledger
 
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """An episode that is still to be played, with its place in the order of asking."""
-
-    position: int
-    trajectory: Trajectory
-    fork: Fork | None = None
+Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
+"""By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
 
 
 class EpisodeManager:
@@ -55,6 +51,8 @@ class EpisodeManager:
         run: begins the id of every trajectory.
         backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
         environment_options: passed to the environment's constructor.
+        checkpoints: with a key (task id, sample, turn) for each that is wanted, of the world before that turn; filled
+            in while the episodes are played. For forks.
     Raises: UnknownNameError for an unknown reward; ValueError for a concurrency below 1.
     """
 
@@ -72,6 +70,7 @@ class EpisodeManager:
         run: str = "run",
         backend: Backend | str | None = None,
         environment_options: dict[str, Any] | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency!r}: at least one episode has to play.")
@@ -92,6 +91,7 @@ class EpisodeManager:
             make_environment=self._make,
             reward_for=self._reward_for,
             budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
+            keep=None if checkpoints is None else partial(_keep, checkpoints),
         )  # fmt: skip
 
     async def collect(
@@ -158,16 +158,17 @@ class EpisodeManager:
         played.provenance = {**self._provenance, "replay": {"of": record.id, "turns": sorted(turns)}}
         return await Episode(setting, ScriptedPolicy(said, name="replay"), played).play()
 
-    async def _play(self, jobs: Iterator[_Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
+    async def _play(self, jobs: Iterator[Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
         if group_size < 1:
             raise ValueError(f"group_size is {group_size!r}: a task is played at least once.")
-        crew = _Crew(self, jobs, group_size)
+        duties = Duties(self._cast, self._episode, self._group_judge, self._judge_group)
+        crew = Crew(duties, jobs, group_size, self._concurrency, self._ledger, self._run)
         with calm_collector():
             async with aclosing(crew.results()) as results:
                 async for item in results:
                     yield item
 
-    def _jobs(self, tasks: Iterable[Task], group_size: int) -> Iterator[_Job]:
+    def _jobs(self, tasks: Iterable[Task], group_size: int) -> Iterator[Job]:
         """Every episode to play, lazily. A task that comes again gets new sample numbers, so ids stay unique."""
         seen: Counter[str] = Counter()
         position = 0
@@ -178,10 +179,10 @@ class EpisodeManager:
                 trajectory = Trajectory(
                     f"{self._run}/{task.id}#{sample}", task, sample, seed_of(self._seed, task.id)
                 )  # fmt: skip
-                yield _Job(position, trajectory)
+                yield Job(position, trajectory)
                 position += 1
 
-    def _branches(self, forks: Iterable[Fork], samples: int) -> Iterator[_Job]:
+    def _branches(self, forks: Iterable[Fork], samples: int) -> Iterator[Job]:
         """Every continuation to play, lazily, with sample numbers that no two of a task share."""
         seen: Counter[str] = Counter()
         position = 0
@@ -191,7 +192,7 @@ class EpisodeManager:
                 sample = seen[origin.task.id]
                 seen[origin.task.id] += 1
                 name = f"{self._run}/{origin.id}@{fork.turn}#{sample}"
-                yield _Job(position, Trajectory(name, origin.task, sample, origin.seed), fork)
+                yield Job(position, Trajectory(name, origin.task, sample, origin.seed), fork)
                 position += 1
 
     def _reward_for(self, world: Environment | type[Environment]) -> Reward | None:
@@ -211,19 +212,29 @@ class EpisodeManager:
             return self._environment(**self._options)
         return make(self._environment or task.environment, backend=self._backend, **self._options)
 
-    def _cast(self, job: _Job) -> Policy:
+    def _cast(self, job: Job) -> Policy:
         """Who plays the episode, told that it is about to begin."""
         policy = self._policy if isinstance(self._policy, Policy) else self._policy(job.trajectory.task)
         policy = policy if job.fork is None else Recorded(job.fork, policy)
         policy.episode_started(job.trajectory.id)
         return policy
 
-    async def _episode(self, job: _Job, policy: Policy) -> Trajectory:
+    def _setting_of(self, job: Job) -> Setting:
+        fork = job.fork
+        if fork is None or fork.checkpoint is None:
+            return self._setting
+        checkpoint = fork.checkpoint
+        return replace(
+            self._setting,
+            make_environment=lambda task: Restored(self._make(task), fork.trajectory, fork.turn, checkpoint),
+        )
+
+    async def _episode(self, job: Job, policy: Policy) -> Trajectory:
         trajectory = job.trajectory
         trajectory.provenance = {**self._provenance, "policy": policy.name}
         if job.fork is not None:
             trajectory.provenance["branch"] = {"of": job.fork.trajectory.id, "turn": job.fork.turn}
-        await Episode(self._setting, policy, trajectory).play()
+        await Episode(self._setting_of(job), policy, trajectory).play()
         if job.fork is not None and trajectory.valid:
             _void_if_diverged(job.fork, trajectory)
         if self._group_judge(job) is not None:
@@ -232,8 +243,11 @@ class EpisodeManager:
             await self._ledger.finish(trajectory)
         return trajectory
 
-    def _group_judge(self, job: _Job) -> Reward | None:
-        """Who judges the episode's group beside its own outcome; None for nearly every reward, and for branches."""
+    def _group_judge(self, job: Job, make: bool = False) -> Reward | None:
+        """Who judges the episode's group beside its own outcome; None for nearly every reward, and for branches.
+
+        `make`: where only an environment would tell and none was made yet, make one.
+        """
         if job.fork is not None:
             return None
         reward = self._reward
@@ -244,6 +258,8 @@ class EpisodeManager:
                     made_by = load("environments", factory) if isinstance(factory, str) else factory
                     if isinstance(made_by, type):  # a class tells what it declares
                         self._judges[factory] = self._reward_for(made_by)
+            if make and factory not in self._judges:
+                self._reward_for(self._make(job.trajectory.task))
             reward = self._judges.get(factory)  # a function tells it only in what it made
         return reward if reward is not None and reward.judges("group") else None
 
@@ -255,135 +271,13 @@ class EpisodeManager:
             self._ledger.amend(group)
 
 
+def _keep(checkpoints: Checkpoints, trajectory: Trajectory, turn: int, checkpoint: Checkpoint) -> None:
+    if (key := (trajectory.task.id, trajectory.sample, turn)) in checkpoints:
+        checkpoints[key] = checkpoint
+
+
 def _void_if_diverged(fork: Fork, branch: Trajectory) -> None:
     """A branch whose first turns had other states than the record's is no other ending of it."""
     found = differs(fork.trajectory, branch, fork.turn)
     if found is not None:
         branch.stop_reason, branch.outcome, branch.error = StopReason.INFRA_ERROR, {}, f"ReplayDiverged: {found}"
-
-
-class _Crew:
-    """The workers of one run. Each plays one episode after another until no job is left.
-
-    Where a reward judges groups, an episode is held back until its group is complete and judged; nobody waits for
-    that but the group itself.
-    """
-
-    def __init__(self, manager: EpisodeManager, jobs: Iterator[_Job], group_size: int) -> None:
-        self._manager, self._jobs, self._group_size = manager, jobs, group_size
-        self._groups: dict[int, tuple[Reward, list[tuple[int, Trajectory]]]] = {}  # by number: the incomplete
-        self._workers: set[asyncio.Task[None]] = set()
-        self._live: dict[str, Policy] = {}  # who was told that which episode began
-        self._done: deque[tuple[int, Trajectory | str]] = deque()  # a str is the id of one in the ledger
-        # How many may wait to be read: all players may end in one pass of the loop, before the reader's next one.
-        self._allowed = 2 * manager._concurrency
-        self._changed, self._room = asyncio.Event(), asyncio.Event()
-        ledger = manager._ledger
-        self._finished = ledger.finished(manager._run) if ledger is not None else set()
-        self._pending = ledger.finished(manager._run, noting=PENDING) if ledger is not None else set()
-
-    async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
-        """What the workers finish, as they do; everything is stopped and awaited when the caller leaves."""
-        workers = self._workers
-        try:
-            # All first episodes are announced before any begins, so that a policy which waits for all live
-            # episodes sees the same batches every time.
-            first = [job for _, job in zip(range(self._manager._concurrency), iter(self._next, None), strict=False)]
-            for job in first:
-                self._set_to_work(self._work(job))
-            while True:
-                while self._done:
-                    position, item = self._done.popleft()
-                    self._room.set()
-                    yield position, self._loaded(item) if isinstance(item, str) else item
-                ended = {worker for worker in workers if worker.done()} if self._changed.is_set() else set()
-                self._changed.clear()
-                workers -= ended
-                failures = [failure for worker in ended if (failure := worker.exception()) is not None]
-                if failures:
-                    raise failures[0]
-                if self._done:
-                    continue
-                if not workers and not self._groups:
-                    return
-                if not workers:  # groups without an episode whose environment could not even be asked who judges
-                    for number in list(self._groups):
-                        self._set_to_work(self._judge(*self._groups.pop(number)))
-                await self._changed.wait()
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            for episode in list(self._live):  # those cancelled before their first step
-                self._end(episode)
-
-    def _next(self) -> _Job | None:
-        """The next episode to play, announced to its policy; those in the ledger are handed over instead."""
-        for job in self._jobs:
-            if job.trajectory.id in self._finished:
-                self._skip(job)
-                continue
-            self._live[job.trajectory.id] = self._manager._cast(job)
-            return job
-        return None
-
-    def _skip(self, job: _Job) -> None:
-        """Hand over an episode that is in the ledger; if the run broke off before its group was judged, hold it."""
-        episode = job.trajectory.id
-        if episode in self._pending and not self._manager._judges:
-            self._manager._reward_for(self._manager._make(job.trajectory.task))  # nothing was made yet that tells it
-        judge = self._manager._group_judge(job) if episode in self._pending else None
-        if judge is not None:
-            self._hold(job.position, self._loaded(episode), judge)
-        else:
-            self._done.append((job.position, episode))
-            self._changed.set()
-
-    def _set_to_work(self, work: Coroutine[Any, Any, None]) -> None:
-        worker = asyncio.ensure_future(work)
-        worker.add_done_callback(lambda _: self._changed.set())
-        self._workers.add(worker)
-
-    def _hold(self, position: int, trajectory: Trajectory, judge: Reward) -> None:
-        """Keep an episode until its group is complete; then have the group judged, beside those who play on."""
-        number = position // self._group_size
-        _, held = self._groups.setdefault(number, (judge, []))
-        held.append((position, trajectory))
-        if len(held) == self._group_size:
-            self._set_to_work(self._judge(*self._groups.pop(number)))
-
-    async def _judge(self, judge: Reward, group: list[tuple[int, Trajectory]]) -> None:
-        group.sort(key=lambda item: item[0])
-        await self._manager._judge_group(judge, [trajectory for _, trajectory in group])
-        self._done.extend(group)
-        self._changed.set()
-
-    def _loaded(self, episode: str) -> Trajectory:
-        assert self._manager._ledger is not None
-        return self._manager._ledger.load(episode)
-
-    def _end(self, episode: str) -> None:
-        if (policy := self._live.pop(episode, None)) is not None:
-            policy.episode_ended(episode)
-
-    async def _work(self, job: _Job | None) -> None:
-        while job is not None:
-            following: _Job | None = None
-            episode = job.trajectory.id
-            try:
-                trajectory = await self._manager._episode(job, self._live[episode])
-                if (judge := self._manager._group_judge(job)) is not None:
-                    self._hold(job.position, trajectory, judge)
-                else:
-                    self._done.append((job.position, trajectory))
-                    self._changed.set()
-                if len(self._done) < self._allowed:
-                    following = self._next()  # announced before this one ends: no batch in between without it
-            finally:
-                self._end(episode)
-            if following is None:
-                while len(self._done) >= self._allowed:  # the caller is slow: wait for room
-                    self._room.clear()
-                    await self._room.wait()
-                following = self._next()
-            job = following
