@@ -12,7 +12,7 @@ from agentgym.messages import Result, ResultStatus
 Done = tuple[Call, Result]
 
 
-def called(name: str, result: str = "ok", status: ResultStatus = ResultStatus.OK, **arguments: Any) -> Done:
+def called(name: str, result: str = "ok", status: ResultStatus = ResultStatus.OK, /, **arguments: Any) -> Done:
     return Call(name, arguments), Result(result, status, name)
 
 

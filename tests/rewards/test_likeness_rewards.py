@@ -178,3 +178,31 @@ def test_the_order_of_calls_never_matters(order):
 def test_a_truth_without_calls_cannot_be_judged(truth):
     with pytest.raises(JudgeError):
         ToolCallMatch().outcome(played([answered("x")], truth=truth))
+
+
+@pytest.mark.skipif(not (DATA / "bfcl").is_dir(), reason="no BFCL files in ../shared/data")
+def test_all_800_gold_answers_of_bfcl_are_right_and_each_is_wrong_with_a_call_less_or_another_name():
+    """Simple 400, multiple 200, parallel 200. An empty text among the accepted values means: may be left out."""
+    counts = {}
+    for category in ("simple_python", "multiple", "parallel"):
+        lines = (DATA / f"bfcl/possible_answer/BFCL_v4_{category}.json").read_text().splitlines()
+        counts[category] = len(lines)
+        for line in lines:
+            rows = [(name, accepted) for call in json.loads(line)["ground_truth"] for name, accepted in call.items()]
+            wanted = [
+                {
+                    "name": name,
+                    "accepted": accepted,
+                    "optional": [one for one, values in accepted.items() if "" in values],
+                }
+                for name, accepted in rows
+            ]
+            gold = [
+                (name, {one: values[0] for one, values in accepted.items() if values[0] != ""})
+                for name, accepted in rows
+            ]
+            assert judged(*gold, wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}, line
+            renamed = [*gold[:-1], (gold[-1][0] + "_", gold[-1][1])]
+            assert judged(*renamed, wanted=wanted)["success"] == 0.0
+            assert judged(*gold, gold[0], wanted=wanted)["success"] == 0.0
+    assert counts == {"simple_python": 400, "multiple": 200, "parallel": 200}

@@ -25,7 +25,7 @@ def test_valid_calls_is_the_share_that_could_be_run_and_format_that_none_was_bad
     """Two of four were badly written; what a tool refused was well written."""
     episode = played(
         [
-            called("a", status=status)
+            called("a", "no", status)
             for status in (ResultStatus.OK, BAD, ResultStatus.MALFORMED, ResultStatus.TOOL_ERROR)
         ],
         "I only talk",
@@ -151,7 +151,7 @@ def test_deltas_from_any_step_add_up_to_its_score_and_clipped_steps_never_pay(sc
 
 
 async def test_bounded_steps_refines_a_component_of_another_reward():
-    episode = played([called("a")], [called("a", status=BAD)], [answered("x")])
+    episode = played([called("a")], [called("a", "no", BAD)], [answered("x")])
     assert await BoundedSteps("call_validity", "valid_calls").hindsight(episode) == [
         {"step": 1.0}, {"step": -1.0}, {"step": 1.0},
     ]  # fmt: skip
