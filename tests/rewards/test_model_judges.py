@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,9 @@ from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, Rub
 from agentgym.rewards.reward_model import RewardModel
 from agentgym.testing import check_reward
 
-sys.path.append(str(Path(__file__).parents[1] / "policy"))
-from model_server import Answer, serving
+# the server that the tests of policies misbehave with; the tests folders are no packages
+SERVER = runpy.run_path(str(Path(__file__).parents[1] / "policy/model_server.py"), run_name="model_server")
+Answer, serving = SERVER["Answer"], SERVER["serving"]
 
 
 class Reader(Policy):
