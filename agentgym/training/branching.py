@@ -49,8 +49,13 @@ class Branching:
     ) -> list[Trajectory]:
         """Play a forest for every task. Returns: as `Rollouts.play`, the trunks of a group first.
 
-        Raises: CreditError where a group has no room for a branch.
+        Raises: CreditError where a group has no room for a branch, or the reward judges groups.
         """
+        if rollouts.reward is not None and rollouts.reward.judges("group"):
+            raise CreditError(
+                f"{type(rollouts.reward).__name__} judges whole groups, and branches are in none: their rewards "
+                "would lack what their siblings' have. Take the reward that sees the group out of [reward], or grow no trees."
+            )
         if not 2 <= self.trunks < group_size:
             raise CreditError(
                 f"A group of {group_size} with {self.trunks} trunks cannot be grown as trees: set train.signals.trunks "

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from agentgym import Combined, Environment, Reward, Schedule, Task, load_reward, register
+from agentgym.errors import CreditError
+from agentgym.policy.contract import Sampling
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.training.branching import Branching
 from agentgym.training.rollouts import Rollouts
 
 
@@ -25,3 +30,12 @@ def test_a_reward_follows_the_training_and_stays_the_same_one_from_step_to_step(
         assert play(run="c")[0].weights == {"success": 0.5}
     with Rollouts(reward="answer_match") as rollouts:
         assert isinstance(rollouts.reward, Reward)
+
+
+def test_trees_are_not_grown_under_a_reward_that_sees_whole_groups():
+    """Branches are in no group, so that their rewards would lack a component that their trunks have."""
+    with (
+        Rollouts(reward="majority_vote") as rollouts,
+        pytest.raises(CreditError, match="MajorityVote judges whole groups"),
+    ):
+        Branching().grow(rollouts, ScriptedPolicy(["x"]), [], run="a", group_size=4, sampling=Sampling())
