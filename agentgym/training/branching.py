@@ -54,7 +54,7 @@ class Branching:
         if rollouts.reward is not None and rollouts.reward.judges("group"):
             raise CreditError(
                 f"{type(rollouts.reward).__name__} judges whole groups, and branches are in none: their rewards "
-                "would lack what their siblings' have. Take the reward that sees the group out of [reward], or grow no trees."
+                "would lack what their siblings' have. Take it out of [reward], or grow no trees."
             )
         if not 2 <= self.trunks < group_size:
             raise CreditError(
