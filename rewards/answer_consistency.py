@@ -17,7 +17,7 @@ from agentgym import JudgeError, Reward
 from agentgym.policy.contract import Policy
 from agentgym.reward import SUCCESS, Components, EpisodeView
 
-from .answer_likelihood import answer_message, before_answer, check_tokens, probabilities, renderer_of
+from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
 from .final_answer import final_answer
 
 
@@ -25,7 +25,8 @@ class AnswerConsistency(Reward):
     """Outcome components `consistency`, 1.0 for a right answer that its reasoning makes likely, else 0.0; and
     `answer_likelihood`, the mean probability of the answer's tokens, of weight 0, where there is an answer.
 
-    Asked when the group is complete: it needs the `success` that another reward gave.
+    Asked when the group is complete: it needs the `success` that another reward gave. A group with an episode whose
+    tokens are not known (of a script or an API) has neither component.
 
     Args:
         reference: who is asked; None for a copy of the policy that plays, which follows it as training goes on.
@@ -80,7 +81,9 @@ class AnswerConsistency(Reward):
             slow.data.lerp_(fast.data, 1.0 - self.decay)
 
     async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
-        """Raises: JudgeError without `success`, tokens or a policy that can score; PolicyError if it fails."""
+        """Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails."""
+        if not all(map(has_tokens, episodes)):
+            return [{} for _ in episodes]
         likely = [await self._likelihood(episode) for episode in episodes]
         right = [
             one
@@ -105,7 +108,6 @@ class AnswerConsistency(Reward):
         answer = final_answer(episode, self.argument)
         if answer is None:
             return None
-        check_tokens(episode, "answer_consistency")
         ids = renderer.encode(answer_message(answer, self.tool, self.argument))
         found = await probabilities(self.reference, before_answer(episode, ids), ids)
         return sum(min(one, self.most) for one in found) / len(found)

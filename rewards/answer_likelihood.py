@@ -52,8 +52,7 @@ async def probabilities(policy: Policy, prefix: list[int], continuation: list[in
     return [math.exp(min(logprob, 0.0)) for logprob in await policy.score(prefix, continuation)]
 
 
-def check_tokens(episode: EpisodeView, judge: str) -> None:
-    """Raises: JudgeError for an episode whose tokens are not known."""
+def has_tokens(episode: EpisodeView) -> bool:
+    """Whether its tokens are known. Those of a script or an API are not; and it cannot be trained on."""
     turns: Any = episode.turns
-    if not turns or not turns[-1].token_ids:
-        raise JudgeError(f"An episode of {episode.task.id} has no token ids, which {judge} needs.")
+    return bool(turns) and bool(turns[-1].token_ids)

@@ -13,14 +13,15 @@ from agentgym import Reward
 from agentgym.policy.contract import Policy
 from agentgym.reward import Components, EpisodeView
 
-from .answer_likelihood import answer_message, before_answer, check_tokens, probabilities, renderer_of
+from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
 from .final_answer import final_answer, gold_answers
 
 
 class ReferenceProbability(Reward):
     """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, before that, of weight 0.
 
-    The reference is `truth["answer"]`, written as a call of the final tool.
+    The reference is `truth["answer"]`, written as a call of the final tool. An episode whose tokens are not known (of
+    a script or an API) has neither component.
 
     Args:
         policy: who is asked; None for the policy that plays.
@@ -41,10 +42,11 @@ class ReferenceProbability(Reward):
             self.policy = policy
 
     async def outcome(self, episode: EpisodeView) -> Components:
-        """Raises: JudgeError without gold, tokens or a policy that can score; PolicyError if it fails."""
+        """Raises: JudgeError without gold or a policy that can score; PolicyError if it fails."""
         gold = gold_answers(episode, "reference_probability")[0]
+        if not has_tokens(episode):
+            return {}
         renderer = renderer_of(self.policy, "reference_probability")
-        check_tokens(episode, "reference_probability")
         assert self.policy is not None
         reference = renderer.encode(answer_message(gold, self.tool, self.argument))
         own = final_answer(episode, self.argument)

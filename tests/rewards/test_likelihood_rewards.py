@@ -132,6 +132,15 @@ async def test_where_nobody_can_be_asked_nothing_is_judged():
         await AnswerConsistency(Believes(ByteRenderer(), "x")).group([one])
 
 
+async def test_an_episode_whose_tokens_are_not_known_has_no_such_component_and_is_judged_by_the_others():
+    """As an oracle's, whose demonstrations a recipe's reward judges before anything is trained."""
+    judge = Combined(AnswerMatch(), AnswerConsistency(), ReferenceProbability())
+    script = ScriptedPolicy(answer("Paris"))
+    manager = EpisodeManager(lambda task: script, environment=Ask, reward=judge)
+    found = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})], 2)
+    assert [(t.error, t.outcome) for t in found] == [(None, {"success": 1.0})] * 2
+
+
 @pytest.fixture(scope="module")
 def tiny():
     pytest.importorskip("torch")
