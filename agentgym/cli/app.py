@@ -8,7 +8,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train
+from agentgym.cli import (
+    again,
+    check,
+    compare,
+    credit,
+    evaluate,
+    export,
+    listing,
+    play,
+    report,
+    rollout,
+    sandbox,
+    show,
+    tasks,
+    train,
+)
 from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
 
@@ -79,6 +94,12 @@ app.command("play")(play.play)
 app.command("rollout")(rollout.rollout)
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("power")(compare.power)
+app.command("rescore")(again.rescore)
+app.command("replay")(again.replay)
+app.command("fork")(again.fork)
+app.command("export")(export.export)
 app.command("show")(show.show)
 app.command("report")(report.report)
 app.command("check")(check.check)

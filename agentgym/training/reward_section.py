@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.reward import Combined, Gate, Reward, Schedule
+from agentgym.training.section import Section, Share
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class ScheduleSection(BaseModel):
+class ScheduleSection(Section):
     """A factor on a component's weight over training (see agentgym.reward.Schedule)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     start: Finite
     end: Finite
     begin: Share = 0.0
@@ -26,23 +25,21 @@ class ScheduleSection(BaseModel):
     shape: Literal["linear", "cosine", "step"] = "linear"
 
 
-class GateSection(BaseModel):
+class GateSection(Section):
     """Components that count only where another is high (see agentgym.reward.Gate)."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     by: str
     threshold: Finite
     opens: list[str] = []
 
 
-class RewardSection(BaseModel):
+class RewardSection(Section):
     """Which registered reward judges, who else does, and how the components are put together.
 
     `name`: None for the environment's own. `also`: further registered rewards. `options`: of their constructors, by
     name. `weights`, `schedules`, `caps`: by component. `gates`: see agentgym.reward.Gate.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     name: str | None = None
     also: list[str] = []
     options: dict[str, dict[str, Any]] = {}

@@ -21,6 +21,7 @@ HEAVY_MODULES = {
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.training.callbacks": "train",
+    "agentgym.training.models": "train",
     "agentgym.training.run": "train",
     "agentgym.training.signals.choosing": "train",
     "agentgym.training.signals.critic": "train",
