@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+import hypothesis  # noqa: F401  before a plug-in of its own is looked for, which warns where nothing has imported it
 import pytest
 
 # Before anything imports torch, tokenizers or a hub client: all of them read these once.
