@@ -32,6 +32,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",
+    "agentgym.viewer.application": "view",
 }
 
 
