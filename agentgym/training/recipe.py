@@ -16,9 +16,10 @@ from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Sampling
-from agentgym.reward import Combined, Reward
+from agentgym.reward import Reward
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
+from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
 from agentgym.training.treatment import check_treatments
 
@@ -78,13 +79,6 @@ class EpisodeSection(Section):
         """As the policy wants it; `temperature` overrides for evaluation."""
         chosen = self.temperature if temperature is None else temperature
         return Sampling(chosen, self.top_p if chosen else 1.0, self.turn_tokens)
-
-
-class RewardSection(Section):
-    """Which registered reward judges, and overrides of its components' weights. None: the environment's own."""
-
-    name: str | None = None
-    weights: dict[str, float] = {}
 
 
 class WarmStartSection(Section):
@@ -215,20 +209,8 @@ class Recipe(Section):
     machine: MachineSection = MachineSection()
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:
-        """The reward with the recipe's weights; None leaves each environment its own.
-
-        Raises: RecipeError for weights of a reward that nobody names; UnknownNameError.
-        """
-        section = self.reward
-        if not section.weights:
-            return section.name
-        name = section.name
-        if name is None:
-            first = next(iter(task_set["train"]))
-            name = registry.load("environments", first.environment).reward
-        if name is None:
-            raise RecipeError("reward.weights needs reward.name: the environment declares no reward of its own.")
-        return Combined(registry.load_reward(name), weights=section.weights)
+        """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
+        return self.reward.judge(registry.load("environments", task.environment).reward for task in task_set["train"])
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
@@ -266,8 +248,8 @@ class Recipe(Section):
         wanted: list[tuple[registry.Kind, str, str]] = [
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]
-        if self.reward.name:
-            wanted.append(("rewards", self.reward.name, "reward.name"))
+        for name in self.reward.names:
+            wanted.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:
             wanted.append(("backends", self.episode.backend, "episode.backend"))
         if not self.tasks.set.endswith((".jsonl", ".json")):
@@ -352,6 +334,8 @@ def _toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
         return f'"{escaped}"'

@@ -174,7 +174,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         play = self._rollouts.play
         if self._branching is not None:
             play = partial(self._branching.grow, self._rollouts)
-        return play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
+        return play(
+            self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling,
+            progress=min(step / max(self.state.max_steps, 1), 1.0),
+        )  # fmt: skip
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""
