@@ -1,0 +1,56 @@
+"""The task sets of the text worlds: which levels are trained on, which are kept, and how many tasks each has."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.registry import load
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+SIZES = {"train": 1_200, "validation": 120, "unseen_instances": 120, "unseen_kinds": 120}
+
+
+def _build(world: str, trained: Sequence[int], kept: Sequence[int], seed: int) -> TaskSet:
+    """Draw every split from the world's generator; no two tasks ask the same.
+
+    Args:
+        trained: levels of train, validation and the stratum `unseen_instances`.
+        kept: levels of the stratum `unseen_kinds`, of which no task is trained on.
+    """
+    name = f"text/{world}-v1"
+    kind: Any = load("environments", f"agentgym/text-{world}-v1")
+    asked: set[str] = set()
+
+    def draw(split: Split, stratum: str, levels: Sequence[int]) -> list[Task]:
+        return [_draw(kind, asked, name, split, stratum, levels, seed, index) for index in range(SIZES[stratum])]
+
+    held_out = draw("held_out", "unseen_instances", trained) + draw("held_out", "unseen_kinds", kept)
+    validation = draw("validation", "validation", trained)  # before train, which uses small levels up
+    splits = {"train": draw("train", "train", trained), "validation": validation, "held_out": held_out}
+    return TaskSet(name, splits, oracle=kind.oracle, novice=getattr(kind, "novice", None))
+
+
+def _draw(
+    kind: Any, asked: set[str], name: str, split: Split, stratum: str, levels: Sequence[int], seed: int, index: int
+) -> Task:
+    """Draw a task nobody has. One stream of random numbers a task, so that sizes may change alone."""
+    rng = random.Random(seed_of(name, split, stratum, seed, index))
+    for _ in range(1_000):
+        task = kind.generate(rng.getrandbits(62), rng.choice(levels))
+        key = task.content_key()
+        if key not in asked:
+            asked.add(key)
+            tags = (*task.tags, *((stratum,) if split == "held_out" else ()))
+            return replace(task, id=f"{stratum}/{index:04d}", split=split, tags=tags)
+    raise TaskError(f"{name}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+
+
+@cache
+def number_guess(seed: int = 0) -> TaskSet:
+    """Numbers in ranges of 7 to 48; kept: ranges of 100 and more."""
+    return _build("number-guess", range(6), (6, 7, 8), seed)
