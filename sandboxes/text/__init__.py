@@ -1,6 +1,8 @@
 """Text worlds: small games in memory with exact states, generators of puzzles that can be solved, and oracles."""
 
+from .frozen_lake import FrozenLake
 from .number_guess import NumberGuess
+from .sokoban import Sokoban
 from .world import Axis, Puzzle, TextWorld
 
-__all__ = ["Axis", "NumberGuess", "Puzzle", "TextWorld"]
+__all__ = ["Axis", "FrozenLake", "NumberGuess", "Puzzle", "Sokoban", "TextWorld"]

@@ -36,7 +36,7 @@ class NumberGuess(TextWorld):
         return {"low": low, "high": high, "left": self.parameter("guesses", int)}
 
     def solved(self) -> bool:
-        return bool(self.state["low"] == self.state["high"] == self._parameters["secret"] and self.state.get("found"))
+        return bool(self.state.get("found"))
 
     def lost(self) -> bool:
         return bool(self.state["left"] <= 0)
@@ -45,13 +45,8 @@ class NumberGuess(TextWorld):
         """The share of the bits that are known; a number that is known and not said is not quite found."""
         if self.solved():
             return 1.0
-        span, left = (
-            high - low + 1 for low, high in ((self._parameters["low"], self._parameters["high"]), self._open())
-        )
-        return 0.9 * (1 - math.log(left) / math.log(span)) if span > 1 else 0.0
-
-    def _open(self) -> tuple[int, int]:
-        return self.state["low"], self.state["high"]
+        span = self._parameters["high"] - self._parameters["low"] + 1
+        return 0.9 * (1 - math.log(self.state["high"] - self.state["low"] + 1) / math.log(span)) if span > 1 else 0.0
 
     @tool(inline=True)
     def guess(self, number: int) -> str:

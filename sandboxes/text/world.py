@@ -106,7 +106,7 @@ class TextWorld(Environment):
         """
         if not 0 <= difficulty < len(cls.levels):
             raise TaskError(f"{cls.id} has no difficulty {difficulty}: levels are 0 to {len(cls.levels) - 1}.")
-        chosen = {name: axis.low for name, axis in cls.axes.items()} | cls.levels[difficulty] | axes
+        chosen = {name: axis.low for name, axis in cls.axes.items()} | dict(cls.levels[difficulty]) | axes
         for name, value in chosen.items():
             axis = cls.axes.get(name)
             if axis is None:

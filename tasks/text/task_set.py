@@ -54,3 +54,15 @@ def _draw(
 def number_guess(seed: int = 0) -> TaskSet:
     """Numbers in ranges of 7 to 48; kept: ranges of 100 and more."""
     return _build("number-guess", range(6), (6, 7, 8), seed)
+
+
+@cache
+def frozen_lake(seed: int = 0) -> TaskSet:
+    """Lakes of 4 to 6 squares a side; kept: 7 to 9."""
+    return _build("frozen-lake", range(6), (6, 7, 8), seed)
+
+
+@cache
+def sokoban(seed: int = 0) -> TaskSet:
+    """One and two boxes in rooms of 4 to 6 squares a side; kept: three boxes, in rooms of 6 and 7."""
+    return _build("sokoban", range(6), (6, 7), seed)
