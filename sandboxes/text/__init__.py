@@ -1,8 +1,10 @@
 """Text worlds: small games in memory with exact states, generators of puzzles that can be solved, and oracles."""
 
+from .countdown import Countdown
 from .frozen_lake import FrozenLake
 from .number_guess import NumberGuess
 from .sokoban import Sokoban
+from .sudoku import Sudoku
 from .world import Axis, Puzzle, TextWorld
 
-__all__ = ["Axis", "FrozenLake", "NumberGuess", "Puzzle", "Sokoban", "TextWorld"]
+__all__ = ["Axis", "Countdown", "FrozenLake", "NumberGuess", "Puzzle", "Sokoban", "Sudoku", "TextWorld"]

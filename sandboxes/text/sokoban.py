@@ -151,7 +151,7 @@ def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Squa
 
 
 def _pulled(rng: random.Random, axes: Mapping[str, int], wanted: int) -> tuple[list[str], str] | None:
-    """A room whose boxes were pulled off their targets, and the steps that push them back; None if it came to little."""
+    """A room whose boxes were pulled off their targets, and the steps that push them back; None if too few."""
     side = axes["size"]
     inside = [(row, column) for row in range(1, side + 1) for column in range(1, side + 1)]
     pillars = set(rng.sample(inside, round(len(inside) * axes["pillars"] / 100)))

@@ -66,3 +66,15 @@ def frozen_lake(seed: int = 0) -> TaskSet:
 def sokoban(seed: int = 0) -> TaskSet:
     """One and two boxes in rooms of 4 to 6 squares a side; kept: three boxes, in rooms of 6 and 7."""
     return _build("sokoban", range(6), (6, 7), seed)
+
+
+@cache
+def countdown(seed: int = 0) -> TaskSet:
+    """Three and four numbers; kept: five and six."""
+    return _build("countdown", range(5), (5, 6, 7), seed)
+
+
+@cache
+def sudoku(seed: int = 0) -> TaskSet:
+    """Grids of 4 by 4 and 6 by 6; kept: 9 by 9."""
+    return _build("sudoku", range(6), (7,), seed)
