@@ -5,6 +5,8 @@ from .frozen_lake import FrozenLake
 from .number_guess import NumberGuess
 from .sokoban import Sokoban
 from .sudoku import Sudoku
+from .twenty_questions import TwentyQuestions
+from .wordle import Wordle
 from .world import Axis, Puzzle, TextWorld
 
-__all__ = ["Axis", "Countdown", "FrozenLake", "NumberGuess", "Puzzle", "Sokoban", "Sudoku", "TextWorld"]
+__all__ = ["Axis", "Countdown", "FrozenLake", "NumberGuess", "Puzzle", "Sokoban", "Sudoku", "TextWorld", "TwentyQuestions", "Wordle"]

@@ -1,5 +1,5 @@
 """The task sets `text/<world>-v1`: one for each text world, drawn from the world's own generator. See CARD.md."""
 
-from .task_set import countdown, frozen_lake, number_guess, sokoban, sudoku
+from .task_set import countdown, frozen_lake, number_guess, sokoban, sudoku, twenty_questions, wordle
 
-__all__ = ["countdown", "frozen_lake", "number_guess", "sokoban", "sudoku"]
+__all__ = ["countdown", "frozen_lake", "number_guess", "sokoban", "sudoku", "twenty_questions", "wordle"]

@@ -78,3 +78,15 @@ def countdown(seed: int = 0) -> TaskSet:
 def sudoku(seed: int = 0) -> TaskSet:
     """Grids of 4 by 4 and 6 by 6; kept: 9 by 9."""
     return _build("sudoku", range(6), (7,), seed)
+
+
+@cache
+def wordle(seed: int = 0) -> TaskSet:
+    """Words of four and five letters; kept: six letters."""
+    return _build("wordle", range(6), (6, 7), seed)
+
+
+@cache
+def twenty_questions(seed: int = 0) -> TaskSet:
+    """Animals, food and what lies about a house; kept: instruments, vehicles and buildings."""
+    return _build("twenty-questions", range(6), (6, 7, 8), seed)
