@@ -31,9 +31,18 @@ class Section(BaseModel):
 
 
 class TasksSection(Section):
-    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after."""
+    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after.
+
+    `tags`: only tasks that carry one of them, in every split.
+    """
 
     set: str
+    tags: tuple[str, ...] = ()
+
+    def load(self) -> TaskSet:
+        """Raises: UnknownNameError, TaskError."""
+        found = registry.load_task_set(self.set)
+        return found.tagged(*self.tags) if self.tags else found
 
 
 class TinySection(Section):

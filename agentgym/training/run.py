@@ -81,7 +81,7 @@ class _Session:
     def __init__(self, run: RunFolder, recipe: Recipe, console: Console) -> None:
         self.run, self.recipe, self.console = run, recipe, console
         self.device = _device(recipe.machine.device)
-        self.task_set: TaskSet = registry.load_task_set(recipe.tasks.set)
+        self.task_set: TaskSet = recipe.tasks.load()
         episode = recipe.episode
         self.rollouts = Rollouts(
             reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,

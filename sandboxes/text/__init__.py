@@ -1,5 +1,6 @@
 """Text worlds: small games in memory with exact states, generators of puzzles that can be solved, and oracles."""
 
+from .adventure import Adventure
 from .countdown import Countdown
 from .frozen_lake import FrozenLake
 from .number_guess import NumberGuess
@@ -9,4 +10,16 @@ from .twenty_questions import TwentyQuestions
 from .wordle import Wordle
 from .world import Axis, Puzzle, TextWorld
 
-__all__ = ["Axis", "Countdown", "FrozenLake", "NumberGuess", "Puzzle", "Sokoban", "Sudoku", "TextWorld", "TwentyQuestions", "Wordle"]
+__all__ = [
+    "Adventure",
+    "Axis",
+    "Countdown",
+    "FrozenLake",
+    "NumberGuess",
+    "Puzzle",
+    "Sokoban",
+    "Sudoku",
+    "TextWorld",
+    "TwentyQuestions",
+    "Wordle",
+]

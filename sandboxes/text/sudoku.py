@@ -53,7 +53,9 @@ class Sudoku(TextWorld):
         if side not in BOXES or not all(
             isinstance(row, str) and len(row) == side and not set(row) - set(values) for row in rows
         ):
-            raise self.refuse(f"the grid {rows!r} is not of 4, 6 or 9 rows of as many digits, 0 where nothing is given.")
+            raise self.refuse(
+                f"the grid {rows!r} is not of 4, 6 or 9 rows of as many digits, 0 where nothing is given."
+            )
         given = [int(digit) for row in rows for digit in row]
         self._side, self._given, solutions = side, given, solve(given, side, most=2)
         if len(solutions) != 1:

@@ -32,7 +32,8 @@ class TwentyQuestions(TextWorld):
     levels = (
         {"among": 6, "spare": 3}, {"among": 10, "spare": 4}, {"among": 16, "spare": 4}, {"among": 24, "spare": 4},
         {"among": 40, "spare": 4}, {"among": 60, "spare": 4},
-        {"among": 16, "spare": 4, "shelf": 1}, {"among": 30, "spare": 4, "shelf": 1}, {"among": 50, "spare": 4, "shelf": 1},
+        {"among": 16, "spare": 4, "shelf": 1}, {"among": 30, "spare": 4, "shelf": 1},
+        {"among": 50, "spare": 4, "shelf": 1},
     )  # fmt: skip
 
     def begin(self) -> dict[str, Any]:
@@ -114,8 +115,8 @@ class TwentyQuestions(TextWorld):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Lists the things, asks what splits those that are left best, and guesses the last. It knows the table only."""
-        return _player(lambda possible: halving(possible))
+        """Lists the things, asks what splits those that are left best, and guesses the last."""
+        return _player(halving)
 
     @staticmethod
     def novice(task: Task) -> Script:

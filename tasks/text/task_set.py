@@ -90,3 +90,9 @@ def wordle(seed: int = 0) -> TaskSet:
 def twenty_questions(seed: int = 0) -> TaskSet:
     """Animals, food and what lies about a house; kept: instruments, vehicles and buildings."""
     return _build("twenty-questions", range(6), (6, 7, 8), seed)
+
+
+@cache
+def adventure(seed: int = 0) -> TaskSet:
+    """Up to five rooms, two locks and two things; kept: up to eight rooms, and nothing is told of where things are."""
+    return _build("adventure", range(6), (6, 7, 8), seed)
