@@ -160,7 +160,8 @@ class House:
     def solution(self, quest: list[list[str]]) -> list[str]:
         """Commands that bring each thing to its holder, from the state as it is; the state is left alone.
 
-        What is locked is unlocked only where it bars the way. Raises: RecursionError where a key is behind its own lock.
+        What is locked is unlocked only where it bars the way.
+        Raises: RecursionError where a key is behind its own lock.
         """
         house, commands = House(self.plan, copy.deepcopy(self.state)), list[str]()
         for thing, holder in quest:

@@ -1,4 +1,4 @@
-"""What the twenty questions know: things, each with all the properties that are true of it. Written for this project."""
+"""What the twenty questions know: things, each with all the properties that are true of it. Our own."""
 
 from __future__ import annotations
 

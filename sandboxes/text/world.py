@@ -126,6 +126,8 @@ class TextWorld(Environment):
         parameters = json.dumps(dict(task.parameters), sort_keys=True)
         self._identity = hashlib.blake2b(parameters.encode(), digest_size=16).digest()
         self.state = self.begin()
+        if self.solved():
+            raise self.refuse("it is solved before anything is done.")
         return task.opening()
 
     def parameter(self, name: str, kind: type, default: Any = None) -> Any:
