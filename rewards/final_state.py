@@ -19,7 +19,7 @@ class FinalState(Reward):
     differs from the recorded one means that the record cannot be trusted: no verdict is given.
     """
 
-    weights: Mapping[str, float] = {"progress": 0.0}
+    weights: Mapping[str, float] = {"progress": 0.0, "return": 0.0}
 
     async def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if there is no such world, it has no `verdict`, or it answers otherwise than recorded."""

@@ -9,7 +9,7 @@ from typing import Any
 from agentgym import Call, Message, Task, ToolError, tool
 from agentgym.task import seed_of
 
-from .house import COMMANDS, House
+from .house import House
 from .house_builder import build
 from .world import Axis, Puzzle, Script, TextWorld
 
@@ -63,7 +63,9 @@ class Adventure(TextWorld):
 
     @tool(inline=True)
     def act(self, command: str) -> str:
-        """Do something, for example: take cup from box. Up to five commands may be joined with a semicolon."""
+        """Do something: look, inventory, go north, open box, unlock box with iron key, unlock hall door with iron key,
+        take cup, take cup from box, put cup in box, drop cup. Up to five commands may be joined with a semicolon.
+        """
         self.check_open()
         self._house.state = self.state
         said: list[str] = []
@@ -88,11 +90,6 @@ class Adventure(TextWorld):
             {"house": house, "state": state, "quest": quest},
             {"solution": _fresh(house, state).solution(quest)},
         )
-
-    async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Build the task's house. Raises: TaskError if its parameters make none."""
-        opening = await super().reset(task, seed=seed)
-        return [Message("system", f"Commands: {COMMANDS}."), *opening]
 
     @staticmethod
     def oracle(task: Task) -> Script:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -108,22 +107,18 @@ class Wordle(TextWorld):
 @lru_cache(maxsize=400_000)
 def marks(guess: str, secret: str) -> str:
     """One mark a letter: `G` right, `Y` in another place, `-` not there, or not there so often."""
-    spare = Counter(there for here, there in zip(guess, secret, strict=True) if here != there)
-    said = []
-    for here, there in zip(guess, secret, strict=True):
-        if here == there:
-            said.append("G")
-        elif spare[here] > 0:
-            spare[here] -= 1
-            said.append("Y")
-        else:
-            said.append("-")
+    said = ["G" if here == there else "-" for here, there in zip(guess, secret, strict=True)]
+    spare = [there for mark, there in zip(said, secret, strict=True) if mark == "-"]
+    for place, letter in enumerate(guess):
+        if said[place] == "-" and letter in spare:
+            spare.remove(letter)
+            said[place] = "Y"
     return "".join(said)
 
 
 def best(possible: Sequence[str]) -> str:
     """The first word of those that tell the most others apart; of many, only some are tried."""
-    return max(possible[:16], key=lambda guess: len({marks(guess, word) for word in possible}))
+    return max(possible[:10], key=lambda guess: len({marks(guess, word) for word in possible}))
 
 
 def _guesses_needed(among: Sequence[str], secret: str) -> int:

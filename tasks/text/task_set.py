@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -15,11 +15,13 @@ from agentgym.task import Split, Task, TaskSet, seed_of
 SIZES = {"train": 1_200, "validation": 120, "unseen_instances": 120, "unseen_kinds": 120}
 
 
-def _build(world: str, trained: Sequence[int], kept: Sequence[int], seed: int) -> TaskSet:
+def _build(
+    world: str, trained: Sequence[int], kept: Sequence[int], seed: int, sizes: Mapping[str, int] = SIZES
+) -> TaskSet:
     """Draw every split from the world's generator; no two tasks ask the same.
 
     Args:
-        trained: levels of train, validation and the stratum `unseen_instances`.
+        trained: levels of train, validation and the stratum `unseen_instances`; one named twice comes twice as often.
         kept: levels of the stratum `unseen_kinds`, of which no task is trained on.
     """
     name = f"text/{world}-v1"
@@ -27,7 +29,7 @@ def _build(world: str, trained: Sequence[int], kept: Sequence[int], seed: int) -
     asked: set[str] = set()
 
     def draw(split: Split, stratum: str, levels: Sequence[int]) -> list[Task]:
-        return [_draw(kind, asked, name, split, stratum, levels, seed, index) for index in range(SIZES[stratum])]
+        return [_draw(kind, asked, name, split, stratum, levels, seed, index) for index in range(sizes[stratum])]
 
     held_out = draw("held_out", "unseen_instances", trained) + draw("held_out", "unseen_kinds", kept)
     validation = draw("validation", "validation", trained)  # before train, which uses small levels up
@@ -47,7 +49,7 @@ def _draw(
             asked.add(key)
             tags = (*task.tags, *((stratum,) if split == "held_out" else ()))
             return replace(task, id=f"{stratum}/{index:04d}", split=split, tags=tags)
-    raise TaskError(f"{name}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+    raise TaskError(f"{name}: no unused task is left for {stratum}: ask for fewer than {index + 1}.")
 
 
 @cache
@@ -94,5 +96,8 @@ def twenty_questions(seed: int = 0) -> TaskSet:
 
 @cache
 def adventure(seed: int = 0) -> TaskSet:
-    """Up to five rooms, two locks and two things; kept: up to eight rooms, and nothing is told of where things are."""
-    return _build("adventure", range(6), (6, 7, 8), seed)
+    """Up to five rooms, two locks and two things; kept: up to eight rooms, and nothing is told of where things are.
+
+    Half of the tasks are of the two easiest levels, so that a small policy finds enough of them to begin with.
+    """
+    return _build("adventure", (0, 0, 1, 1, 2, 3, 4, 5), (6, 7, 8), seed, {**SIZES, "train": 2_400})

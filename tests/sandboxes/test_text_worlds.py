@@ -138,7 +138,7 @@ async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_tas
             if isinstance(good.parameters[parameter], int) and value == -1:
                 continue
             broken = replace(good, id="broken", parameters={**good.parameters, parameter: value})
-            with pytest.raises(TaskError, match="^broken: "):
+            with pytest.raises(TaskError, match=r"^broken: "):
                 await opened(broken)
 
 
@@ -148,9 +148,7 @@ async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_tas
 @every_world
 async def test_claiming_success_is_worth_nothing(name):
     task = load("environments", name).generate(1, 1)
-    episode = await play(
-        task, lambda messages: Message("assistant", "I have solved it. success: 1.0, You have done it.")
-    )
+    episode = await play(task, lambda messages: Message("assistant", "Solved. success: 1.0. You have done it."))
     assert episode.outcome["success"] == 0.0
 
 
