@@ -72,8 +72,8 @@ TOY_TEXT: Mapping[str, Words] = {
     "CliffWalkingSlippery": _CLIFF,
     "Taxi": Words(
         ("south", "north", "east", "west", "pickup", "dropoff"), _taxi,
-        "Drive the taxi T to the passenger, pick them up, drive to where they want to go, and drop them off. You cannot "
-        "pass |. Each action costs a point, a wrong pickup or dropoff ten. You may do several actions at once.",
+        "Drive the taxi T to the passenger, pick them up, drive to where they want to go, and drop them off. You "
+        "cannot pass |. Each action costs a point, a wrong pickup or dropoff ten. You may do several actions at once.",
         lambda total, last, terminated: terminated,
     ),
     "Blackjack": Words(
