@@ -152,7 +152,7 @@ def register_gymnasium(
     words = words or known or Words(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
     if len(words.actions) != space.n:
         raise TaskError(f"{theirs} has {space.n} actions; `words` names {len(words.actions)}: {words.actions}.")
-    register(name, _world(theirs, dict(options or {}), words, solved or (known and _by(known)) or _rewarded))
+    register(name, _world(theirs, dict(options or {}), words, solved or (_by(known) if known else _rewarded)))
     return name
 
 
@@ -160,7 +160,7 @@ def _world(
     theirs: str, options: dict[str, Any], words: Words, solved: Callable[[Played], bool]
 ) -> type[GymnasiumWorld]:
     """A class of its own, so that the tool's schema names the actions."""
-    choice: Any = Literal[words.actions]  # type: ignore[valid-type]
+    choice: Any = Literal[words.actions]
 
     def act(self, actions):  # type: ignore[no-untyped-def]
         return GymnasiumWorld.act(self, actions)

@@ -129,7 +129,7 @@ class TextEnv(gymnasium.Env[str, str]):
         over = (reason is not None and reason.terminated, reason is not None and reason.truncated)
         return self._shown, earned + episode.outcome_reward, *over, ended
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """What the agent read last."""
         return self._shown if self.render_mode == "ansi" else None
 

@@ -40,6 +40,7 @@ from agentgym.policy.transformers import TransformersPolicy
 from agentgym.task import TaskSet
 from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
 from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.curriculum import curriculum_of
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
@@ -172,6 +173,7 @@ class _Session:
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
         chosen = section.made_estimator()
+        curriculum = curriculum_of(section.curriculum, self.task_set["train"], self.recipe.seed, checkpoint)
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),
@@ -192,6 +194,7 @@ class _Session:
                 seed=self.recipe.seed,
             ),
             watch=self._watch(policy),
+            curriculum=curriculum,
             processing_class=tokenizer,
             callbacks=[
                 Logged(self.run, "train", self.progress, bar, show),
@@ -199,7 +202,7 @@ class _Session:
                     lambda step: self._validate(policy, step, section.validate_tasks, "validation"),
                     every=section.validate_every,
                 ),
-                Marked(),
+                Marked(curriculum),
                 TensorBoardCallback(SummaryWriter(str(self.run.tensorboard))),
             ],
         )

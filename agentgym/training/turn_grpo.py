@@ -26,6 +26,7 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
+from agentgym.training.curriculum import Curriculum
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
@@ -45,6 +46,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
         sampling: of the agent's turns.
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
+        curriculum: chooses the tasks of each step by their difficulty; None: TRL shuffles them.
         watch: called with (step, trajectories, advantages) after every batch of episodes; returns figures for the log.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
     """
@@ -61,11 +63,13 @@ class TurnGRPOTrainer(GRPOTrainer):
         sampling: Sampling,
         sources: Sequence[Source] = (),
         watch: Watcher | None = None,
+        curriculum: Curriculum | None = None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
         self._turn_sampling, self._sources, self._watch = sampling, sources, watch
+        self._curriculum = curriculum
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
@@ -105,6 +109,10 @@ class TurnGRPOTrainer(GRPOTrainer):
             batch["old_per_token_logps"] = looked.logps
             batch.pop("importance_sampling_ratio", None)
         self._measure(played, credit)
+        if self._curriculum is not None and self.model.training:
+            starts = range(0, len(played), size)
+            for name, value in self._curriculum.note([played[start : start + size] for start in starts]).items():
+                self._metrics["train"][name].append(value)
         for source in self._sources if self.model.training else ():
             for name, value in source.learn(played).items():
                 self._metrics["train"][name].append(value)
@@ -138,6 +146,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         rank = self.accelerator.process_index
         label = f"{'train' if self.model.training else 'eval'}-{step:06d}" + (f"-rank{rank}" if rank else "")
         tasks = [self._tasks[i] for i in indices[::size]]
+        if self._curriculum is not None and self.model.training:
+            tasks = self._curriculum.draw(len(tasks), step)
         return self._rollouts.play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:

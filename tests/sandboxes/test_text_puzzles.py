@@ -435,8 +435,11 @@ def test_locks_bar_what_they_lock_and_keys_are_needed_in_turn():
     ],
 )  # fmt: skip
 async def test_commands_are_understood_or_answered(command, said):
-    house = {"exits": {"hall": {"north": "attic"}, "attic": {"south": "hall"}}, "locks": {"chest": "iron key"},
-             "holders": {"chest": {"room": "hall", "opens": True}, "table": {"room": "hall", "opens": False}}}  # fmt: skip
+    house = {
+        "exits": {"hall": {"north": "attic"}, "attic": {"south": "hall"}},
+        "locks": {"chest": "iron key"},
+        "holders": {"chest": {"room": "hall", "opens": True}, "table": {"room": "hall", "opens": False}},
+    }
     state = {"at": "hall", "places": {"cup": "table", "iron key": "hall"}}
     world = await opened("adventure", {"house": house, "state": state, "quest": [["cup", "chest"]]})
     assert (await say(world, "act", command=command)).startswith(said)
