@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -59,6 +60,7 @@ class TurnRecord(Protocol):
     rewards: dict[str, float]
     token_ids: list[int]
     policy_version: int
+    message: Any
 
     @property
     def void(self) -> bool: ...
@@ -266,6 +268,7 @@ class Group:
             tool_turn=[[not turn.void for turn in t.turns] for t in trajectories],
             stop_reasons=[t.stop_reason for t in trajectories],
             state_keys=carried(lambda turn: turn.state_key),
+            action_keys=[[_action_key(turn) for turn in t.turns] for t in trajectories],
             values=carried(lambda turn: turn.value),
             potentials=carried(lambda turn: turn.potential),
             lengths=carried(lambda turn: len(turn.token_ids) or None),
@@ -316,6 +319,12 @@ class Group:
         carried = ((name, kind, getattr(self, name)) for name, kind in KINDS.items())
         cut: dict[str, Any] = {n: kind.cut(array, rows, longest) for n, kind, array in carried if array is not None}
         return replace(self, turns=self.turns[rows], valid=self.valid[rows], truncated=self.truncated[rows], **cut)
+
+
+def _action_key(turn: TurnRecord) -> str:
+    """Equal for turns that did the same: their calls, blind to the words around them; their words where none ran."""
+    calls = [[call.name, call.arguments] for call in turn.message.calls if call.error is None]
+    return json.dumps(calls, sort_keys=True, default=str) if calls else turn.message.text
 
 
 def _count_turns(named: Mapping[str, Any], turns: Iterable[int] | None) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentgym.environment import Checkpoint
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Message
@@ -24,11 +25,14 @@ from agentgym.policy.contract import Policy, Reply, Request
 class Fork:
     """Where a branch leaves a trajectory: before its turn `turn`. 0 is from the start, `len(turns)` is its end.
 
+    `checkpoint`: of the world before that turn, where one was kept; the branch goes on from it. Without one the calls
+    of the turns before are run again.
     Raises: ValueError for a turn that the trajectory does not have.
     """
 
     trajectory: Trajectory
     turn: int
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.turn <= len(self.trajectory.turns):

@@ -9,48 +9,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from agentgym.environment import Checkpoint, Environment
-from agentgym.episode.budgets import Budgets, Spent
+from agentgym.episode.budgets import Spent
 from agentgym.episode.closing import close_environment
 from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
 from agentgym.episode.schemas import tool_facts
+from agentgym.episode.setting import Setting
 from agentgym.episode.standing import Lookout
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import ContextFull, JudgeError, LedgerError, RewardError
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.reward import Reward, judged
-from agentgym.task import Task, seed_of
-
-
-class TurnWriter(Protocol):
-    """Where turns are kept: the part of the ledger that the loop needs."""
-
-    def begin(self, trajectory: Trajectory) -> None: ...
-
-    async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What the episodes of a run have in common.
-
-    Attributes:
-        make_environment: a fresh environment for a task.
-        reward_for: the reward that judges an environment, None where nothing judges.
-        seed_parts: begin the hash that seeds each request (seed and run).
-    """
-
-    make_environment: Callable[[Task], Environment]
-    reward_for: Callable[[Environment], Reward | None]
-    budgets: Budgets
-    sampling: Sampling
-    seed_parts: tuple[object, ...] = ()
-    ledger: TurnWriter | None = None
+from agentgym.task import seed_of
 
 
 class Episode:
@@ -116,7 +90,7 @@ class Episode:
         kind = type(environment)
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
         self._meter = TurnMeter()
-        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0)
+        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0 or setting.keep is not None)
         self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
@@ -165,6 +139,8 @@ class Episode:
         trajectory, spent, budgets, setting = self.trajectory, self._spent, self._budgets, self._setting
         now = asyncio.get_running_loop().time
         before = await self._lookout.look(self._world, index, self._note)
+        if setting.keep is not None and before.checkpoint is not None:
+            setting.keep(trajectory, index, before.checkpoint)
         limit, limited_by = self._room()
         if limit <= 0:
             return limited_by

@@ -7,15 +7,17 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym import __version__
-from agentgym.environment import Environment
+from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.collector import calm_collector
-from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.loop import Episode
+from agentgym.episode.restored import Restored
+from agentgym.episode.setting import Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
@@ -27,6 +29,9 @@ from agentgym.task import Task, seed_of
 
 if TYPE_CHECKING:
     from agentgym.episode.ledger import Ledger
+
+Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
+"""By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class EpisodeManager:
         run: begins the id of every trajectory.
         backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
         environment_options: passed to the environment's constructor.
+        checkpoints: with a key (task id, sample, turn) for each that is wanted, of the world before that turn; filled
+            in while the episodes are played. For forks.
     Raises: UnknownNameError for an unknown reward; ValueError for a concurrency below 1.
     """
 
@@ -70,6 +77,7 @@ class EpisodeManager:
         run: str = "run",
         backend: Backend | str | None = None,
         environment_options: dict[str, Any] | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"concurrency is {concurrency!r}: at least one episode has to play.")
@@ -87,6 +95,7 @@ class EpisodeManager:
             make_environment=self._make,
             reward_for=lambda world: self._reward or (declared(world.reward) if world.reward else None),
             budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
+            keep=None if checkpoints is None else partial(_keep, checkpoints),
         )  # fmt: skip
 
     async def collect(
@@ -201,17 +210,32 @@ class EpisodeManager:
         policy.episode_started(job.trajectory.id)
         return policy
 
+    def _setting_of(self, job: _Job) -> Setting:
+        fork = job.fork
+        if fork is None or fork.checkpoint is None:
+            return self._setting
+        checkpoint = fork.checkpoint
+        return replace(
+            self._setting,
+            make_environment=lambda task: Restored(self._make(task), fork.trajectory, fork.turn, checkpoint),
+        )
+
     async def _episode(self, job: _Job, policy: Policy) -> Trajectory:
         trajectory = job.trajectory
         trajectory.provenance = {**self._provenance, "policy": policy.name}
         if job.fork is not None:
             trajectory.provenance["branch"] = {"of": job.fork.trajectory.id, "turn": job.fork.turn}
-        await Episode(self._setting, policy, trajectory).play()
+        await Episode(self._setting_of(job), policy, trajectory).play()
         if job.fork is not None and trajectory.valid:
             _void_if_diverged(job.fork, trajectory)
         if self._ledger is not None:
             await self._ledger.finish(trajectory)
         return trajectory
+
+
+def _keep(checkpoints: Checkpoints, trajectory: Trajectory, turn: int, checkpoint: Checkpoint) -> None:
+    if (key := (trajectory.task.id, trajectory.sample, turn)) in checkpoints:
+        checkpoints[key] = checkpoint
 
 
 def _void_if_diverged(fork: Fork, branch: Trajectory) -> None:

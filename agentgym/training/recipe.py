@@ -125,12 +125,17 @@ class WarmStartSection(Section):
 class SignalsSection(Section):
     """How signals are made that the estimator requires and no record holds (see agentgym.training.signals).
 
-    `continuations`: episodes played on from each turn. `exact_turns`: up to this many turns, every subset of them is
-    replayed. `learning_rate`, `epochs`: of a critic or progress estimator. `double`: two heads and a slow copy.
-    `privileged`: the critic reads the task's truth, which the policy never does.
+    `continuations`: episodes played on from each turn. `trunks`: episodes of a group played from the start, the others
+    branch off them before one of the turns 1 to `branch_before`. `exact_turns`: up to this many turns, every subset of
+    them is replayed. `hindsight`: by a network that is `learnt` along, or by the policy itself, `prompted`.
+    `learning_rate`, `epochs`: of these networks. `double`: two heads and a slow copy. `privileged`: the critic reads
+    the task's truth, which the policy never does.
     """
 
     continuations: Count = 4
+    trunks: Annotated[int, Field(ge=2)] = 2
+    branch_before: Count = 4
+    hindsight: Literal["learnt", "prompted"] = "learnt"
     exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
     learning_rate: Rate = 1e-3
     epochs: Count = 2

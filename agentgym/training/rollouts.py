@@ -10,7 +10,7 @@ from agentgym import registry
 from agentgym.episode.branch import Ended, Fork
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
-from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.manager import Checkpoints, EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
@@ -61,6 +61,7 @@ class Rollouts:
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         record: bool = True,
         seen: Callable[[Trajectory], None] | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -68,16 +69,17 @@ class Rollouts:
             run: label of this batch; with the task and the sample it names the episode and seeds it.
             record: write the episodes to the ledger.
             seen: called with each trajectory as it finishes, for a progress bar.
+            checkpoints: those that are wanted, filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
-        manager = self._manager(policy, run, sampling, self.ledger if record else None)
+        manager = self._manager(policy, run, sampling, self.ledger if record else None, checkpoints)
         return self._runner.run(manager.collect(tasks, group_size, seen=seen))
 
     def branch(
-        self, policy: Policy, forks: Sequence[Fork], samples: int, *, run: str, sampling: Sampling
+        self, policy: Policy, forks: Sequence[Fork], samples: int, *, run: str, sampling: Sampling, record: bool = False
     ) -> list[Trajectory]:  # fmt: skip
-        """Continue saved trajectories from their forks, `samples` times each; nothing is recorded in the ledger."""
-        manager = self._manager(policy, run, sampling, None)
+        """Continue saved trajectories from their forks, `samples` times each, in no order. `record`: as `play`."""
+        manager = self._manager(policy, run, sampling, self.ledger if record else None)
 
         async def collected() -> list[Trajectory]:
             return [trajectory async for trajectory in manager.branch(forks, samples)]
@@ -107,11 +109,12 @@ class Rollouts:
         return self._runner.run(all_of_them())
 
     def _manager(
-        self, policy: Policy | Callable[[Task], Policy], run: str, sampling: Sampling, ledger: Ledger | None
+        self, policy: Policy | Callable[[Task], Policy], run: str, sampling: Sampling, ledger: Ledger | None,
+        checkpoints: Checkpoints | None = None,
     ) -> EpisodeManager:  # fmt: skip
         return EpisodeManager(
             policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
-            ledger=ledger, seed=self.seed, run=run, backend=self.backend,
+            ledger=ledger, seed=self.seed, run=run, backend=self.backend, checkpoints=checkpoints,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
 from agentgym import registry
+from agentgym.credit import Estimator
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.run_folder import RunFolder
 from agentgym.episode.trajectory import Trajectory
@@ -38,13 +39,14 @@ from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.task import TaskSet
+from agentgym.training.branching import Branching
 from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import curriculum_of
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.choosing import sources_for
+from agentgym.training.signals.choosing import check_offered, sources_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer, Watcher, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
 
@@ -97,6 +99,8 @@ class _Session:
 
     def execute(self) -> None:
         recipe = self.recipe
+        if recipe.train.steps:
+            check_offered(recipe.train.made_estimator(), self.task_set)
         with quiet(), self.progress:
             model, tokenizer = self._policy_model()
             policy = self._local_policy(model, tokenizer)
@@ -193,6 +197,7 @@ class _Session:
                 encode=tokenizer.encode,
                 seed=self.recipe.seed,
             ),
+            branching=self._branching(chosen),
             watch=self._watch(policy),
             curriculum=curriculum,
             processing_class=tokenizer,
@@ -209,6 +214,12 @@ class _Session:
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         _save_whole(model, tokenizer, final)
+
+    def _branching(self, chosen: Estimator) -> Branching | None:
+        signals = self.recipe.train.signals
+        if "branches" not in chosen.requires:
+            return None
+        return Branching(signals.trunks, signals.branch_before, self.recipe.seed)
 
     def _measure(self, when: str, policy: Policy, parameters: Mapping[str, Any] | None = None) -> None:
         """Held-out success, written to evaluation/<when>.json; skipped where it is already there.

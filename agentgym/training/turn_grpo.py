@@ -11,6 +11,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is marked experimental, once per process
@@ -26,6 +27,7 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
+from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import Source, with_rows, with_sources
@@ -46,6 +48,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
         sampling: of the agent's turns.
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
+        branching: how groups are grown as trees; None plays every episode from the start.
         curriculum: chooses the tasks of each step by their difficulty; None: TRL shuffles them.
         watch: called with (step, trajectories, advantages) after every batch of episodes; returns figures for the log.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
@@ -62,13 +65,14 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: Estimator,
         sampling: Sampling,
         sources: Sequence[Source] = (),
+        branching: Branching | None = None,
         watch: Watcher | None = None,
         curriculum: Curriculum | None = None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
-        self._turn_sampling, self._sources, self._watch = sampling, sources, watch
+        self._turn_sampling, self._sources, self._branching, self._watch = sampling, sources, branching, watch
         self._curriculum = curriculum
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
@@ -127,7 +131,9 @@ class TurnGRPOTrainer(GRPOTrainer):
 
     def _look_again(self, batch: dict[str, Any]) -> PolicyPass | None:
         """What the policy being trained says of the batch, where the estimator asks for that."""
-        return policy_pass(self, batch) if set(GIVES) & set(self._requires) else None
+        if not set(GIVES) & set(self._requires):
+            return None
+        return policy_pass(self, batch, norms="score_norms" in self._requires)
 
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
@@ -148,7 +154,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._curriculum is not None and self.model.training:
             tasks = self._curriculum.draw(len(tasks), step)
-        return self._rollouts.play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
+        play = self._rollouts.play
+        if self._branching is not None:
+            play = partial(self._branching.grow, self._rollouts)
+        return play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""

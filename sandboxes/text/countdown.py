@@ -128,6 +128,11 @@ class Countdown(TextWorld):
         )
 
     @staticmethod
+    def gold(task: Task) -> Message:
+        """An answer that is right, from the truth."""
+        return Message("assistant", "", (Call("answer", {"expression": task.truth["solution"]}),))
+
+    @staticmethod
     def oracle(task: Task) -> Script:
         """Searches for the steps itself, and combines one pair a turn. It never reads the truth."""
         parameters = task.parameters

@@ -79,6 +79,11 @@ class NumberGuess(TextWorld):
         )
 
     @staticmethod
+    def gold(task: Task) -> Message:
+        """The guess that is right, from the truth."""
+        return Message("assistant", "", (Call("guess", {"number": task.truth["secret"]}),))
+
+    @staticmethod
     def oracle(task: Task) -> Script:
         """Halves the range. It reads the prompt and the answers, never the truth."""
         return _player(task, lambda low, high: (low + high) // 2)

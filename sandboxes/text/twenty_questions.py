@@ -114,6 +114,11 @@ class TwentyQuestions(TextWorld):
         raise TaskError(f"{cls.id}: none of many things was found in so few questions. Raise the axis 'spare'.")
 
     @staticmethod
+    def gold(task: Task) -> Message:
+        """The guess that is right, from the truth."""
+        return Message("assistant", "", (Call("guess", {"thing": task.truth["secret"]}),))
+
+    @staticmethod
     def oracle(task: Task) -> Script:
         """Lists the things, asks what splits those that are left best, and guesses the last."""
         return _player(halving)

@@ -93,6 +93,11 @@ class Wordle(TextWorld):
         raise TaskError(f"{cls.id}: none of many words was found in {guesses} guesses. Ask for more guesses.")
 
     @staticmethod
+    def gold(task: Task) -> Message:
+        """The guess that is right, from the truth."""
+        return Message("assistant", "", (Call("guess", {"word": task.truth["secret"]}),))
+
+    @staticmethod
     def oracle(task: Task) -> Script:
         """Lists the words, then guesses the possible one that splits the others best. It never reads the truth."""
         return _player(best)

@@ -34,7 +34,8 @@ def _build(
     held_out = draw("held_out", "unseen_instances", trained) + draw("held_out", "unseen_kinds", kept)
     validation = draw("validation", "validation", trained)  # before train, which uses small levels up
     splits = {"train": draw("train", "train", trained), "validation": validation, "held_out": held_out}
-    return TaskSet(name, splits, oracle=kind.oracle, novice=getattr(kind, "novice", None))
+    players = {"oracle": kind.oracle, "novice": getattr(kind, "novice", None), "answer": getattr(kind, "gold", None)}
+    return TaskSet(name, splits, **players)
 
 
 def _draw(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from playing import counting, play, say
 
-from agentgym import Environment, tool
+from agentgym import Checkpoint, Environment, Task, tool
 from agentgym.credit import Group, estimator
 from agentgym.episode.branch import Fork, tree_labels
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
-from agentgym.messages import StopReason
+from agentgym.messages import Call, Message, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import Counter, CounterWithState, TargetReached
@@ -71,6 +71,61 @@ async def test_a_record_without_tokens_is_encoded_for_a_policy_that_reads_them()
     (other,) = await branches([None, say("submit")], Fork(record, 1))
     assert other.valid
     assert other.turns[0].token_ids == ByteRenderer().encode(record.turns[0].message)
+
+
+class Counting(CounterWithState):
+    """A counter that may be asked how many additions were run in any instance of it."""
+
+    additions = 0
+
+    @tool(inline=True)
+    def add(self, amount: int = 1) -> str:
+        """Add to the counter and read it."""
+        Counting.additions += 1
+        self.value += amount
+        return str(self.value)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2, 3])
+async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(turn: int):
+    """Counting to 4 takes five turns. The branch repeats `turn` of them; its additions are the other ones."""
+    task = Task("t", "test/counter-v1", "Count.", parameters={"target": 4}, truth=4)
+    wanted: Any = {("t", 0, turn): None, ("t", 0, 99): None}
+    [record] = await manager(counting(4), Counting, checkpoints=wanted).collect([task])
+    assert wanted["t", 0, 99] is None
+    checkpoint = wanted["t", 0, turn]
+    assert checkpoint.data == {"value": turn}
+    Counting.additions = 0
+    (other,) = await branches(counting(4), Fork(record, turn, checkpoint), environment=Counting)
+    assert Counting.additions == 4 - turn
+    assert other.valid, other.error
+    assert other.outcome == record.outcome == {"success": 1}
+    assert [t.message for t in other.turns] == [t.message for t in record.turns]
+    assert [t.state_key for t in other.turns] == [t.state_key for t in record.turns]
+    assert [t.token_ids for t in other.turns] == [t.token_ids for t in record.turns]
+    assert [[r.content for r in t.results] for t in other.turns] == [
+        [r.content for r in t.results] for t in record.turns
+    ]
+
+
+async def test_a_branch_from_a_wrong_checkpoint_is_found_out():
+    """The world is put back to another state than the one the record has at the fork."""
+    record = await play(counting(3), environment=CounterWithState, target=3)
+    (other,) = await branches(counting(3), Fork(record, 2, Checkpoint({"value": 7})))
+    assert not other.valid
+    assert "differs in its state" in (other.error or "")
+
+
+async def test_calls_over_the_budget_of_the_record_are_over_that_of_the_branch():
+    """Of two calls at once only one was run; the next turn's call must not get the answer meant for the second."""
+    task = Task("t", "test/counter-v1", "Count.", parameters={"target": 1}, truth=1)
+    script = [Message("assistant", "", (Call("add"), Call("refuse"))), say("submit"), say("submit")]
+    wanted: Any = {("t", 0, 1): None}
+    made = manager(script, Counting, checkpoints=wanted, budgets=Budgets(max_calls=1))
+    [record] = await made.collect([task])
+    fork = Fork(record, 1, wanted["t", 0, 1])
+    (other,) = await branches(script, fork, environment=Counting, budgets=Budgets(max_calls=1))
+    assert [[r.status for r in t.results] for t in other.turns] == [[r.status for r in t.results] for t in record.turns]
 
 
 class Restless(Counter):

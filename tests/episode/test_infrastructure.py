@@ -8,7 +8,8 @@ import pytest
 from playing import counting, play, say, task
 
 from agentgym.episode.budgets import Budgets
-from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.loop import Episode
+from agentgym.episode.setting import Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import JudgeError, PolicyError, SandboxDied
 from agentgym.messages import StopReason

@@ -9,6 +9,7 @@ import pytest
 from agentgym import Message, load_task_set
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.manager import EpisodeManager
+from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, names
 from agentgym.testing.agents import _random_agent
@@ -76,3 +77,20 @@ def test_another_seed_asks_otherwise():
 
     other = number_guess(seed=1)
     assert other.fingerprint() != number_guess().fingerprint()
+
+
+@pytest.mark.parametrize("name", ["countdown", "number-guess", "twenty-questions", "wordle"])
+async def test_where_one_call_solves_a_task_trainers_know_it(name):
+    """Information gain asks how likely that call is after each turn."""
+    found = load_task_set(f"text/{name}-v1")
+    assert await play(found["validation"][:20], lambda task: lambda messages: found.answer(task)) == 1.0
+
+
+def test_a_set_may_be_narrowed_by_tags_and_keeps_its_players():
+    found = load_task_set("text/number-guess-v1")
+    easy = found.tagged("level_0", "level_1")
+    assert {task.difficulty for split in easy for task in easy[split]} == {0.0, 1.0}
+    assert 300 < len(easy["train"]) < 500
+    assert (easy.name, easy.oracle, easy.novice, easy.answer) == (found.name, found.oracle, found.novice, found.answer)
+    with pytest.raises(TaskError, match=r"no training task is tagged level_77\. Tags are level_0, level_1"):
+        found.tagged("level_77")

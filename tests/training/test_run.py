@@ -12,11 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from agentgym.errors import HeldOutError, RecipeError, TaskError
+from agentgym.episode.run_folder import RunFolder
+from agentgym.errors import CreditError, HeldOutError, RecipeError, TaskError
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
 from agentgym.task import training_only
@@ -160,6 +162,27 @@ def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(whole, tm
         assert row["audit/diverged"] == 0
         assert 0 <= row["audit/zero_gradient"] <= 1
     assert_equal_weights(whole, folder)
+
+
+@pytest.mark.parametrize("text", ["sibling", "tree", "ragen", "hca", "hcapo", "otb"])
+def test_every_signal_an_estimator_asks_for_is_made_while_training(whole, tmp_path, text):
+    """The estimators whose signals cost most: trees grown, critics of tokens, hindsight, the length of scores."""
+    made = recipe(train__estimator=text, train__steps=1, train__group_size=4)
+    data = made.model_dump(exclude_none=True)
+    data["policy"] = {"path": str(whole / "checkpoints" / "warm_start"), "call_format": "hermes"}
+    data["warm_start"] = None
+    data["evaluate"]["tasks"] = 2
+    execute(Recipe.parse({key: value for key, value in data.items() if value is not None}), tmp_path / "run")
+    (row,) = RunFolder(tmp_path / "run").metrics("train")
+    assert row["credit/std"] >= 0
+    assert np.isfinite(row["loss"])
+
+
+@pytest.mark.parametrize(("text", "says"), [("gigpo", "state_key"), ("igpo", "has no `answer`")])
+def test_a_signal_that_nobody_gives_is_said_before_anything_is_trained(tmp_path, text, says):
+    with pytest.raises(CreditError, match=says):
+        execute(recipe(train__estimator=text), tmp_path / "run")
+    assert not list((tmp_path / "run" / "checkpoints").glob("*"))
 
 
 def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):

@@ -19,14 +19,18 @@ from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task, TaskSet
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import CounterWithState, TargetReached
+from agentgym.training.branching import Branching
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import with_sources
 from agentgym.training.signals.choosing import sources_for
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold import GoldAnswer, prefixes
+from agentgym.training.signals.hindsight import SAYS, Learnt, Prompted
 from agentgym.training.signals.progress import Progress
-from agentgym.training.signals.replays import LeftOut, PlayedOn
+from agentgym.training.signals.replays import LeftOut, PlayedOn, Shared
+from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.training.signals.worth import Worth
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43
 
@@ -113,8 +117,46 @@ def test_a_critic_learns_the_return_that_its_estimator_weighs(model: Any):
     """Turn rewards 1 and 2 at half their weight, the outcome 1, decay 0.5: 1 + 1 at the last, 0.5 + 0.5 * 2 before."""
     one = episode(0, True)
     one.turns[0].rewards, one.turns[1].rewards = {"found": 1.0}, {"found": 2.0}
-    critic = Critic(model, gamma=0.5, turn_weight=0.5)
-    np.testing.assert_allclose(critic._returns(one), [1.5, 2.0])
+    np.testing.assert_allclose(Worth(gamma=0.5, turn_weight=0.5).to_go(one), [1.5, 2.0])
+
+
+def test_a_critic_of_tokens_knows_the_end_once_the_telling_token_was_said(model: Any):
+    """Turn 0 is one token, valued before it was said; turn 1 another, valued after."""
+    rng = np.random.default_rng(6)
+    critic = TokenCritic(model, Worth(), learning_rate=3e-3, epochs=4)
+    figures = {}
+    for _ in range(16):
+        figures = critic.learn(batch(rng))
+    good, bad = (critic.signals([episode(0, x)], 0)["token_values"][0] for x in (True, False))
+    assert [len(turn) for turn in good] == [1, 1]
+    assert good[0] == bad[0]  # the same state
+    assert 0.2 < good[0][0] < 0.8
+    assert good[1][0] > 0.75 > 0.25 > bad[1][0]
+    assert figures["critic/explained_variance"] > 0.3
+
+
+def test_hindsight_is_learnt_where_a_turn_tells_the_end_and_nowhere_else(model: Any):
+    """Half the episodes say GOOD; of those that succeed all do: log(1 / 0.5) = 0.69. Turn 1 is the same for all."""
+    rng = np.random.default_rng(7)
+    learnt = Learnt(model, lambda text: [60 if text == SAYS[True] else 61], learning_rate=3e-3, epochs=4)
+    for _ in range(24):
+        figures = learnt.learn(batch(rng))
+    told, wrong = episode(0, True), episode(1, False)
+    wrong.outcome = {"success": 1.0}  # said BAD, and succeeded all the same: unlikely to one who knows
+    given = learnt.signals([told, wrong], 0)["hindsight"]
+    assert given[0][0] == pytest.approx(np.log(2), abs=0.3)
+    assert given[0][1] == pytest.approx(0.0, abs=0.1)
+    assert given[1][0] < -1
+    assert figures["hindsight/loss"] < 1
+
+
+def test_the_policy_itself_can_be_asked_in_hindsight():
+    """The scorer says -1 / (length of the prefix) for each token, and the sentence makes the prefix longer by three."""
+    with Rollouts() as rollouts:
+        source = Prompted(Scorer(), rollouts, lambda text: [1, 2, 3])
+        given = source.signals([episode(0, False), episode(1, True, stop=StopReason.INFRA_ERROR)], 0)["hindsight"]
+    np.testing.assert_allclose(given[0], [1 / 2 - 1 / 5, 1 / 4 - 1 / 7])
+    assert given[1] == [0.0, 0.0]
 
 
 def test_contributions_come_to_sum_to_the_outcome_and_lie_on_the_turn_that_tells(model: Any):
@@ -130,15 +172,20 @@ def test_contributions_come_to_sum_to_the_outcome_and_lie_on_the_turn_that_tells
 
 def test_a_failed_trajectory_gets_placeholders_and_teaches_nothing(model: Any):
     failed = episode(0, True, stop=StopReason.INFRA_ERROR)
-    critic, progress = Critic(model), Progress(model)
+    critic, progress, tokens = Critic(model), Progress(model), TokenCritic(model, Worth())
+    hindsight = Learnt(model, lambda text: [60])
     assert critic.signals([failed], 0) == {"values": [[0.0] * 3], "action_values": [[0.0] * 2]}
     assert progress.signals([failed], 0) == {"contributions": [[0.0] * 2]}
-    assert critic.learn([failed]) == progress.learn([failed]) == {}
+    assert tokens.signals([failed], 0) == {"token_values": [[[0.0]] * 2]}
+    assert hindsight.signals([failed], 0) == {"hindsight": [[0.0] * 2]}
+    for source in (critic, progress, tokens, hindsight):
+        assert source.learn([failed]) == {}
 
 
 def test_the_policy_is_left_alone_by_its_critic(model: Any):
     before = [parameter.clone() for parameter in model.parameters()]
     Critic(model, epochs=1).learn(batch(np.random.default_rng(4)))
+    Learnt(model, lambda text: [60], epochs=1).learn(batch(np.random.default_rng(4)))
     assert all((old == new).all() for old, new in zip(before, model.parameters(), strict=True))
 
 
@@ -233,6 +280,45 @@ def test_leaving_a_turn_out_shows_what_it_was_for(counted: Any):
     assert set(fewer) == {frozenset(), frozenset({0, 1, 2}), frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
+def test_a_group_is_grown_as_trees_whose_branches_share_what_they_repeat(counted: Any):
+    """Two trunks of three turns each; a branch leaves before turn 1 or 2, where the end is already certain."""
+    rollouts, _ = counted
+    task = [Task(f"t{i}", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2) for i in range(2)]
+    grown = Branching(trunks=2, before=2, seed=1).grow(
+        rollouts, Gambler(), task, run="trees", group_size=6, sampling=Sampling()
+    )
+    assert [t.task.id for t in grown] == ["t0"] * 6 + ["t1"] * 6
+    assert len({t.id for t in grown}) == 12
+    for start in (0, 6):
+        group = grown[start : start + 6]
+        assert ["branch" in t.provenance for t in group] == [False] * 2 + [True] * 4
+        labels = Shared().signals(group, 0)["branches"]
+        trunks = {t.id: row for t, row in zip(group, labels, strict=True)}
+        for branch, row in zip(group[2:], labels[2:], strict=True):
+            origin = branch.provenance["branch"]
+            left = origin["turn"]
+            assert row[:left] == trunks[origin["of"]][:left]
+            assert row[left] != trunks[origin["of"]][left]
+            assert branch.outcome == next(t for t in group if t.id == origin["of"]).outcome
+        credit = estimator("sibling")(Group.from_trajectories(group).with_signals(branches=labels))
+        assert all(np.isfinite(row).all() for row in credit)
+
+
+def test_where_a_trunk_was_over_its_branch_begins_anew(counted: Any):
+    """Three turns a trunk, and branches that want to leave before turns 1 to 40: nearly all begin again."""
+    rollouts, _ = counted
+    tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
+    grown = Branching(trunks=2, before=40, seed=3).grow(
+        rollouts, Gambler(), tasks, run="anew", group_size=16, sampling=Sampling()
+    )
+    fresh = [t for t in grown if "branch" not in t.provenance]
+    assert len(grown) == 16
+    assert len(fresh) > 8
+    assert {t.outcome_reward for t in fresh} == {0.0, 1.0}
+    with pytest.raises(CreditError, match=r"trunks"):
+        Branching(trunks=4).grow(rollouts, Gambler(), tasks, run="small", group_size=4, sampling=Sampling())
+
+
 @declare(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
 def rising(group: Group) -> Array:
     """How much the value rises with each turn."""
@@ -269,10 +355,18 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
         wrapped = estimator("turn_gae(gamma=0.9, turn_weight=0.5) | gated | off_policy")
         (critic,) = sources_for(wrapped, SignalsSection(), **options)
         assert isinstance(critic, Critic)
-        assert (critic.gamma, critic.outcome_weight, critic.turn_weight) == (0.9, 1.0, 0.5)
+        assert critic.worth == Worth(0.9, 1.0, 0.5)
 
         @declare(
-            requires=("gold_logprobs", "contributions", "counterfactuals", "continuations"),
+            requires=(
+                "gold_logprobs",
+                "contributions",
+                "counterfactuals",
+                "continuations",
+                "token_values",
+                "hindsight",
+                "branches",
+            ),
             bias="heuristic",
             source="x",
         )
@@ -281,4 +375,8 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             return np.zeros(group.played.shape)
 
         made = sources_for(everything, SignalsSection(), **options)
-        assert {type(source) for source in made} == {GoldAnswer, Progress, LeftOut, PlayedOn}
+        assert {type(source) for source in made} == {
+            GoldAnswer, Progress, LeftOut, PlayedOn, TokenCritic, Learnt, Shared,
+        }  # fmt: skip
+        prompted = sources_for(estimator("hca"), SignalsSection(hindsight="prompted"), **options)
+        assert [type(source) for source in prompted] == [Prompted]

@@ -203,3 +203,26 @@ def test_turns_of_another_version_are_cut_and_entropies_are_there(tokenizer, tmp
     assert trainer._generate_and_score_completions(rows())["advantages"].any()
     trainer.state.global_step = 5
     assert not trainer._generate_and_score_completions(rows())["advantages"].any()
+
+
+def test_scores_are_as_long_as_the_policys_probabilities_say(tokenizer, tmp_path):
+    """sum 1 - 2 pi + sum pi^2 over a turn's tokens, by the model itself."""
+    trainer = off_policy_trainer(tokenizer, tmp_path, "otb")
+    batch = trainer._generate_and_score_completions(rows())
+    looked = trainer._look_again(batch)
+    assert looked is not None
+    played = trainer._rollouts.played
+    given = looked.signals(batch, played)["score_norms"]
+    at = batch["prompt_ids"].shape[1]
+    for row in (0, 2, 5):
+        ids = torch.cat([batch["prompt_ids"][row], batch["completion_ids"][row]])[None]
+        mask = torch.cat([batch["prompt_mask"][row], batch["completion_mask"][row]])[None]
+        with torch.no_grad():
+            chances = trainer.model(ids, attention_mask=mask).logits[0].double().softmax(-1)
+        for (start, end), norm in zip(played[row].turn_spans(), given[row], strict=True):
+            wanted = sum(
+                float(1 - 2 * chances[at + t - 1, ids[0, at + t]] + chances[at + t - 1].square().sum())
+                for t in range(start, end)
+            )
+            assert norm == pytest.approx(wanted, rel=1e-4)
+    assert batch["advantages"].any()

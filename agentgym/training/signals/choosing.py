@@ -5,16 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from agentgym import registry
 from agentgym.credit import Estimator
+from agentgym.credit.kinds import REMEDIES
+from agentgym.environment import Environment
+from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import TaskSet
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.critic import Critic
-from agentgym.training.signals.gold import GoldAnswer
+from agentgym.training.signals.gold import NO_ANSWER, GoldAnswer
+from agentgym.training.signals.hindsight import Learnt, Prompted
 from agentgym.training.signals.progress import Progress
-from agentgym.training.signals.replays import LeftOut, PlayedOn
+from agentgym.training.signals.replays import LeftOut, PlayedOn, Shared
 from agentgym.training.signals.source import Source
+from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.training.signals.worth import Worth
+
+OFFERED = {"state_keys": Environment.state_key, "potentials": Environment.progress}
+"""Signals that only an environment can give, and the method it overrides to give them."""
+
+
+def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
+    """See, before anything is trained, that the environments and the task set give what the estimator requires.
+
+    Raises: CreditError naming the estimator, the signal, and who does not give it.
+    """
+    for name in chosen.requires:
+        if (method := OFFERED.get(name)) is not None:
+            for environment in sorted({task.environment for task in task_set["train"]}):
+                kind = registry.load("environments", environment)
+                if getattr(kind, method.__name__, method) is method:
+                    raise CreditError(
+                        f"{chosen.name} requires {name}, and {environment} offers none: it does not override "
+                        f"`{method.__name__}`. {REMEDIES[name]} Or choose another estimator."
+                    )
+        if name == "gold_logprobs" and task_set.answer is None:
+            raise CreditError(NO_ANSWER.format(name=task_set.name))
 
 
 def sources_for(
@@ -37,12 +65,17 @@ def sources_for(
     Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none.
     """
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
+    set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
+    worth = Worth(**{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")})
 
     def critic() -> Source:
         privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
-        set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
-        returns = {name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
-        return Critic(model, double=section.double, privileged=privileged, encode=encode, **returns, **network)
+        return Critic(model, worth, double=section.double, privileged=privileged, encode=encode, **network)
+
+    def hindsight() -> Source:
+        if section.hindsight == "prompted":
+            return Prompted(policy, rollouts, encode)
+        return Learnt(model, encode, **network)
 
     makers: dict[str, Callable[[], Source]] = {
         "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
@@ -51,6 +84,9 @@ def sources_for(
         "contributions": lambda: Progress(model, **network),
         "values": critic,
         "action_values": critic,
+        "token_values": lambda: TokenCritic(model, worth, **network),
+        "hindsight": hindsight,
+        "branches": Shared,
     }
     found: list[Source] = []
     for name, make in makers.items():

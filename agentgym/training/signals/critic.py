@@ -13,18 +13,18 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.task import Task
 from agentgym.training.signals.source import Rows
 from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
+from agentgym.training.signals.worth import Worth
 
 
 class Critic:
     """`values` before each turn (0 after a last turn that ended the task) and `action_values` after it was said.
 
     Args:
-        model: its body is copied.
+        model: its body is copied. `worth`: the return that is learnt, that of the estimator it serves.
         double: two heads for each number, of which the lower counts, and temporal-difference targets from a slowly
             following copy, as in ArCHer. Otherwise one head, and the returns themselves as targets.
         privileged: what the critic may read of a task and the policy may not, as text; None for nothing.
         encode: from text to token ids, for `privileged`.
-        gamma, outcome_weight, turn_weight: of the return that is learnt: those of the estimator it serves.
         follow: how far the copy goes towards the network after each batch.
         settings: of TurnScorer.
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (double); SWEET-RL, arXiv:2503.15478 (privileged).
@@ -35,20 +35,17 @@ class Critic:
     def __init__(
         self,
         model: Any,
+        worth: Worth = Worth(),  # noqa: B008 - frozen
         *,
         double: bool = False,
         privileged: Callable[[Task], str] | None = None,
         encode: Callable[[str], list[int]] | None = None,
-        gamma: float = 1.0,
-        outcome_weight: float = 1.0,
-        turn_weight: float = 1.0,
         follow: float = 0.2,
         **settings: Any,
     ) -> None:
         if privileged is not None and encode is None:
             raise ValueError("A privileged critic needs `encode`, from text to the model's token ids.")
-        self.gamma, self.follow, self.double = gamma, follow, double
-        self.outcome_weight, self.turn_weight = outcome_weight, turn_weight
+        self.worth, self.follow, self.double = worth, follow, double
         self._privileged, self._encode = privileged, encode
         self.scorer = TurnScorer(model, heads=4 if double else 2, **settings)
         self._copy = copy.deepcopy(self.scorer) if double else None
@@ -68,7 +65,7 @@ class Critic:
             return {}
         readings = [self._reading(t) for t in valid]
         before = self._numbers(self.scorer, valid)
-        returns = [self._returns(t) for t in valid]
+        returns = [self.worth.to_go(t) for t in valid]
         said = np.concatenate([value[:-1] for value, _ in before])
         figures = {"critic/explained_variance": explained(said, np.concatenate(returns))}
         ahead = self._numbers(self._copy, valid) if self._copy is not None else None
@@ -117,21 +114,6 @@ class Critic:
             found.append((values, numbers[count + 1 :, half:].min(axis=1)))
         return found
 
-    def _rewards(self, trajectory: Trajectory) -> np.ndarray:
-        """[K] weighted rewards of the turns, the outcome on the last."""
-        rewards = self.turn_weight * np.nan_to_num(trajectory.turn_rewards())
-        rewards[-1] += self.outcome_weight * trajectory.outcome_reward
-        return rewards
-
-    def _returns(self, trajectory: Trajectory) -> np.ndarray:
-        """[K] discounted turn rewards and outcome from before each turn on."""
-        rewards = self._rewards(trajectory)
-        found = np.zeros(len(rewards))
-        following = 0.0
-        for k in reversed(range(len(rewards))):
-            following = found[k] = rewards[k] + self.gamma * following
-        return found
-
     def _targets(
         self, trajectory: Trajectory, returns: np.ndarray, ahead: tuple[np.ndarray, np.ndarray] | None
     ) -> np.ndarray:  # fmt: skip
@@ -139,5 +121,5 @@ class Critic:
         if ahead is None:
             return np.stack([returns, returns])
         values, actions = ahead
-        rewards = self._rewards(trajectory)
-        return np.stack([actions, rewards + self.gamma * values[1:]])
+        rewards = self.worth.rewards(trajectory)
+        return np.stack([actions, rewards + self.worth.gamma * values[1:]])

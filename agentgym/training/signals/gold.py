@@ -13,6 +13,11 @@ from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.source import Rows
 
+NO_ANSWER = (
+    "{name} has no `answer`, so there is no gold answer whose likelihood could be asked for. "
+    "Give the TaskSet one, or choose an estimator that does not require gold_logprobs."
+)
+
 
 class GoldAnswer:
     """`gold_logprobs`: mean log-probability per token of the gold answer, before each turn and after the last.
@@ -31,10 +36,7 @@ class GoldAnswer:
         if policy.renderer is None:
             raise CreditError(f"{policy.name} has no renderer: the gold answer cannot be scored without token ids.")
         if task_set.answer is None:
-            raise CreditError(
-                f"{task_set.name} has no `answer`, so there is no gold answer whose likelihood could be asked for. "
-                "Give the TaskSet one, or choose an estimator that does not require gold_logprobs."
-            )
+            raise CreditError(NO_ANSWER.format(name=task_set.name))
         self._policy, self._answer, self._rollouts = policy, task_set.answer, rollouts
 
     def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:

@@ -1,11 +1,11 @@
-"""Signals that are had by playing again: other endings from each turn, and the episode with turns left out."""
+"""Signals that are had by playing more: other endings from each turn, the episode with turns left out, and trees."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from agentgym.episode.branch import Fork
+from agentgym.episode.branch import Fork, tree_labels
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy, Sampling
@@ -99,6 +99,18 @@ class LeftOut:
     def _subsets(self, turns: int) -> list[frozenset[int]]:
         sizes = range(turns + 1) if turns <= self._exact else sorted({0, turns - 1, turns})
         return [frozenset(chosen) for size in sizes for chosen in combinations(range(turns), size)]
+
+    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+        return {}
+
+
+class Shared:
+    """`branches`: which turns trajectories share, where groups were grown as trees (`agentgym.training.branching`)."""
+
+    gives: tuple[str, ...] = ("branches",)
+
+    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        return {"branches": tree_labels(played)}
 
     def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}
