@@ -10,7 +10,8 @@ import gymnasium
 import numpy as np
 
 from agentgym.episode.budgets import Budgets
-from agentgym.episode.loop import Episode, Setting
+from agentgym.episode.loop import Episode
+from agentgym.episode.setting import Setting
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message

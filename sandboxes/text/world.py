@@ -41,7 +41,7 @@ class TextWorld(Environment):
     """Base of the text worlds. All of it is in memory; nothing runs that the agent wrote, so nothing is isolated.
 
     A world sets `id`, `axes` and `levels` and writes `begin` (parameters to state), `solved`, `nearness`, `invent`
-    (axes to puzzle), `oracle`, and tools that change `self.state`, plain data. `novice` and `gold`, if it has them, serve
+    (axes to puzzle), `oracle`, and tools that change `self.state`, plain data. Its `novice` and `gold`, if any, serve
     task sets.
 
     Attributes:
