@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, Message, Task, tool
-from agentgym.task import seed_of
 
 from .world import Axis, Puzzle, Script, TextWorld
 
@@ -90,9 +89,9 @@ class NumberGuess(TextWorld):
 
     @staticmethod
     def novice(task: Task) -> Script:
-        """Knows what an answer means, and guesses anywhere in what is left."""
-        rng = random.Random(seed_of("novice", task.id))
-        return _player(task, rng.randint)
+        """Begins as the oracle does, and does not listen: the same guess again and again."""
+        middle = (task.parameters["low"] + task.parameters["high"]) // 2
+        return _player(task, lambda low, high: middle)
 
 
 def _player(task: Task, choose: Any) -> Script:

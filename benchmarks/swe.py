@@ -1,0 +1,107 @@
+"""What a repository task costs: its start beside a bare sandbox, its tests beside a shell's pytest, and 200 in a row.
+
+    python benchmarks/swe.py [--package sqlparse==0.5.1] [--rounds 40] [--episodes 200]
+
+A task's start forks the prepared repository; the limit is a sandbox of the same kind without one, made in the same
+run, turn about. Then one episode after another is played and everything they could leave behind is counted before and
+after. The package comes from the cache, or the package index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+from soak_census import processes_below
+
+from agentgym import Call, Message, Task, make, registry
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.sandboxes.swe.environment import SweEdit
+from agentgym.sandboxes.swe.sources import fetch
+
+
+async def starts(task: Task, rounds: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of `rounds` starts of the task, and of as many bare sandboxes, turn about."""
+    backend = registry.shared_backend("namespaces")
+    assert SweEdit.sandbox is not None
+    ours, bare = [], []
+    for _ in range(rounds + 2):
+        environment = make(task.environment)
+        started = time.perf_counter()
+        await environment.reset(task.public(), seed=0)
+        ours.append(1000 * (time.perf_counter() - started))
+        await environment.close()
+        started = time.perf_counter()
+        machine = await backend.create(SweEdit.sandbox)
+        bare.append(1000 * (time.perf_counter() - started))
+        await machine.close()
+    return ours[2:], bare[2:]  # the first ones prepare the repository, and warm up
+
+
+async def in_a_row(task: Task, episodes: int) -> tuple[float, int, int]:
+    """Seconds an episode, and how many processes and megabytes more there are after all of them."""
+    path = "probe.py"
+    script = [
+        Message("assistant", "", (Call("create", {"path": path, "content": "x = 1\n"}),)),
+        Message("assistant", "", (Call("shell", {"command": "sleep 60 & ls > listing; python3 -c pass"}),)),
+        Message("assistant", "", (Call("submit", {}),)),
+    ]
+    manager = EpisodeManager(ScriptedPolicy(script), concurrency=4)
+
+    async def play(count: int, first: int) -> None:
+        async for episode in manager.run(_tasks(task, count, first)):
+            assert episode.valid, episode.error
+
+    await play(8, 0)
+    before, memory = len(processes_below(os.getpid())), _memory_mib()
+    started = time.perf_counter()
+    await play(episodes, 8)
+    took = (time.perf_counter() - started) / episodes
+    return took, len(processes_below(os.getpid())) - before, _memory_mib() - memory
+
+
+def _tasks(task: Task, count: int, first: int) -> list[Task]:
+    return [Task(f"{task.id}-{n}", task.environment, task.prompt, parameters=task.parameters, truth=task.truth)
+            for n in range(first, first + count)]  # fmt: skip
+
+
+def _memory_mib() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--package", default="sqlparse==0.5.1")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--episodes", type=int, default=200)
+    asked = parser.parse_args()
+    fetch(asked.package)
+    truth = {"fail_to_pass": ["none.py::test"], "tests": ["tests/*"]}
+    task = Task("bench", "agentgym/swe-v1", "-", parameters={"repository": asked.package}, truth=truth)
+    try:
+        ours, bare = await starts(task, asked.rounds)
+        took, processes, memory = await in_a_row(task, asked.episodes)
+    finally:
+        await registry.close_backends()
+    above = median(ours) - median(bare)
+    table = Table(title=f"{asked.package}, {asked.rounds} rounds", title_justify="left")
+    for name in ("what", "figure", "limit in the same run", "target"):
+        table.add_column(name)
+    table.add_row("start of a task", f"{median(ours):.1f} ms", f"{median(bare):.1f} ms, a bare sandbox", "")
+    table.add_row("of that, the repository", f"{above:.1f} ms", f"x {median(ours) / median(bare):.2f}", "at most 10 ms")
+    table.add_row(f"{asked.episodes} episodes in a row", f"{1000 * took:.0f} ms each, 4 at once", "", "")
+    table.add_row("left behind", f"{processes} processes, {memory} MiB", "", "0 processes")
+    Console().print(table)
+    return int(above > 10 or processes > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,11 @@
+"""Real repositories: find a bug, mend it, and have hidden tests judge the patch somewhere else.
+
+repository.py     the files of a repository, and how they get into a sandbox once for all episodes
+patch.py          what was changed, as a unified diff made from the files alone
+environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, without
+guest.py          what runs inside: search, tests
+"""
+
+from .environment import Swe, SweEdit
+
+__all__ = ["Swe", "SweEdit"]

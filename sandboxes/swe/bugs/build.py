@@ -1,0 +1,214 @@
+"""From a recipe of packages to a validated task set: every bug is caught by a test, and its reverse mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import tomllib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Task, TaskSet, seed_of, task_from_json, task_to_json
+
+from ..judge import RepositoryTests
+from ..patch import make_patch
+from ..repository import Repository
+from .issue import issue_text, leaks, missing_text
+from .mutations import Mutation, mutations
+from .package import Package
+
+AT_MOST = 0.3
+"""Of a package's tests: a bug that more of them catch is no puzzle."""
+DIFFICULTY = {
+    "constant": 1.0, "boundary": 1.0, "operator": 1.0, "return": 1.0, "branch": 1.5, "call": 2.0, "argument": 2.0,
+    "removed": 4.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A set to build: `each` tasks of every package, with at most `of_a_kind` of one kind of bug and `of_a_function`
+    of one function."""
+
+    name: str
+    packages: tuple[Package, ...]
+    each: int = 40
+    of_a_kind: int = 10
+    of_a_function: int = 3
+    seed: int = 0
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recipe:
+        """Raises: TaskError naming the file and what is wrong with it; for a package in two splits too."""
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise TaskError(f"Cannot read the recipe {path}: {error.strerror}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise TaskError(f"{path} is not valid TOML: {error}.") from error
+        packages = tuple(
+            Package.parse(item, f"{path}, package {number}") for number, item in enumerate(data.pop("package", ()), 1)
+        )
+        if not packages or not isinstance(data.get("name"), str):
+            raise TaskError(f"{path}: a recipe has a name and at least one [[package]].")
+        if unknown := set(data) - set(cls.__slots__):
+            raise TaskError(f"{path}: unknown keys {sorted(unknown)}. Known: {', '.join(cls.__slots__)}.")
+        names = [package.pinned.partition("==")[0] for package in packages]
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise TaskError(f"{path}: {twice[0]} is there twice. One version of a package would give away the other.")
+        return cls(packages=packages, **data)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a package is: bugs tried, and tasks kept of those wanted."""
+
+    package: str
+    tried: int
+    kept: int
+    wanted: int
+
+
+async def build(
+    recipe: Recipe,
+    out: Path,
+    *,
+    judge: RepositoryTests | None = None,
+    concurrency: int = 2,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> TaskSet:
+    """Build the set of a recipe and write it to `out`, one task a line.
+
+    What was found is kept beside it (`out` + .found) as it is found: a build that was broken off goes on.
+    Raises: TaskError for a package that cannot be had or has no test that passes; JudgeError if no sandbox runs.
+    """
+    judge = judge or RepositoryTests(cpu_s=60, timeout_s=120)
+    journal = _Journal(out.with_name(out.name + ".found"))
+    tasks: list[Task] = []
+    for package in recipe.packages:
+        found = journal.of(package)
+        if not found.done:
+            async with aclosing(_tasks_of(package, recipe, judge, concurrency, progress)) as made:
+                found.tasks = [task async for task in made]
+            journal.keep(package, found.tasks)
+        tasks += found.tasks
+    splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
+    for task in tasks:
+        splits[task.split].append(task)
+    made_set = TaskSet(recipe.name, splits)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    made_set.to_jsonl(out)
+    journal.remove()
+    return made_set
+
+
+async def _tasks_of(
+    package: Package, recipe: Recipe, judge: RepositoryTests, concurrency: int, progress: Callable[[Progress], None]
+) -> AsyncIterator[Task]:
+    """Validated tasks of one package, in an order that the seed alone decides."""
+    repository = await asyncio.to_thread(package.fetch)
+    passing = await package.passing(judge)
+    candidates = [
+        (path, source, mutation)
+        for path, source in package.breakable(repository).items()
+        for mutation in mutations(source)
+    ]
+    random.Random(seed_of(recipe.name, package.pinned, recipe.seed)).shuffle(candidates)
+    counts: Counter[str] = Counter()
+    kept = tried = 0
+    waiting = iter(candidates)
+    while kept < recipe.each:
+        batch = [one for _, one in zip(range(concurrency), waiting, strict=False)]
+        if not batch:
+            return
+        wanted = [
+            one for one in batch
+            if counts[one[2].kind] < recipe.of_a_kind and counts[f"{one[0]}:{one[2].function}"] < recipe.of_a_function
+        ]  # fmt: skip
+        found = await asyncio.gather(*(_task(package, repository, judge, passing, *one) for one in wanted))
+        tried += len(wanted)
+        for (path, _, mutation), task in zip(wanted, found, strict=True):
+            if task is not None and kept < recipe.each:
+                kept += 1
+                counts[mutation.kind] += 1
+                counts[f"{path}:{mutation.function}"] += 1
+                yield task
+        progress(Progress(package.pinned, tried, kept, recipe.each))
+
+
+async def _task(
+    package: Package, repository: Repository, judge: RepositoryTests, passing: Sequence[str], path: str, source: str,
+    mutation: Mutation,
+) -> Task | None:  # fmt: skip
+    """The task of a bug; None if no test catches it, too many do, it cannot be told of, or its reverse mends it not."""
+    broken = mutation.apply(source)
+    bug = make_patch({path: source.encode()}, {path: broken.encode()})
+    fix = make_patch({path: broken.encode()}, {path: source.encode()})
+    seen = await judge.judge(package.task(truth={}), bug, passing)
+    if seen is None or not seen.outcomes:
+        return None
+    failing = [test for test in passing if not seen.passed(test)]
+    if not 1 <= len(failing) <= max(1, AT_MOST * len(passing)):
+        return None
+    name = package.pinned.partition("==")[0]
+    if mutation.kind == "removed":
+        text: str | None = missing_text(mutation.function, path, name)
+    else:
+        text = issue_text(repository, failing, seen.reasons, name)
+    if text is None or leaks(text, fix):
+        return None
+    digest = hashlib.sha256(bug.encode()).hexdigest()[:8]
+    task = package.task(
+        id=f"{package.pinned.replace('==', '-')}-{mutation.kind}-{digest}",
+        prompt=text,
+        patch=bug,
+        truth={
+            "fail_to_pass": failing,
+            "pass_to_pass": [test for test in passing if seen.passed(test)],
+            "tests": list(package.test_files),
+            "gold": fix,
+        },
+        tags=(name, mutation.kind),
+        difficulty=DIFFICULTY[mutation.kind],
+    )
+    mended = await judge.judge(task, fix, passing)
+    return task if mended is not None and all(map(mended.passed, passing)) else None
+
+
+class _Found:
+    def __init__(self, tasks: list[Task], done: bool) -> None:
+        self.tasks, self.done = tasks, done
+
+
+class _Journal:
+    """Packages that are done, one line each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: dict[str, Any] = {}
+        if path.is_file():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue  # cut short when the build was killed: done again
+                self._lines[row["package"]] = row["tasks"]
+
+    def of(self, package: Package) -> _Found:
+        rows = self._lines.get(repr(package))
+        return _Found([] if rows is None else [task_from_json(row) for row in rows], rows is not None)
+
+    def keep(self, package: Package, tasks: Sequence[Task]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"package": repr(package), "tasks": [task_to_json(task) for task in tasks]}) + "\n")
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)

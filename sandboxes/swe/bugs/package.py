@@ -1,0 +1,89 @@
+"""A package to be broken: its files, which of them may be, and which of its tests pass time and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task
+
+from ..judge import RepositoryTests
+from ..repository import Repository
+from ..sources import fetch
+
+ENVIRONMENT = "agentgym/swe-v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package of a recipe.
+
+    Attributes:
+        pinned: name==version. `sha256`: of its source distribution, empty for any. `split`: of all its tasks.
+        sources: patterns of the files that may be broken. `tests`: files or folders of tests that judge.
+        test_files: patterns of all test files, in which a patch has no say.
+        source: folders on the import path. `requires`: installed modules that its tests import.
+    """
+
+    pinned: str
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+    test_files: tuple[str, ...]
+    source: tuple[str, ...] = (".",)
+    requires: tuple[str, ...] = ()
+    split: Split = "train"
+    sha256: str = ""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], where: str) -> Package:
+        """Raises: TaskError, beginning with `where`, naming key and value."""
+        known = cls.__slots__
+        if unknown := set(data) - set(known):
+            raise TaskError(f"{where}: unknown keys {sorted(unknown)}. A package has {', '.join(known)}.")
+        for key in ("pinned", "sources", "tests", "test_files"):
+            if not data.get(key):
+                raise TaskError(f"{where}: the key {key!r} is missing or empty.")
+        if data.get("split", "train") not in ("train", "validation", "held_out"):
+            raise TaskError(f"{where}: split = {data['split']!r} is none of train, validation, held_out.")
+        made = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+        return cls(**made)
+
+    def fetch(self) -> Repository:
+        """Its files, from the cache or the package index. Raises: TaskError."""
+        return Repository.from_archive(fetch(self.pinned, self.sha256).read_bytes(), self.pinned)
+
+    def breakable(self, repository: Repository) -> dict[str, str]:
+        """Sources by path. Raises: TaskError if the patterns match none."""
+        found = {
+            path: content.decode("utf-8")
+            for path, content in sorted(repository.files.items())
+            if any(fnmatchcase(path, one) for one in self.sources)
+            and not any(fnmatchcase(path, one) for one in self.test_files)
+        }
+        if not found:
+            raise TaskError(f"{self.pinned}: sources = {list(self.sources)} match no file of it.")
+        return found
+
+    def task(self, *, id: str = "", prompt: str = "-", patch: str = "", **fields: Any) -> Task:  # noqa: A002
+        """A task on this package; `patch` is what breaks it."""
+        parameters: dict[str, Any] = {"repository": self.pinned, "source": list(self.source)}
+        if self.requires:
+            parameters["requires"] = list(self.requires)
+        if patch:
+            parameters["patch"] = patch
+        return Task(id or self.pinned, ENVIRONMENT, prompt, parameters=parameters, split=self.split, **fields)
+
+    async def passing(self, judge: RepositoryTests, times: int = 2) -> list[str]:
+        """Ids of the tests that pass every time. Raises: TaskError if none does."""
+        rounds = []
+        for _ in range(times):
+            verdict = await judge.judge(self.task(truth={}), "", self.tests)
+            assert verdict is not None
+            rounds.append({test for test, outcome in verdict.outcomes.items() if outcome == "passed"})
+        if not (found := set.intersection(*rounds)):
+            said = "; ".join(list(verdict.reasons.values())[:1])[-500:]
+            raise TaskError(f"{self.pinned}: none of its tests passes here. {said or 'None was found.'}")
+        return sorted(found)

@@ -1,0 +1,128 @@
+"""Runs inside the sandbox: searches files, and runs tests in the warm interpreter. Standard library, and pytest.
+
+This text is sent to the sandbox as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+
+SKIPPED = {".git", "__pycache__", ".pytest_cache", ".tox", ".eggs"}
+MAX_HITS, MAX_LINE = 50, 200
+
+
+def files_under(path):
+    """Regular files under a path, sorted, without git's own."""
+    if os.path.isfile(path):
+        return [path]
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        found += [os.path.join(folder, name) for name in sorted(names) if os.path.isfile(os.path.join(folder, name))]
+    return found
+
+
+def listing(path):
+    """Print the files under a path, one a line."""
+    if not os.path.exists(path):
+        print(json.dumps({"refused": f"There is no file or folder {path!r}."}))
+        return
+    found = [os.path.relpath(name) for name in files_under(path)]
+    more = f"\n[{len(found) - 200} more files; name a folder]" if len(found) > 200 else ""
+    print(json.dumps({"ok": "\n".join(found[:200]) + more or "[no files]"}))
+
+
+def search(pattern, path):
+    """Print lines that match a regular expression: file:line: text."""
+    try:
+        matcher = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        print(json.dumps({"refused": f"{pattern[:80]!r} is no regular expression: {error}."}))
+        return
+    if not os.path.exists(path):
+        print(json.dumps({"refused": f"There is no file or folder {path!r}."}))
+        return
+    hits = []
+    for name in files_under(path):
+        try:
+            with open(name, encoding="utf-8") as file:
+                for number, line in enumerate(file, 1):
+                    if matcher.search(line):
+                        hits.append(f"{os.path.relpath(name)}:{number}: {line.rstrip()[:MAX_LINE]}")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if len(hits) > MAX_HITS:
+            hits[MAX_HITS:] = ["[more; search in one folder or for something rarer]"]
+            break
+    print(json.dumps({"ok": "\n".join(hits) or "[nothing found]"}))
+
+
+def broken(path):
+    """Print a note if a Python file cannot be read as Python, and nothing else if it can."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            compile(file.read(), path, "exec")
+        print(json.dumps({"ok": ""}))
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
+        print(json.dumps({"ok": f" Careful: it is no valid Python now ({str(error)[:120]})."}))
+
+
+def run_tests(arguments, source):
+    """Run pytest in this process, as a user would, and let it print."""
+    begin(source)
+    import pytest
+
+    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", *arguments])
+    sys.stdout.flush()
+    os._exit(int(code))
+
+
+def judge_tests(nonce, chosen, source, cpu_s):
+    """Run tests and write {test: outcome} as one line that begins with the nonce; they themselves write to nowhere.
+
+    What is tested runs in this process. It could find the nonce if it looked for it in the frames above.
+    """
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    report = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    begin(source)
+    import pytest
+
+    outcomes, reasons = {}, {}
+
+    class Recorder:
+        def pytest_runtest_logreport(self, report):
+            worst = outcomes.get(report.nodeid)
+            if report.failed or worst in (None, "passed"):
+                outcomes[report.nodeid] = report.outcome
+            if report.failed:
+                reasons[report.nodeid] = str(report.longrepr)[-4000:]
+
+        def pytest_collectreport(self, report):
+            if report.failed:
+                outcomes[report.nodeid] = "error"
+                reasons[report.nodeid] = str(report.longrepr)[-4000:]
+
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--continue-on-collection-errors", "-W", "ignore"]
+    options += ["--rootdir=/work/repo", "--maxfail=0"]
+    pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
+    data = f"{nonce} {json.dumps([outcomes, reasons])}\n".encode()
+    while data:
+        data = data[os.write(report, data) :]
+    os._exit(0)
+
+
+def begin(source):
+    """Stand in the repository with its sources importable and nothing of it imported."""
+    os.chdir("/work/repo")
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [os.path.join("/work/repo", path) for path in source]
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.join("/work/repo", path) for path in source)
+    os.environ.setdefault("HOME", "/tmp")

@@ -1,0 +1,164 @@
+"""`repository_tests`: does the patch make the failing tests pass, and break none?
+
+The patch is applied in a fresh sandbox, to the files the agent began with; what it says of tests, of their
+configuration and of the import system is left out, and the judge's own tests are put over it.
+
+Source: FAIL_TO_PASS and PASS_TO_PASS as in SWE-bench, Jimenez et al. 2024, arXiv:2310.06770; completion and
+modification told apart as G-RA does.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from agentgym import JudgeError, Reward, SandboxSpec
+from agentgym.errors import SandboxError, TaskError
+from agentgym.registry import shared_backend
+from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym.sandbox import Backend, Sandbox
+from agentgym.task import Task
+
+from .environment import SUBMITTED, SweEdit, guest, prepared
+from .parameters import Parameters, repository_of
+from .patch import paths_of
+from .repository import ROOT, apply_patch
+
+MAX_REPORT = 2**22
+PROTECTED = (
+    "*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "pytest.ini", "tox.ini", "setup.cfg",
+    "pyproject.toml", ".git/*",
+)  # fmt: skip
+"""Files that decide how tests are found and run: a patch has no say in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of the tests: outcomes and failure texts by pytest id. None where the patch does not fit."""
+
+    outcomes: Mapping[str, str]
+    reasons: Mapping[str, str]
+
+    def passed(self, test: str) -> bool:
+        """Whether a test passed. An id whose bracket never closes was cut by whoever recorded it: it stands for all
+        tests that begin so."""
+        if "[" not in test or test.endswith("]"):
+            return self.outcomes.get(test) == "passed"
+        alike = [outcome for name, outcome in self.outcomes.items() if name.startswith(test)]
+        return bool(alike) and set(alike) == {"passed"}
+
+
+class RepositoryTests(Reward):
+    """Outcome components `success` (every test of `fail_to_pass` and `pass_to_pass` passed), `mended` and `unbroken`
+    (the shares of each that did), `completed` (it was submitted) and `modified` (the patch changes what counts).
+
+    `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch has no
+    say in; `test_patch`, a diff, and `files`, by path (both optional), put over it. Only `success` counts.
+
+    Args:
+        cpu_s: processor time for all tests together. `timeout_s`: wall time.
+        backend: makes the judge's sandboxes; a name or a Backend.
+    """
+
+    weights: Mapping[str, float] = {"mended": 0.0, "unbroken": 0.0, "completed": 0.0, "modified": 0.0}
+
+    def __init__(self, *, cpu_s: int = 120, timeout_s: float = 300.0, backend: str | Backend = "namespaces") -> None:
+        self.cpu_s, self.timeout_s, self.backend = cpu_s, timeout_s, backend
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or not truth.get("fail_to_pass"):
+            raise JudgeError(
+                f"{episode.task.id} has no truth['fail_to_pass'], so repository_tests has nothing to judge."
+            )
+        wanted, kept = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
+        patch = submission(episode)
+        found = Components({SUCCESS: 0.0, "completed": float(patch is not None), "modified": 0.0, "mended": 0.0})
+        if not patch:
+            return found
+        verdict = await self.judge(episode.task, patch, [*wanted, *kept])
+        if verdict is None:
+            return found
+        patterns = _left_out(truth)
+        found["modified"] = float(any(not _matches(path, patterns) for path in paths_of(patch)))
+        found["mended"] = sum(map(verdict.passed, wanted)) / len(wanted)
+        if kept:
+            found["unbroken"] = sum(map(verdict.passed, kept)) / len(kept)
+        found[SUCCESS] = float(all(map(verdict.passed, [*wanted, *kept])))
+        return found
+
+    async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
+        """Outcomes of tests on the task's repository with a patch; None if it does not fit. Raises: JudgeError."""
+        for again in (True, False):  # once more in another sandbox: the machine may have had a bad moment
+            try:
+                return await self._judge(task, patch, tests)
+            except SandboxError as error:
+                if not again:
+                    raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
+        return None
+
+    async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
+        truth: Mapping[str, Any] = task.truth or {}
+        parameters = Parameters.of(task)
+        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)  # type: ignore[arg-type]  # it has one
+        backend = shared_backend(self.backend)
+        repository = await repository_of(parameters, task.id)
+        base = await prepared.snapshot(backend, spec, repository, parameters.patch)
+        machine = await backend.create(spec, snapshot=base)
+        try:
+            if patch:
+                try:
+                    await apply_patch(machine, patch, exclude=_left_out(truth))
+                except TaskError:
+                    return None
+            if truth.get("test_patch"):
+                await apply_patch(machine, truth["test_patch"])
+            for path, content in dict(truth.get("files", {})).items():
+                await machine.write(f"{ROOT}/{path}", content.encode())
+            return await run_tests(machine, tests, parameters.source, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
+        finally:
+            await machine.close()
+
+
+async def run_tests(
+    machine: Sandbox, tests: Sequence[str], source: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
+) -> Verdict:
+    """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
+
+    One more test, which can only fail, is run behind them: code that has every test pass is found out by it.
+    """
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    nonce, name = secrets.token_hex(16), secrets.token_hex(4)
+    canary = f"test_{name}.py"
+    await machine.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
+    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(source), cpu_s]!a})\n"
+    result = await machine.run_python(program, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
+    for line in result.stdout.decode("utf-8", "replace").splitlines():
+        mark, _, text = line.partition(" ")
+        if mark == nonce:
+            outcomes, reasons = json.loads(text)
+            sung = [outcomes.pop(test) for test in list(outcomes) if test.endswith(f"::test_{name}")]
+            return Verdict(outcomes, reasons) if sung == ["failed"] else Verdict({}, {})
+    return Verdict({}, {})  # ended early, out of time or memory: nothing passed
+
+
+def submission(episode: EpisodeView) -> str | None:
+    """The patch that was handed in, None if none was."""
+    for turn in episode.turns:
+        for result in turn.results:
+            if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(SUBMITTED):
+                return result.content.removeprefix(SUBMITTED)
+    return None
+
+
+def _left_out(truth: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*PROTECTED, *truth.get("tests", ()))
+
+
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(path, pattern) for pattern in patterns)

@@ -1,0 +1,60 @@
+"""What was changed between two trees of files, as a unified diff that `git apply` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import unified_diff
+
+from agentgym.errors import ToolError
+
+MAX_FILE, MAX_PATCH = 2**20, 200_000
+
+
+def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
+    """The diff from `before` to `after`, by path; only paths of `after` are compared, and None is a deleted file.
+
+    Files are compared as they are: nothing in the repository (its git folder, its settings) has a say.
+    Raises: ToolError, for the agent, where a change is no text or too large to be handed in.
+    """
+    parts: list[str] = []
+    for path in sorted(after):
+        old, new = before.get(path), after[path]
+        if old == new:
+            continue
+        parts.append(f"diff --git a/{path} b/{path}\n")
+        if old is None:
+            parts.append("new file mode 100644\n")
+        if new is None:
+            parts.append("deleted file mode 100644\n")
+        parts += unified_diff(
+            _lines(path, old), _lines(path, new), "/dev/null" if old is None else f"a/{path}",
+            "/dev/null" if new is None else f"b/{path}",
+        )  # fmt: skip
+    text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
+    if len(text) > MAX_PATCH:
+        raise ToolError(f"The changes are {len(text)} characters; at most {MAX_PATCH} can be handed in. Change less.")
+    return text
+
+
+def paths_of(patch: str) -> list[str]:
+    """The files that a unified diff touches, each once, in its order."""
+    found: dict[str, None] = {}
+    for line in patch.splitlines():
+        if line.startswith("diff --git a/"):
+            found[line.rpartition(" b/")[2]] = None
+        elif line.startswith(("--- a/", "+++ b/")):
+            found[line[6:].partition("\t")[0]] = None
+    return list(found)
+
+
+def _lines(path: str, content: bytes | None) -> list[str]:
+    if content is None:
+        return []
+    if len(content) > MAX_FILE or b"\0" in content:
+        raise ToolError(f"{path} is {len(content)} bytes, or no text: such a change cannot be handed in. Remove it.")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{path} is no UTF-8 text: such a change cannot be handed in. Remove it.") from error
+    lines = text.split("\n")  # not splitlines, which also breaks at form feeds and the like
+    return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])

@@ -1,0 +1,187 @@
+"""The files of a repository, and how they get into sandboxes: unpacked and committed once, forked for every episode."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import re
+import subprocess
+import tarfile
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from weakref import WeakKeyDictionary
+
+from agentgym import SandboxSpec
+from agentgym.errors import SandboxError, TaskError
+from agentgym.sandbox import Backend, Sandbox, Snapshot
+
+ROOT = "repo"
+MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20
+KEPT = 64
+"""Prepared repositories that a process keeps for each backend, the last used ones."""
+QUIET = {
+    "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1",
+    "GIT_AUTHOR_NAME": "base", "GIT_AUTHOR_EMAIL": "base@localhost", "GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z",
+    "GIT_COMMITTER_NAME": "base", "GIT_COMMITTER_EMAIL": "base@localhost", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Regular files by their path, and which of them may be run. Links are left out."""
+
+    files: Mapping[str, bytes]
+    executable: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_archive(cls, data: bytes, where: str) -> Repository:
+        """Read a tar archive, such as a package's source distribution; one folder around everything is taken off.
+
+        Raises: TaskError, beginning with `where`, for what is no such archive or too large.
+        """
+        files: dict[str, bytes] = {}
+        executable: set[str] = set()
+        total = 0
+        try:
+            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+                for member in archive:
+                    path = PurePosixPath(member.name)
+                    if not member.isfile() or path.is_absolute() or ".." in path.parts:
+                        continue
+                    total += member.size
+                    if total > MAX_BYTES or len(files) >= MAX_FILES:
+                        raise TaskError(f"{where}: more than {MAX_FILES} files or {MAX_BYTES} bytes.")
+                    content = archive.extractfile(member)
+                    files[str(path)] = content.read() if content is not None else b""
+                    if member.mode & 0o100:
+                        executable.add(str(path))
+        except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+            raise TaskError(f"{where}: not a tar archive that can be read: {error}.") from error
+        tops = {PurePosixPath(name).parts[0] for name in files}
+        if len(tops) == 1 and all("/" in name for name in files):
+            cut = len(next(iter(tops))) + 1
+            files = {name[cut:]: content for name, content in files.items()}
+            executable = {name[cut:] for name in executable}
+        if not files:
+            raise TaskError(f"{where}: holds no file.")
+        return cls(files, frozenset(executable))
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Repository:
+        """Read a folder, without its git folder: the history would tell what came next. Raises: TaskError."""
+        files: dict[str, bytes] = {}
+        executable: set[str] = set()
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix()
+            if path.is_symlink() or not path.is_file() or name.partition("/")[0] == ".git" or "__pycache__" in name:
+                continue
+            files[name] = path.read_bytes()
+            if path.stat().st_mode & 0o100:
+                executable.add(name)
+        if not files:
+            raise TaskError(f"{folder} holds no file.")
+        return cls(files, frozenset(executable))
+
+    @classmethod
+    def from_git(cls, clone: Path, commit: str) -> Repository:
+        """The files of a commit of a local clone; no other commit comes along. Raises: TaskError."""
+        if not re.fullmatch(r"[0-9a-zA-Z][\w./-]*", commit):
+            raise TaskError(f"{commit!r} names no commit.")
+        command = [
+            "git",
+            "-C",
+            str(clone),
+            "-c",
+            "safe.directory=*",
+            "archive",
+            "--format=tar",
+            "--prefix=top/",
+            commit,
+        ]
+        try:
+            ended = subprocess.run(command, capture_output=True, check=False)
+        except FileNotFoundError as error:
+            raise TaskError("Reading a git clone needs git, which is not installed here.") from error
+        if ended.returncode:
+            said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise TaskError(f"git cannot give commit {commit} of {clone}: {said}")
+        return cls.from_archive(ended.stdout, f"{clone}@{commit}")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over paths, contents and which may be run."""
+        told = hashlib.sha256()
+        for name in sorted(self.files):
+            told.update(f"{name}\0{name in self.executable}\0".encode())
+            told.update(hashlib.sha256(self.files[name]).digest())
+        return told.hexdigest()
+
+    def archive(self) -> bytes:
+        """All files as one uncompressed tar archive, the same for equal files."""
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as archive:
+            for name in sorted(self.files):
+                info = tarfile.TarInfo(f"{ROOT}/{name}")
+                info.size, info.mode = len(self.files[name]), 0o755 if name in self.executable else 0o644
+                archive.addfile(info, io.BytesIO(self.files[name]))
+        return buffer.getvalue()
+
+
+class Prepared:
+    """Snapshots of sandboxes with a repository under /work/repo: its one commit is the state the agent begins with."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[Backend, OrderedDict[str, asyncio.Task[Snapshot]]] = WeakKeyDictionary()
+
+    async def snapshot(self, backend: Backend, spec: SandboxSpec, repository: Repository, patch: str = "") -> Snapshot:
+        """Made at the first call with these arguments, shared by all that follow.
+
+        `patch` is applied before the commit, so that the history tells nothing of it.
+        Raises: TaskError if the patch does not fit; SandboxError.
+        """
+        kept = self._made.setdefault(backend, OrderedDict())
+        key = f"{repository.digest}:{hashlib.sha256(patch.encode()).hexdigest()}:{spec!r}"
+        task = kept.get(key)
+        loop = asyncio.get_running_loop()
+        if task is None or task.get_loop() is not loop or (task.done() and (task.cancelled() or task.exception())):
+            task = kept[key] = asyncio.ensure_future(_prepare(backend, spec, repository, patch))
+        kept.move_to_end(key)
+        while len(kept) > KEPT:
+            kept.popitem(last=False)
+        return await asyncio.shield(task)
+
+
+async def _prepare(backend: Backend, spec: SandboxSpec, repository: Repository, patch: str) -> Snapshot:
+    machine = await backend.create(spec)
+    try:
+        await machine.write("repository.tar", await asyncio.to_thread(repository.archive))
+        await run(machine, "tar -xf repository.tar && rm repository.tar")
+        if patch:
+            await apply_patch(machine, patch)
+        await run(machine, "git init -q . && git add -A -f . && git commit -q -m base", cwd=ROOT)
+        return await machine.snapshot()
+    finally:
+        await machine.close()
+
+
+async def apply_patch(machine: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:
+    """Apply a unified diff to /work/repo, leaving out paths that match. Raises: TaskError saying what git said."""
+    arguments = [f"--exclude={pattern}" for pattern in exclude]
+    result = await machine.exec(
+        ["git", "apply", "--whitespace=nowarn", *arguments, "-"], stdin=patch.encode(), cwd=ROOT, env=QUIET
+    )
+    if not result.ok:
+        said = result.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise TaskError(f"The patch does not fit the repository: {said or f'git apply ended with {result.exit_code}'}.")
+
+
+async def run(machine: Sandbox, command: str, *, cwd: str | None = None) -> None:
+    """Run one of our own commands. Raises: SandboxError with what it said, for example that there is no git."""
+    result = await machine.exec(["sh", "-c", command], cwd=cwd, env=QUIET, timeout_s=120)
+    if not result.ok:
+        said = result.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise SandboxError(f"Preparing a repository failed: `{command}` ended with {result.exit_code}: {said}")

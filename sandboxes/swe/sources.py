@@ -1,0 +1,57 @@
+"""Source distributions of packages by name and version, kept in the cache that agentgym has."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from agentgym.errors import TaskError
+from agentgym.sandbox.images import store
+
+PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
+
+
+def cache() -> Path:
+    """The folder `sources` of agentgym's cache."""
+    return store.cache() / "sources"
+
+
+def archive(pinned: str) -> Path | None:
+    """The archive of `name==version` in the cache, None if it is not there, or the text names no package."""
+    found = PINNED.fullmatch(pinned)
+    return next(iter(cache().glob(f"{_normal(found[1])}=={found[2]}.tar.*")), None) if found else None
+
+
+def fetch(pinned: str, sha256: str = "") -> Path:
+    """Download the source distribution of `name==version` with pip, unless it is in the cache. Nothing of it is run
+    but what pip runs to learn its name.
+
+    Raises: TaskError if it cannot be had, or is not the file that `sha256` names.
+    """
+    found = PINNED.fullmatch(pinned)
+    if found is None:
+        raise TaskError(f"{pinned!r} is no package at a version: write name==version.")
+    path = archive(pinned)
+    if path is None:
+        cache().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache()) as folder:
+            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", folder]
+            ended = subprocess.run([*command, pinned], capture_output=True, text=True, check=False)
+            got = sorted(Path(folder).glob("*.tar.*"))
+            if ended.returncode or len(got) != 1:
+                raise TaskError(f"pip cannot download the source of {pinned}: {ended.stderr.strip()[-500:]}")
+            suffix = "".join(Path(got[0].name[len(found[1]) :]).suffixes[-2:])
+            path = cache() / f"{_normal(found[1])}=={found[2]}{suffix}"
+            got[0].replace(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if sha256 and digest != sha256:
+        raise TaskError(f"{path} has the SHA-256 {digest}, and {sha256} was expected: remove it, and see who sent it.")
+    return path
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,112 @@
+"""Read SWE-bench-format instances from a file that the user has; their repositories come from local mirrors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
+MIRRORS = "AGENTGYM_REPOSITORIES"
+NEEDED = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch", "FAIL_TO_PASS")
+PYTEST_ID = re.compile(r"[^\s:]+\.py::\S+")
+
+
+def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str | Path | None = None) -> TaskSet:
+    """The instances of a SWE-bench-format file as tasks of `agentgym/swe-v1`, held out unless asked otherwise.
+
+    An instance needs its repository as a git clone (bare or not) in the folder of mirrors, named `owner__name` or
+    `name`. Those without one, and those whose tests are not pytest's, are left out, and a warning names them. Gold
+    patch and test patch go into the truth: the agent sees neither, and no commit after the base.
+
+    Args:
+        path: JSON lines, or a JSON array.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        mirrors: the folder of clones; by default $AGENTGYM_REPOSITORIES.
+    Raises: TaskError naming the file, the instance and what is wrong with it, or that no instance can be played.
+    """
+    path = Path(path)
+    folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories")
+    tasks: list[Task] = []
+    left_out: dict[str, list[str]] = {}
+    for number, row in enumerate(_rows(path)):
+        where = f"{path}, instance {number}"
+        if not isinstance(row, dict) or any(name not in row for name in NEEDED):
+            raise TaskError(f"{where}: an instance is a JSON object with {', '.join(NEEDED)}.")
+        clone = next((c for c in _clones(folder, row["repo"]) if c.is_dir()), None)
+        wanted = pytest_ids(row["FAIL_TO_PASS"], where)
+        if clone is None:
+            left_out.setdefault(f"no clone of {row['repo']} in {folder}", []).append(row["instance_id"])
+        elif not wanted:
+            left_out.setdefault("its tests are not pytest's", []).append(row["instance_id"])
+        else:
+            tasks.append(_task(row, clone, wanted, pytest_ids(row.get("PASS_TO_PASS", []), where), split))
+    said = "; ".join(f"{', '.join(names)}: {why}" for why, names in left_out.items())
+    if not tasks:
+        raise TaskError(
+            f"{path}: no instance can be played here. {said}. Clone the repositories into a folder and name it by "
+            f"${MIRRORS}."
+        )
+    if left_out:
+        warnings.warn(f"{path}: left out: {said}.", stacklevel=2)
+    return TaskSet(NAME, {split: tasks})
+
+
+def pytest_ids(given: Any, where: str) -> list[str]:
+    """Test ids of a field that is a list or a list as JSON text; junk that recorders left in it is dropped.
+
+    An id that was cut at its first blank stays cut: the judge takes it for all tests that begin so.
+    """
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise TaskError(f"{where}: {given[:60]!r} is no list of tests.") from error
+    if not isinstance(given, list) or not all(isinstance(test, str) for test in given):
+        raise TaskError(f"{where}: {given!r:.60} is no list of tests.")
+    return list(dict.fromkeys(test for test in given if PYTEST_ID.fullmatch(test)))
+
+
+def _task(row: Mapping[str, Any], clone: Path, wanted: list[str], kept: list[str], split: Split) -> Task:
+    test_files = re.findall(r"^\+\+\+ b/(\S+)", row["test_patch"], re.M)
+    return Task(
+        id=row["instance_id"],
+        environment=ENVIRONMENT,
+        prompt=row["problem_statement"],
+        parameters={"repository": f"{clone}@{row['base_commit']}"},
+        truth={
+            "fail_to_pass": wanted,
+            "pass_to_pass": kept,
+            "tests": ["tests/*", "*/tests/*", "test_*.py", "*/test_*.py", *test_files],
+            "test_patch": row["test_patch"],
+            "gold": row["patch"],
+        },
+        split=split,
+        tags=(row["repo"],),
+    )
+
+
+def _clones(folder: Path, repo: str) -> list[Path]:
+    names = (repo.replace("/", "__"), repo.rpartition("/")[2])
+    return [folder / f"{name}{ending}" for name in names for ending in ("", ".git")]
+
+
+def _rows(path: Path) -> list[Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        return list(
+            json.loads(text)
+            if text.lstrip().startswith("[")
+            else [json.loads(line) for line in text.splitlines() if line.strip()]
+        )
+    except OSError as error:
+        raise TaskError(f"Cannot read {path}: {error.strerror}. Give a file of instances.") from error
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error

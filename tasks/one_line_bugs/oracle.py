@@ -1,0 +1,41 @@
+"""Scripted players of the small repositories: one that mends the line, and one that edits well and mends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentgym.messages import Call, Message
+from agentgym.task import Task
+
+Script = Callable[[Sequence[Message]], Message]
+
+
+def oracle(task: Task) -> Script:
+    """Look at the file, put the right line in the wrong one's place, submit."""
+    return _player(task, task.truth["wrong"], task.truth["right"])
+
+
+def novice(task: Task) -> Script:
+    """The same moves on the file's first line, which is never the wrong one: it adds a blank at its end."""
+    head = task.parameters["files"][_module(task)].splitlines()[0]
+    return _player(task, head, head + " ")
+
+
+def _module(task: Task) -> str:
+    """The file that is not of tests."""
+    return next(path for path in task.parameters["files"] if not path.startswith("test_"))
+
+
+def _player(task: Task, old: str, new: str) -> Script:
+    path = _module(task)
+    moves = [
+        Call("view", {"path": path}),
+        Call("replace", {"path": path, "old": old, "new": new}),
+        Call("submit", {}),
+    ]
+
+    def script(messages: Sequence[Message]) -> Message:
+        done = sum(message.role == "tool" for message in messages)
+        return Message("assistant", "", (moves[min(done, 2)],))
+
+    return script

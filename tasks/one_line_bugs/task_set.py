@@ -1,0 +1,138 @@
+"""The task set `swe/one-line-v1`: generated repositories of one module and its tests, one line of it wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import unified_diff
+from functools import cache
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+from .oracle import novice, oracle
+from .templates import TEMPLATES, Template
+
+NAME, WITH_SHELL = "swe/one-line-v1", "swe/one-line-shell-v1"
+SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templates": 150}
+NAMES = ("gather", "pick", "reduce", "shape", "trim", "weigh", "sift", "fold", "clean", "scan", "sort_out", "settle")
+UNSEEN = ("merge", "tally", "brush", "measure")
+NUMBERS = (2, 3, 4, 5, 6, 7)
+TESTS = 6
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses which tasks are in it.
+
+    Held-out tasks carry the tag `unseen_names` (templates as in training, functions of other names) or
+    `unseen_templates` (functions of which no sibling is trained on).
+    """
+    return _made(NAME, seed, "agentgym/swe-edit-v1")
+
+
+@cache
+def with_shell(seed: int = 0) -> TaskSet:
+    """The same tasks in `agentgym/swe-v1`, where the agent has a shell too."""
+    return _made(WITH_SHELL, seed, "agentgym/swe-v1")
+
+
+def _made(name: str, seed: int, environment: str) -> TaskSet:
+    known = [template for template in TEMPLATES if not template.held_out]
+    strange = [template for template in TEMPLATES if template.held_out]
+    asked: set[str] = set()
+
+    def draw(split: Split, stratum: str, templates: Sequence[Template], names: Sequence[str]) -> list[Task]:
+        return [
+            replace(_draw(asked, split, stratum, templates, names, seed, index), environment=environment)
+            for index in range(SIZES[stratum])
+        ]
+
+    return TaskSet(
+        name,
+        {
+            "held_out": [
+                *draw("held_out", "unseen_names", known, UNSEEN),
+                *draw("held_out", "unseen_templates", strange, UNSEEN),
+            ],
+            "validation": draw("validation", "validation", known, NAMES),
+            "train": draw("train", "train", known, NAMES),
+        },
+        oracle=oracle,
+        novice=novice,
+    )
+
+
+def _draw(
+    asked: set[str],
+    split: Split,
+    stratum: str,
+    templates: Sequence[Template],
+    names: Sequence[str],
+    seed: int,
+    index: int,
+) -> Task:
+    """Draw a task nobody has. One stream of random numbers a task."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    for _ in range(1_000):
+        task = _task(rng, split, stratum, rng.choice(templates), rng.choice(names), rng.choice(NUMBERS), index)
+        if task is not None and task.prompt not in asked:
+            asked.add(task.prompt)
+            return task
+    raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+
+
+def _task(
+    rng: random.Random, split: Split, stratum: str, template: Template, name: str, number: int, index: int
+) -> Task | None:
+    """A task, or None where the inputs drawn do not tell the bug from what is right."""
+    place, wrong_line = rng.choice(template.bugs)
+    lines = [line.format(k=number) for line in template.lines]
+    bug = wrong_line.format(k=number)
+    head = f"def {name}(items):\n"
+    right = head + "".join(f"    {line}\n" for line in lines)
+    wrong = head + "".join(f"    {bug if at == place else line}\n" for at, line in enumerate(lines))
+    inputs = [template.draw(rng) for _ in range(TESTS)]
+    wanted = [_outcome(right, name, value) for value in inputs]
+    given = [_outcome(wrong, name, value) for value in inputs]
+    failing = [at for at in range(TESTS) if wanted[at] != given[at]]
+    if not failing or len(set(map(repr, inputs))) < TESTS or wrong.count(bug.strip()) != 1:
+        return None
+    tests = f"from {name} import {name}\n" + "".join(
+        f"\n\ndef test_{at}():\n    assert {name}({value!r}) == {wanted[at]}\n" for at, value in enumerate(inputs)
+    )
+    shown = failing[0]
+    path = f"{name}.py"
+    ids = [f"test_{name}.py::test_{at}" for at in range(TESTS)]
+    return Task(
+        id=f"{stratum}/{index:04d}",
+        environment="agentgym/swe-edit-v1",
+        prompt=(
+            f"{path}: {name}({inputs[shown]!r}) gives {given[shown]}, and should give {wanted[shown]}. "
+            f"It {template.says.format(k=number)}. One line is wrong."
+        ),
+        parameters={"files": {path: wrong, f"test_{name}.py": tests}},
+        truth={
+            "fail_to_pass": [ids[at] for at in failing],
+            "pass_to_pass": [ids[at] for at in range(TESTS) if at not in failing],
+            "tests": ["test_*.py"],
+            "wrong": bug.strip(),
+            "right": lines[place].strip(),
+            "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
+        },
+        split=split,
+        tags=(template.says.split(" {")[0].replace(" ", "_"), *((stratum,) if split == "held_out" else ())),
+        difficulty=float(len(lines)),
+    )
+
+
+def _outcome(source: str, name: str, value: Any) -> str:
+    """What the function gives, as text. The source is ours: `templates.py` wrote it."""
+    namespace: dict[str, Any] = {}
+    exec(source, namespace)
+    try:
+        return repr(namespace[name](value))
+    except (ValueError, UnboundLocalError, IndexError) as error:
+        return type(error).__name__

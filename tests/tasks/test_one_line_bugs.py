@@ -1,0 +1,59 @@
+"""`swe/one-line-v1`: each bug is one line, some test tells it, the oracle mends it, and the splits are apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentgym import load_task_set
+from agentgym.tasks.one_line_bugs.task_set import NAMES, UNSEEN
+
+
+@pytest.fixture(scope="module")
+def bugs():
+    return load_task_set("swe/one-line-v1")
+
+
+def passing(source, tests):
+    """Which tests hold, by number, for code that this project wrote itself."""
+    namespace = {}
+    exec(source + tests.partition("\n")[2], namespace)
+    found = set()
+    for name, test in namespace.items():
+        if name.startswith("test_"):
+            try:
+                test()
+            except Exception:  # noqa: BLE001  whatever a wrong line does
+                continue
+            found.add(name)
+    return found
+
+
+def test_every_bug_is_one_line_that_some_test_tells(bugs):
+    for task in (task for split in bugs for task in bugs[split]):
+        path = next(path for path in task.parameters["files"] if not path.startswith("test_"))
+        wrong, tests = task.parameters["files"][path], task.parameters["files"][f"test_{path}"]
+        assert wrong.count(task.truth["wrong"]) == 1
+        right = wrong.replace(task.truth["wrong"], task.truth["right"])
+        assert len(passing(right, tests)) == 6, task.id
+        failing = {test.rpartition("::")[2] for test in task.truth["fail_to_pass"]}
+        assert failing
+        assert passing(wrong, tests) == {f"test_{n}" for n in range(6)} - failing, task.id
+
+
+def test_names_and_templates_of_the_held_out_split_are_new(bugs):
+    def names(tasks):
+        return {task.prompt.partition(".py")[0] for task in tasks}
+
+    held = bugs["held_out"]
+    assert len(bugs["train"]) >= 1_000
+    assert names(bugs["train"]) == set(NAMES)
+    assert names(held) <= set(UNSEEN)
+    strange = {task.tags[0] for task in held if "unseen_templates" in task.tags}
+    assert strange.isdisjoint({task.tags[0] for split in ("train", "validation") for task in bugs[split]})
+
+
+def test_the_sets_with_and_without_a_shell_ask_the_same(bugs):
+    other = load_task_set("swe/one-line-shell-v1")
+    for split in bugs:
+        assert [task.prompt for task in other[split]] == [task.prompt for task in bugs[split]]
+    assert {task.environment for task in other["train"]} == {"agentgym/swe-v1"}
