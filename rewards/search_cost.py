@@ -1,0 +1,38 @@
+"""`search_cost`: what an episode's calls cost, as a share of a budget. Outcome component `search_cost`, 0 to -1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from agentgym import Reward
+from agentgym.reward import Components, EpisodeView
+
+PRICES: Mapping[str, float] = {"search": 1.0, "open": 0.25, "follow": 0.25, "find": 0.05}
+
+
+class SearchCost(Reward):
+    """Minus the price of all calls over a budget, never below -1.
+
+    Every call that was understood costs its tool's price, also one that was refused; a tool without a price is free.
+    Let it count only beside a right answer (a gate on `success`), or saying nothing becomes the best policy: Router-R1
+    (Zhang et al. 2025, arXiv:2506.09033) gives its cost term to right answers only, and OTC (Wang et al. 2025,
+    arXiv:2504.14870) multiplies correctness with a factor that falls with the number of calls.
+
+    Args:
+        prices: of a call, by tool, in the unit of the budget. `budget`: what costs -1.
+    Raises: ValueError for a price below 0 or a budget that is not above 0.
+    """
+
+    weights: Mapping[str, float] = {"search_cost": 0.1}
+
+    def __init__(self, prices: Mapping[str, float] = PRICES, budget: float = 10.0) -> None:
+        if not (0 < budget < math.inf and all(0 <= price < math.inf for price in prices.values())):
+            raise ValueError(f"SearchCost needs prices of at least 0 and a budget above 0, not {prices} and {budget}.")
+        self.prices, self.budget = dict(prices), budget
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        """Never raises: every episode has its cost."""
+        calls = [call for turn in episode.turns for call in turn.calls if call.error is None]
+        spent = math.fsum(self.prices.get(call.name, 0.0) for call in calls)
+        return {"search_cost": -min(1.0, spent / self.budget)}

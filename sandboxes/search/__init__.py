@@ -1,0 +1,9 @@
+"""An offline web: `agentgym/search-v1` browses it, `agentgym/search-retrieve-v1` has a retriever alone."""
+
+from .environment import Search, landmark
+from .index import open_library
+from .live import LiveSearch
+from .reading import ExtractiveReader, PolicyReader
+from .retrieve import SearchRetrieve
+
+__all__ = ["ExtractiveReader", "LiveSearch", "PolicyReader", "Search", "SearchRetrieve", "landmark", "open_library"]

@@ -1,0 +1,246 @@
+"""`agentgym/search-v1`: an offline web behind the tools of a browser: search, open, find, follow, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+
+from agentgym import Checkpoint, Environment, Message, Task, ToolError, tool
+from agentgym.errors import SandboxError, TaskError
+
+from .index import Library, Retriever, open_library
+from .index.dense import Encoder
+from .index.page_store import Page, folded
+from .pages import found_lines, result_line, shown, windows
+from .reading import Reader
+
+SYSTEM = "Answer from the pages of this web: search, open pages, follow [links]. Answer with the bare value."
+MAX_QUERY_CHARS, MAX_RESULT_PAGES = 1_000, 20
+
+
+class Search(Environment):
+    """Questions to be answered from the pages of a corpus, as on the web. Not isolated: nothing runs, pages are text.
+
+    Task parameters: `corpus`, an asset of JSON lines or the path of a corpus. Optional: `seed`, given to the asset;
+    `landmarks`, hashes of the titles that the question leads through, for `progress`; `results`, how many pages a
+    search shows; `retrieval`, false to take `search` away for this question (UR2 switches it by difficulty).
+
+    Args:
+        retriever: `bm25`, `dense` or `hybrid`. `encoder`: of the dense part, see `index.dense.Encoder`.
+        reader: reads pages for the agent, which then sees what they say to the question; None shows the pages.
+        results: pages a search shows. `window_chars`: characters of a page shown at once.
+        max_searches: how often an episode may search; None for as often as its turns allow.
+    """
+
+    reward = "search"
+
+    def __init__(
+        self,
+        *,
+        retriever: str = "bm25",
+        encoder: Encoder | None = None,
+        reader: Reader | None = None,
+        results: int = 5,
+        window_chars: int = 2_000,
+        max_searches: int | None = None,
+    ) -> None:
+        if results < 1 or window_chars < 100 or (max_searches is not None and max_searches < 0):
+            raise ValueError(
+                f"Search needs results >= 1, window_chars >= 100 and max_searches >= 0 or None, not {results}, "
+                f"{window_chars} and {max_searches}."
+            )
+        self._kind, self._encoder, self._reader = retriever, encoder, reader
+        self._results, self._window_chars, self._max_searches = results, window_chars, max_searches
+        self._turn = asyncio.Lock()  # parallel calls of one turn happen in their order
+        self._library: Library | None = None
+        self._retriever: Retriever | None = None
+        self._question, self._per_page = "", results
+        self._begin((), False)
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Open the task's corpus; the first that asks for one waits until it is indexed. Raises: TaskError."""
+        corpus, number = task.parameters.get("corpus"), task.parameters.get("seed")
+        if not isinstance(corpus, str) or not corpus:
+            raise TaskError(f"{task.id}: parameters['corpus'] is {corpus!r}; give an asset or the path of a corpus.")
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+            raise TaskError(f"{task.id}: parameters['seed'] is {number!r}; give a whole number.")
+        self._library = await asyncio.to_thread(open_library, corpus, seed=number)
+        self._retriever = await asyncio.to_thread(self._library.retriever, self._kind, self._encoder)
+        shown = task.parameters.get("results", self._results)
+        if isinstance(shown, bool) or not isinstance(shown, int) or shown < 1:
+            raise TaskError(f"{task.id}: parameters['results'] is {shown!r}; give a number from 1.")
+        self._per_page = shown
+        self._question = task.opening()[-1].text
+        self._begin(task.parameters.get("landmarks", ()), task.parameters.get("retrieval", True) is not False)
+        return [Message("system", SYSTEM), *task.opening()]
+
+    @tool
+    async def search(self, query: str, page: int = 1) -> str:
+        """Search the web.
+
+        Args:
+            query: words to search for.
+            page: which page of results.
+        """
+        async with self._turn:
+            return await self._search(query, page)
+
+    @tool(timeout_s=120.0)
+    async def open(self, page: str, part: int = 1) -> str:
+        """Open a page that a search or a link has shown.
+
+        Args:
+            page: its title.
+            part: of a long page.
+        """
+        async with self._turn:
+            return await self._open(self._known_page(page), part)
+
+    @tool
+    async def find(self, text: str) -> str:
+        """Find a text in the open page."""
+        async with self._turn:
+            page = self._open_page()
+            if not text.strip():
+                raise ToolError("The text to find is empty.")
+            lines = found_lines(page, text, self._window_chars)
+            self._shown |= {_mark(f"{page.title}\n{line}") for line in lines}
+            return "\n".join(lines) or f"[{page.title} does not hold that text]"
+
+    @tool(timeout_s=120.0)
+    async def follow(self, link: str) -> str:
+        """Follow a [link] of the open page."""
+        async with self._turn:
+            page = self._open_page()
+            links = {folded(target) for target in page.links}
+            for name in _readings(link):
+                if name in links:
+                    return await self._open(self._page(name), 1)
+            raise ToolError(f"{page.title} has no link {link[:80]!r}. Its links: {_listed(page.links)}.")
+
+    @tool(final=True, inline=True)
+    def answer(self, text: str, sources: list[str] = []) -> str:  # noqa: B006  only read
+        """Give the answer.
+
+        Args:
+            text: the bare answer.
+            sources: titles of the pages it is from.
+        """
+        return "Answered."
+
+    async def state_key(self) -> str | None:
+        """Hash of the corpus, what is open, and what was shown so far, in any order."""
+        spent = self._searches if self._max_searches is not None else 0
+        state = [self._digest(), self._here, sorted(self._shown), sorted(self._known), self._may_search, spent]
+        return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
+
+    async def progress(self) -> float | None:
+        """Share of the landmarks whose page was opened."""
+        if not self._landmarks:
+            return None
+        return len(self._landmarks & self._opened) / len(self._landmarks)
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return Checkpoint(
+            {
+                "here": self._here,
+                "known": sorted(self._known),
+                "opened": sorted(self._opened),
+                "searches": self._searches,
+                "shown": sorted(self._shown),
+            }
+        )
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await self.reset(task, seed=seed)
+        data = checkpoint.data
+        self._here, self._searches = data["here"], data["searches"]
+        self._known, self._opened, self._shown = set(data["known"]), set(data["opened"]), set(data["shown"])
+
+    def _begin(self, landmarks: object, may_search: bool) -> None:
+        self._landmarks = frozenset(map(str, landmarks)) if isinstance(landmarks, (list, tuple)) else frozenset[str]()
+        self._may_search, self._searches = may_search, 0
+        self._here: str | None = None  # title of the open page
+        self._known: set[str] = set()  # titles, folded, that a search or a page has shown
+        self._opened: set[str] = set()  # landmarks of the pages opened
+        self._shown: set[str] = set()  # hashes of what was shown
+
+    async def _search(self, query: str, page: int) -> str:
+        _, retriever = self._ready()
+        if not self._may_search:
+            raise ToolError("There is no search for this question: answer it from what you know.")
+        if not query.strip() or len(query) > MAX_QUERY_CHARS:
+            raise ToolError(f"A query has 1 to {MAX_QUERY_CHARS} characters; yours has {len(query)}.")
+        if not 1 <= page <= MAX_RESULT_PAGES:
+            raise ToolError(f"There are pages 1 to {MAX_RESULT_PAGES} of results, no page {str(page)[:20]}.")
+        if self._max_searches is not None and self._searches >= self._max_searches:
+            raise ToolError(f"All {self._max_searches} searches of this question are used up. Answer now.")
+        self._searches += 1
+        before = self._per_page * (page - 1)
+        hits = (await retriever.search(query, before + self._per_page))[before:]
+        lines = [result_line(number, hit.page, query) for number, hit in enumerate(hits, start=before + 1)]
+        self._known |= {folded(hit.page.title) for hit in hits}
+        self._shown |= {_mark(line.partition(". ")[2]) for line in lines}
+        return "\n".join(lines) or "[nothing found]"
+
+    def _known_page(self, title: str) -> Page:
+        """The page of a title that was shown. Raises: ToolError for another one."""
+        self._ready()
+        for name in _readings(title):
+            if name in self._known:
+                return self._page(name)
+        raise ToolError(f"No search and no page has shown {title[:80]!r} yet. Search for it first.")
+
+    def _page(self, title: str) -> Page:
+        library, _ = self._ready()
+        number = library.pages.number(title)
+        if number is None:
+            raise ToolError(f"The page {title[:80]!r} does not exist.")
+        return library.pages[number]
+
+    async def _open(self, page: Page, part: int) -> str:
+        total = len(windows(page.text, self._window_chars))
+        if not 1 <= part <= total:
+            raise ToolError(f"{page.title} has {total} part(s), no part {str(part)[:20]}.")
+        if self._reader is None:
+            text = shown(page, part, self._window_chars)
+        else:
+            text = f"# {page.title}\n{await self._reader.read(page.title, page.text, self._question)}"
+        self._here = page.title
+        self._known |= {folded(page.title), *map(folded, page.links)}
+        self._opened.add(landmark(page.title))
+        self._shown.add(_mark(text))
+        return text
+
+    def _open_page(self) -> Page:
+        self._ready()
+        if self._here is None:
+            raise ToolError("No page is open. Open one first.")
+        return self._page(self._here)
+
+    def _ready(self) -> tuple[Library, Retriever]:
+        if self._library is None or self._retriever is None:
+            raise SandboxError("The search environment was used before reset.")
+        return self._library, self._retriever
+
+    def _digest(self) -> str:
+        return self._library.digest if self._library else ""
+
+
+def landmark(title: str) -> str:
+    """What a task's `landmarks` hold of a title: it can be recognised and not read."""
+    return hashlib.sha256(folded(title).encode()).hexdigest()[:16]
+
+
+def _readings(title: str) -> tuple[str, str]:
+    """What a title can mean, as titles are compared: itself, or what stands between the brackets of a link."""
+    return folded(title), folded(title.strip().removeprefix("[").removesuffix("]"))
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _listed(titles: tuple[str, ...]) -> str:
+    return ", ".join(f"[{title}]" for title in titles[:20]) + (", ..." if len(titles) > 20 else "") or "none"

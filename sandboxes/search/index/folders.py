@@ -1,0 +1,114 @@
+"""Folders named by what they hold: whole when they have their name, so that a half-written index is never read.
+
+    <cache>/search/<digest of the corpus>/<part>/     pages, bm25, lsa-128, ...
+    <cache>/search/seen/                              which file had which digest, so that it is hashed once
+
+The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Any folder may be deleted while no
+process has it open; it is built again when it is next wanted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.sandbox.images.store import cache
+
+_SMALL = 1 << 20  # bytes; a map holds a file descriptor, and there may be many small corpora
+_SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
+
+
+def root() -> Path:
+    """Where the indexes lie; made by the first that is built."""
+    return cache() / "search"
+
+
+def made_once(place: Path, build: Callable[[Path], None]) -> Path:
+    """The folder `place`, built if it is not there: by one process at a time, and renamed when it is complete.
+
+    A process that is killed while it builds leaves a folder that nothing reads and the next builder deletes.
+    """
+    if place.is_dir():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(place.with_name(f".{place.name}.lock")):
+        if place.is_dir():
+            return place  # another process was faster
+        under_way = place.with_name(f".{place.name}.building")
+        shutil.rmtree(under_way, ignore_errors=True)
+        under_way.mkdir()
+        try:
+            build(under_way)
+            for path in under_way.iterdir():
+                _to_disk(path)
+            under_way.rename(place)
+            _to_disk(place.parent)
+        finally:
+            shutil.rmtree(under_way, ignore_errors=True)
+    return place
+
+
+def digest_of_file(path: Path, version: str) -> str:
+    """Hash of a file's content and a version; read again only if its size, time or place have changed."""
+    about = path.stat()
+    stamp = [str(path.resolve()), about.st_size, about.st_mtime_ns, about.st_ino, version]
+    note = root() / "seen" / hashlib.sha256(json.dumps(stamp).encode()).hexdigest()
+    if note.is_file():
+        return note.read_text()
+    digest = hashlib.sha256(version.encode())
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    name = digest.hexdigest()[:32]
+    if path.stat().st_mtime_ns == about.st_mtime_ns < time.time_ns() - _SETTLED_NS:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        partial = note.with_name(f"{note.name}.{os.getpid()}")
+        partial.write_text(name)
+        partial.replace(note)
+    return name
+
+
+def digest_of_bytes(content: bytes, version: str) -> str:
+    """Hash of a version and content, as `digest_of_file` gives it for a file with this content."""
+    return hashlib.sha256(version.encode() + content).hexdigest()[:32]
+
+
+def array_at(path: Path) -> NDArray[Any]:
+    """An array of a finished index, read-only: mapped, so that all processes share one copy; a small one is read."""
+    array: NDArray[Any] = np.load(path, mmap_mode="r" if path.stat().st_size > _SMALL else None)
+    return array.view(np.ndarray)
+
+
+def bytes_at(path: Path) -> bytes | mmap.mmap:
+    """A file of a finished index, as `array_at` does it."""
+    if path.stat().st_size <= _SMALL:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,46 @@
+"""Texts to numbers without a dictionary in memory: sorted 64-bit hashes, looked up in a memory-mapped array."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .folders import array_at
+
+
+class Keys:
+    """Which number each text has. Costs no memory a process: the arrays are pages of a shared file."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._hashes = array_at(folder / f"{name}.hashes.npy")
+        self._numbers = array_at(folder / f"{name}.numbers.npy")
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def get(self, text: str) -> int | None:
+        """The number of a text, None if it has none (or, once in 2**64 / len(self) texts, somebody else's)."""
+        wanted = _hash(text)
+        place = int(np.searchsorted(self._hashes, wanted))
+        found = place < len(self._hashes) and self._hashes[place] == wanted
+        return int(self._numbers[place]) if found else None
+
+
+def write_keys(folder: Path, name: str, texts: Iterable[str]) -> None:
+    """Number the texts 0, 1, ... in their order. Raises: ValueError if two of them have one hash, as equal texts do."""
+    hashes: NDArray[np.uint64] = np.fromiter((_hash(text) for text in texts), np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    if len(hashes) > 1 and (same := np.flatnonzero(hashes[1:] == hashes[:-1])).size:
+        one, other = order[same[0]], order[same[0] + 1]
+        raise ValueError(f"The texts number {one} and {other} of {name} have the same hash: each text is given once.")
+    np.save(folder / f"{name}.hashes.npy", hashes)
+    np.save(folder / f"{name}.numbers.npy", order.astype(np.int32))
+
+
+def _hash(text: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))

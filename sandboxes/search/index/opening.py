@@ -1,0 +1,138 @@
+"""Opening a corpus: its pages and rankings, built if they are not on disk yet, and shared by the whole process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from agentgym.errors import SandboxUnavailable, TaskError, UnknownNameError
+from agentgym.registry import load
+from agentgym.threads import in_thread
+
+from . import bm25_build, lsa, page_store
+from .bm25 import Bm25
+from .corpus_files import corpus_file, pages_of_file, pages_of_lines
+from .dense import Dense, Encoder, write_vectors
+from .folders import digest_of_bytes, digest_of_file, made_once, root
+from .page_store import Page, PageStore
+from .retrievers import Hit, Hybrid, Ranking, Retriever
+
+LSA_DIMENSIONS = 128
+KINDS = ("bm25", "dense", "hybrid")
+
+
+class Library:
+    """A corpus and what finds its pages. Read-only, safe in threads, one a corpus and process.
+
+    Attributes:
+        digest: hash of the corpus; equal means the same pages.
+        pages: see PageStore.
+    """
+
+    def __init__(self, folder: Path, pages: Callable[[], Iterable[Page]]) -> None:
+        self.digest = folder.name
+        self._folder, self._rankings, self._lock = folder, dict[str, Ranking](), Lock()
+        self.pages = PageStore(self._part(page_store.VERSION, lambda place: page_store.write_pages(place, pages())))
+
+    def ranking(self, kind: str = "bm25", encoder: Encoder | None = None) -> Ranking:
+        """What ranks the pages; built at first use.
+
+        Args:
+            kind: `bm25`, `dense`, or `hybrid`: both, fused by rank.
+            encoder: of the dense part; by default one learned from the corpus (see Lsa).
+        Raises: ValueError for another kind; MissingExtraError if the encoder's packages are not installed.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"There is no retriever of the kind {kind!r}. Kinds are {', '.join(KINDS)}.")
+        with self._lock:
+            return self._ranking(kind, encoder)
+
+    def retriever(self, kind: str = "bm25", encoder: Encoder | None = None) -> Retriever:
+        """As `ranking`, finding pages. What an encoder does runs in a thread; BM25 takes less than a thread's start."""
+        return LocalRetriever(self.pages, self.ranking(kind, encoder), blocking=encoder is not None)
+
+    def _ranking(self, kind: str, encoder: Encoder | None) -> Ranking:
+        name = f"{kind} {encoder.name if encoder else ''}"
+        if name in self._rankings:
+            return self._rankings[name]
+        made: Ranking
+        if kind == "hybrid":
+            made = Hybrid([self._ranking("bm25", None), self._ranking("dense", encoder)])
+        elif kind == "bm25":
+            made = Bm25(self._bm25())
+        else:
+            made = self._dense(encoder or self._lsa())
+        self._rankings[name] = made
+        return made
+
+    def _dense(self, encoder: Encoder) -> Dense:
+        def build(place: Path) -> None:
+            write_vectors(place, self.pages, len(self.pages), encoder)
+
+        return Dense(self._part(f"vectors-1-{encoder.name}", build), encoder)
+
+    def _bm25(self) -> Path:
+        return self._part(bm25_build.VERSION, lambda place: bm25_build.write_bm25(place, self.pages))
+
+    def _lsa(self) -> Encoder:
+        bm25 = self._bm25()
+        place = self._part(f"{lsa.VERSION}-{LSA_DIMENSIONS}", lambda new: lsa.write_lsa(new, bm25, LSA_DIMENSIONS))
+        return lsa.Lsa(place, bm25)
+
+    def _part(self, name: str, build: Callable[[Path], None]) -> Path:
+        try:
+            return made_once(self._folder / name, build)
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"The corpus cannot be indexed below {root()} ({error}). Make room there, or let AGENTGYM_CACHE name "
+                "another folder."
+            ) from error
+
+
+class LocalRetriever:
+    """Pages of this process's own memory map."""
+
+    def __init__(self, pages: PageStore, ranking: Ranking, *, blocking: bool) -> None:
+        self._pages, self._ranking, self._blocking = pages, ranking, blocking
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """See Retriever."""
+        rank = self._ranking.rank
+        found = await in_thread(rank, query, k) if self._blocking else rank(query, k)
+        return [Hit(self._pages[number], score) for number, score in found]
+
+
+def open_library(corpus: str, *, seed: int | None = None) -> Library:
+    """The library of a corpus; the first to ask for it waits until it is indexed.
+
+    Args:
+        corpus: the name of an asset that gives JSON lines of pages, or the path of a file or BEIR folder.
+        seed: given to the asset, where it takes one.
+    Raises: TaskError if there is no such corpus or it cannot be read; SandboxUnavailable if there is no room for it.
+    """
+    path = Path(corpus)
+    if not path.exists():
+        return _of_asset(corpus, seed)
+    file = corpus_file(path)
+    return _of_file(str(file.resolve()), digest_of_file(file, page_store.VERSION))
+
+
+@lru_cache(maxsize=64)
+def _of_asset(name: str, seed: int | None) -> Library:
+    try:
+        asset: Any = load("assets", name)
+    except UnknownNameError as error:
+        raise TaskError(f"The corpus {name!r} is neither a file, a folder nor an asset. {error}") from error
+    seeded = seed is not None and "seed" in inspect.signature(asset).parameters
+    content: bytes = asset(seed=seed) if seeded else asset()
+    folder = root() / digest_of_bytes(content, page_store.VERSION)
+    return Library(folder, lambda: pages_of_lines(content.splitlines(), f"the asset {name!r}"))
+
+
+@lru_cache(maxsize=64)
+def _of_file(path: str, digest: str) -> Library:
+    return Library(root() / digest, lambda: pages_of_file(Path(path)))

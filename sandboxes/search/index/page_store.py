@@ -1,0 +1,82 @@
+"""The pages of a corpus on disk: one file of JSON lines, where each begins, and which title is which page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from agentgym.errors import TaskError
+
+from .folders import array_at, bytes_at
+from .keys import Keys, write_keys
+
+VERSION = "pages-1"
+MAX_PAGE_CHARS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page. `id`: as the corpus names it. `title`: unique in it. `links`: titles that it points to as `[title]`."""
+
+    id: str
+    title: str
+    text: str
+    links: tuple[str, ...] = ()
+
+
+class PageStore:
+    """Read-only pages by number and title; what is not being read lies on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._offsets = array_at(folder / "offsets.npy")
+        self._titles = Keys(folder, "titles")
+        self._lines = bytes_at(folder / "pages.jsonl")
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, number: int) -> Page:
+        start, end = self._offsets[number : number + 2]
+        row = json.loads(self._lines[start:end])
+        return Page(row[0], row[1], row[2], tuple(row[3]))
+
+    def __iter__(self) -> Iterator[Page]:
+        return (self[number] for number in range(len(self)))
+
+    def number(self, title: str) -> int | None:
+        """The number of the page with this title, blind to case and spaces; None if there is none."""
+        return self._titles.get(folded(title))
+
+
+def folded(title: str) -> str:
+    """A title as titles are compared."""
+    return " ".join(title.casefold().split())
+
+
+def write_pages(folder: Path, pages: Iterable[Page]) -> None:
+    """Write pages in their order; a title that is missing or taken gets the page's id behind it.
+
+    Raises: TaskError for a page too long, an id that makes no unique title, or a corpus without pages.
+    """
+    offsets, titles, taken = [0], list[str](), set[str]()
+    with (folder / "pages.jsonl").open("wb") as file:
+        for page in pages:
+            if len(page.text) > MAX_PAGE_CHARS:
+                raise TaskError(f"The page {page.title!r} has {len(page.text)} characters; at most {MAX_PAGE_CHARS}.")
+            title = " ".join(page.title.split())
+            if not title or folded(title) in taken:
+                title = f"{title} ({page.id})".strip()
+            if folded(title) in taken:
+                raise TaskError(f"Two pages have the title {page.title!r} and the id {page.id!r}; give them ids.")
+            taken.add(folded(title))
+            titles.append(folded(title))
+            line = json.dumps([page.id, title, page.text, page.links], ensure_ascii=False).encode("utf-8", "replace")
+            offsets.append(offsets[-1] + file.write(line + b"\n"))
+    if not titles:
+        raise TaskError("The corpus holds no page.")
+    np.save(folder / "offsets.npy", np.array(offsets, np.int64))
+    write_keys(folder, "titles", titles)

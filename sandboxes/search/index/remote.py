@@ -1,0 +1,51 @@
+"""A retriever on another machine, asked by the protocol of Search-R1's server: `POST /retrieve`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentgym.errors import PolicyError, SandboxError
+from agentgym.policy.http import JsonEndpoint
+
+from .page_store import Page
+from .retrievers import Hit
+
+MAX_CONTENT_CHARS = 100_000
+
+
+class RemoteRetriever:
+    """Asks `{"queries": [...], "topk": k, "return_scores": true}` of a server, such as `search_server` of ours.
+
+    Args:
+        url: up to and without `/retrieve`, for example http://127.0.0.1:8000. It is given by who runs the gym,
+            never by a task or an agent.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/").removesuffix("/retrieve")
+        self._endpoint = JsonEndpoint(self.url)
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """Raises: SandboxError if the server cannot be reached or answers something else."""
+        try:
+            answer = await self._endpoint.post("/retrieve", {"queries": [query], "topk": k, "return_scores": True})
+        except PolicyError as error:
+            raise SandboxError(f"The retriever {self.url} failed: {error}") from error
+        try:
+            (found,) = answer["result"]
+            return [self._hit(row) for row in found[:k]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SandboxError(
+                f"The retriever {self.url} answered {str(answer)[:200]!r}, where "
+                '{"result": [[{"document": {"id", "contents"}, "score"}]]} is expected.'
+            ) from error
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    @staticmethod
+    def _hit(row: dict[str, Any]) -> Hit:
+        document = row.get("document", row)  # without scores, the documents stand bare
+        first, _, rest = str(document["contents"])[:MAX_CONTENT_CHARS].partition("\n")
+        title = " ".join(first.strip().strip('"').split())
+        return Hit(Page(str(document.get("id", title)), title, rest), float(row.get("score", 0.0)))

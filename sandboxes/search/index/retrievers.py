@@ -1,0 +1,59 @@
+"""What finds pages: one contract for words (BM25), meaning (dense), both, and a retriever on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .page_store import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A page that was found. `score` is on the retriever's own scale, higher is better."""
+
+    page: Page
+    score: float
+
+
+class Ranking(Protocol):
+    """Ranks the pages of one corpus by number; the same question has the same answer in every process."""
+
+    def rank(self, query: str, k: int) -> list[tuple[int, float]]:
+        """At most k page numbers with their scores, best first; equal scores in order of page number."""
+        ...
+
+
+class Retriever(Protocol):
+    """Finds pages for a query."""
+
+    async def search(self, query: str, k: int) -> list[Hit]:
+        """At most k pages, best first."""
+        ...
+
+
+def fused(rankings: Sequence[Sequence[int]], k: int, *, constant: float = 60.0) -> list[tuple[int, float]]:
+    """Reciprocal rank fusion: a page scores the sum of 1 / (constant + its rank) over the rankings that hold it.
+
+    Args:
+        rankings: page numbers, best first. `k`: how many to return. `constant`: damps the first ranks.
+    Returns: page numbers and fused scores, best first, ties by page number.
+    Source: Cormack, Clarke, Buettcher 2009, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR, with 60 as there.
+    """
+    scores: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, page in enumerate(ranking, start=1):
+            scores[page] = scores.get(page, 0.0) + 1.0 / (constant + rank)
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:k]
+
+
+class Hybrid:
+    """Two or more rankings fused by rank. `depth`: how far down each is read."""
+
+    def __init__(self, rankings: Sequence[Ranking], depth: int = 100) -> None:
+        self._rankings, self._depth = rankings, depth
+
+    def rank(self, query: str, k: int) -> list[tuple[int, float]]:
+        depth = max(k, self._depth)
+        return fused([[page for page, _ in ranking.rank(query, depth)] for ranking in self._rankings], k)

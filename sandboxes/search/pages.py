@@ -1,0 +1,72 @@
+"""Pages as an agent reads them: result lines, windows of a long page, lines that hold a word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from .index.page_store import Page
+from .index.words import words
+
+SNIPPET_CHARS = 160
+MAX_LINKS_SHOWN = 50
+MAX_FOUND = 10
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def result_line(number: int, page: Page, query: str) -> str:
+    """`3. [Title] The sentence that shares most words with the query.`, on one line."""
+    return f"{number}. [{page.title}] {snippet(page.text, words(query))}".rstrip()
+
+
+def sentences(text: str) -> list[str]:
+    """A text cut after full stops, question and exclamation marks, and at line ends."""
+    return [sentence for sentence in _SENTENCE.split(text) if sentence.strip()]
+
+
+def snippet(text: str, wanted: Collection[str]) -> str:
+    """The first sentence that holds most of the wanted words, cut to SNIPPET_CHARS."""
+    best, most = "", -1
+    for sentence in sentences(text[:20_000]):
+        held = len(set(words(sentence)) & set(wanted))
+        if held > most:
+            best, most = sentence, held
+    best = " ".join(best.split())
+    return best if len(best) <= SNIPPET_CHARS else best[: SNIPPET_CHARS - 3].rstrip() + "..."
+
+
+def windows(text: str, chars: int) -> list[str]:
+    """A text in pieces of at most `chars` characters, cut between lines, sentences or words where there are any."""
+    pieces, at = [], 0
+    while len(text) - at > chars:
+        half, end = at + chars // 2, at + chars
+        cut = max(text.rfind("\n", half, end), text.rfind(". ", half, end) + 1)
+        if cut <= 0:
+            cut = text.rfind(" ", half, end)
+        cut = cut if cut > half else end
+        pieces.append(text[at:cut].strip())
+        at = cut
+    return [*pieces, text[at:].strip()]
+
+
+def shown(page: Page, number: int, chars: int) -> str:
+    """One window of a page under its title, with the links that its text does not show. Counted from 1."""
+    parts = windows(page.text, chars)
+    heading = f"# {page.title}" + (f" (part {number} of {len(parts)})" if len(parts) > 1 else "")
+    hidden = [link for link in page.links if f"[{link}]" not in page.text]
+    lines = [heading, parts[number - 1]]
+    if hidden:
+        more = f" and {len(hidden) - MAX_LINKS_SHOWN} more" if len(hidden) > MAX_LINKS_SHOWN else ""
+        lines.append("Links: " + ", ".join(f"[{link}]" for link in hidden[:MAX_LINKS_SHOWN]) + more)
+    return "\n".join(lines)
+
+
+def found_lines(page: Page, text: str, chars: int) -> list[str]:
+    """The sentences of a page that hold a text, blind to case, each with the part it stands in; MAX_FOUND at most."""
+    wanted = " ".join(text.casefold().split())
+    found = []
+    for number, part in enumerate(windows(page.text, chars), start=1):
+        for sentence in sentences(part):
+            if wanted in " ".join(sentence.casefold().split()):
+                found.append(f"(part {number}) {' '.join(sentence.split())[:400]}")
+    return found[:MAX_FOUND]

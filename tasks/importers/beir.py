@@ -1,0 +1,103 @@
+"""Read a BEIR folder (corpus.jsonl, queries.jsonl, qrels/) that the user has; no data is part of this package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, TaskSet
+
+from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+
+
+def load_beir(
+    path: str | Path,
+    *,
+    qrels: str = "test",
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+) -> TaskSet:
+    """Queries with judged documents (Thakur et al. 2021) as tasks: find a page about it, and answer with its title.
+
+    Every document judged relevant is a right answer; all of them are the gold pages. The titles are those that the
+    search environment gives: a document without a title is called by its id in brackets, and so is the second of two
+    with one title.
+
+    Args:
+        path: the folder. `qrels`: which file of qrels/.
+        split, environment: as in `load_hotpot`.
+    Raises: TaskError naming the file, the line and what is wrong with it.
+    """
+    path = Path(path)
+    relevant = _relevant(path / "qrels" / f"{qrels}.tsv")
+    titles = _titles(path / "corpus.jsonl", {document for found in relevant.values() for document in found})
+    tasks = []
+    for place, row in enumerate(rows_of(path / "queries.jsonl")):
+        where = f"{path / 'queries.jsonl'}, item {place}"
+        name = str(field(row, ("_id",), where))
+        if name not in relevant:
+            continue
+        if missing := [document for document in relevant[name] if document not in titles]:
+            raise TaskError(f"{where}: the corpus has no document {missing[0]!r}, which qrels/{qrels}.tsv names.")
+        gold = [titles[document] for document in relevant[name]]
+        asked = f"Find a page about this, and answer with its title: {field(row, ('text',), where)}"
+        tasks.append(
+            question_task(
+                f"{path.resolve().name}/{name}",
+                asked,
+                gold,
+                where=where,
+                corpus=path,
+                pages=gold,
+                split=split,
+                environment=environment,
+            )
+        )
+    if not tasks:
+        raise TaskError(f"{path}: no query of queries.jsonl is judged in qrels/{qrels}.tsv.")
+    return question_set("search/beir-v1", path, tasks, split)
+
+
+def _relevant(path: Path) -> dict[str, list[str]]:
+    """Documents judged above 0, by query."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise TaskError(f"Cannot read {path}: {error.strerror}. A BEIR folder has qrels/test.tsv.") from error
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(lines, start=1):
+        parts = line.split("\t")
+        if number == 1 and parts[-1].strip() == "score":
+            continue  # the heading
+        try:
+            query, document, score = parts
+            grade = int(score)
+        except ValueError as error:
+            raise TaskError(
+                f"{path}, line {number}: {line[:60]!r}, where query, document and score are expected."
+            ) from error
+        if grade > 0:
+            found.setdefault(query, []).append(document)
+    return found
+
+
+def _titles(path: Path, wanted: set[str]) -> dict[str, str]:
+    """What the search environment calls the wanted documents."""
+    titles: dict[str, str] = {}
+    taken: set[str] = set()
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                row = json.loads(line)
+                name, title = str(row["_id"]), " ".join(str(row.get("title", "")).split())
+                if not title or title.casefold() in taken:
+                    title = f"{title} ({name})".strip()
+                taken.add(title.casefold())
+                if name in wanted:
+                    titles[name] = title
+    except OSError as error:
+        raise TaskError(f"Cannot read {path}: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TaskError(f"{path}: not one JSON object with _id a line: {error!r}.") from error
+    return titles

@@ -1,0 +1,66 @@
+"""Read HotpotQA from a file that the user has; the data is never part of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, TaskSet
+
+from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+
+LEVELS = {"easy": 1.0, "medium": 2.0, "hard": 3.0}
+
+
+def load_hotpot(
+    path: str | Path,
+    *,
+    corpus: str | Path | None = None,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+    name: str = "search/hotpot-v1",
+) -> TaskSet:
+    """The questions of a HotpotQA file (Yang et al. 2018) as tasks of a search environment.
+
+    Gold pages are the titles of `supporting_facts`, where the file has them.
+
+    Args:
+        path: a JSON array, or one JSON object a line.
+        corpus: the pages to search; by default those that the questions themselves carry (the distractor setting,
+            all questions' paragraphs together). For the full-wiki setting, the file of your Wikipedia passages.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        environment: registered id of the environment that plays them. `name`: of the set.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    path = Path(path)
+    tasks = []
+    for place, row in enumerate(rows_of(path)):
+        where = f"{path}, item {place}"
+        tasks.append(
+            question_task(
+                f"{name.split('/')[-1]}/{field(row, ('_id', 'id'), where)}",
+                field(row, ("question",), where),
+                field(row, ("answer",), where),
+                where=where,
+                corpus=Path(corpus or path),
+                pages=supporting_titles(row.get("supporting_facts", []), where),
+                split=split,
+                environment=environment,
+                tags=[str(row[key]) for key in ("type", "level") if key in row],
+                difficulty=LEVELS.get(str(row.get("level")), 0.0),
+            )
+        )
+    return question_set(name, path, tasks, split)
+
+
+def supporting_titles(facts: Any, where: str) -> list[str]:
+    """Titles of supporting facts, written as pairs of title and sentence, or as one list of each."""
+    if isinstance(facts, dict):
+        facts = [[title] for title in facts.get("title", [])]
+    try:
+        return [str(title) for title, *_ in facts]
+    except (TypeError, ValueError) as error:
+        raise TaskError(
+            f"{where}: the supporting facts are {str(facts)[:80]}, where [title, sentence] pairs are expected."
+        ) from error

@@ -1,0 +1,66 @@
+"""Read MuSiQue from a file that the user has; the data is never part of this package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, TaskSet
+
+from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+
+
+def load_musique(
+    path: str | Path,
+    *,
+    corpus: str | Path | None = None,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+) -> TaskSet:
+    """The answerable questions of a MuSiQue file (Trivedi et al. 2022) as tasks of a search environment.
+
+    Gold pages are the titles of the paragraphs marked `is_supporting`; difficulty is the number of hops that the id
+    begins with (`2hop__...`). Questions marked as unanswerable are left out.
+
+    Args:
+        path: one JSON object a line, or a JSON array.
+        corpus: the pages to search; by default the paragraphs of all questions together.
+        split, environment: as in `load_hotpot`.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    path = Path(path)
+    tasks = []
+    for place, row in enumerate(rows_of(path)):
+        where = f"{path}, item {place}"
+        if row.get("answerable") is False:
+            continue
+        name = str(field(row, ("id",), where))
+        hops = re.match(r"(\d)hop", name)
+        aliases = row.get("answer_aliases") or []
+        if not isinstance(aliases, list):
+            raise TaskError(f"{where}: the answer_aliases are {aliases!r}, where a list is expected.")
+        tasks.append(
+            question_task(
+                f"musique-v1/{name}",
+                field(row, ("question",), where),
+                [field(row, ("answer",), where), *aliases],
+                where=where,
+                corpus=Path(corpus or path),
+                pages=_supporting(row.get("paragraphs", []), where),
+                split=split,
+                environment=environment,
+                tags=[f"hops_{hops[1]}"] if hops else [],
+                difficulty=float(hops[1]) if hops else 0.0,
+            )
+        )
+    if not tasks:
+        raise TaskError(f"{path} holds no answerable question.")
+    return question_set("search/musique-v1", path, tasks, split)
+
+
+def _supporting(paragraphs: Any, where: str) -> list[str]:
+    if not (isinstance(paragraphs, list) and all(isinstance(one, dict) and "title" in one for one in paragraphs)):
+        raise TaskError(f"{where}: the paragraphs are {str(paragraphs)[:80]}, where objects with a title are expected.")
+    return [str(one["title"]) for one in paragraphs if one.get("is_supporting")]

@@ -1,0 +1,53 @@
+"""Read Natural Questions and files of its shape from a file that the user has; no data is part of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentgym.task import Split, TaskSet
+
+from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+from .twowiki import corpus_beside
+
+ANSWERS = ("golden_answers", "answers", "answer", "short_answers")
+"""Names in the packagings that are about: Search-R1's and FlashRAG's, DPR's, NQ-open's."""
+
+
+def load_nq(
+    path: str | Path,
+    *,
+    corpus: str | Path | None = None,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+    name: str = "search/nq-v1",
+) -> TaskSet:
+    """Questions with lists of right answers, as tasks of a search environment.
+
+    Reads NQ-open (Lee et al. 2019), TriviaQA, PopQA and the others in the same shape. No gold pages are known, so only
+    the answer is judged.
+
+    Args:
+        path: one JSON object a line, or a JSON array.
+        corpus: the pages to search; by default `corpus.json` or `corpus.jsonl` beside the questions.
+        split, environment, name: as in `load_hotpot`.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    path = Path(path)
+    pages = Path(corpus) if corpus is not None else corpus_beside(path)
+    tasks = []
+    for place, row in enumerate(rows_of(path)):
+        where = f"{path}, item {place}"
+        answers = field(row, ANSWERS, where)
+        asked = field(row, ("question", "query"), where)
+        tasks.append(
+            question_task(
+                f"{name.split('/')[-1]}/{row.get('id', place)}",
+                asked,
+                answers,
+                where=where,
+                corpus=pages,
+                split=split,
+                environment=environment,
+            )
+        )
+    return question_set(name, path, tasks, split)

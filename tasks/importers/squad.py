@@ -1,0 +1,66 @@
+"""Read SQuAD, XQuAD and files of their shape from a file that the user has; no data is part of this package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+from .question_files import ENVIRONMENT, question_set, question_task
+
+
+def load_squad(
+    path: str | Path,
+    *,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+    name: str = "search/squad-v1",
+) -> TaskSet:
+    """The questions of a SQuAD file (Rajpurkar et al. 2016), to be answered by search over all its paragraphs.
+
+    Each paragraph is a page, "Title, part 3", linked with those before and after it, and is the gold page of its
+    questions. Unanswerable questions (SQuAD 2.0) are left out.
+
+    Args:
+        path: a JSON document with `data`, a list of articles.
+        split, environment, name: as in `load_hotpot`.
+    Raises: TaskError naming the file, the article and what is wrong with it.
+    """
+    path = Path(path)
+    try:
+        articles: Any = json.loads(path.read_text(encoding="utf-8"))["data"]
+    except OSError as error:
+        raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of a SQuAD file.") from error
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
+        raise TaskError(f"{path} is no SQuAD file, a JSON object with the list `data`: {error}.") from error
+    tasks: list[Task] = []
+    for place, article in enumerate(articles):
+        try:
+            tasks += _tasks(path, article, place, split, environment, name)
+        except (KeyError, TypeError) as error:
+            raise TaskError(f"{path}, article {place}: not as SQuAD has it: {error!r}.") from error
+    if not tasks:
+        raise TaskError(f"{path} holds no answerable question.")
+    return question_set(name, path, tasks, split)
+
+
+def _tasks(path: Path, article: Any, place: int, split: Split, environment: str, name: str) -> list[Task]:
+    title = str(article.get("title") or f"Article {place + 1}").replace("_", " ")
+    return [
+        question_task(
+            f"{name.split('/')[-1]}/{asked['id']}",
+            asked["question"],
+            list(dict.fromkeys(answer["text"] for answer in asked["answers"])),
+            where=f"{path}, article {place}, question {asked['id']}",
+            corpus=path,
+            pages=[f"{title}, part {number}"],
+            split=split,
+            environment=environment,
+        )
+        for number, paragraph in enumerate(article["paragraphs"], start=1)
+        for asked in paragraph["qas"]
+        if asked["answers"]
+    ]

@@ -1,0 +1,76 @@
+"""Read 2WikiMultihopQA from a file that the user has; the data is never part of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, TaskSet
+
+from .hotpot import load_hotpot
+from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+
+NAME = "search/twowiki-v1"
+
+
+def load_twowiki(
+    path: str | Path,
+    *,
+    corpus: str | Path | None = None,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+) -> TaskSet:
+    """The questions of a 2WikiMultihopQA file (Ho et al. 2020) as tasks of a search environment.
+
+    Files whose questions carry their own paragraphs are read as HotpotQA's. Others hold triples of evidence alone and
+    a corpus lies beside them: the page that states a fact is its subject's. Subjects are Wikidata's labels, not always
+    Wikipedia's titles; a question whose subjects are not all titles of the corpus has no gold pages, and is judged by
+    its answer alone.
+
+    Args:
+        path: a JSON array, or one JSON object a line.
+        corpus: the pages to search; by default those in the questions, else `corpus.json` or `corpus.jsonl` beside.
+        split, environment: as in `load_hotpot`.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    path = Path(path)
+    rows = rows_of(path)
+    if "context" in rows[0]:
+        return load_hotpot(path, corpus=corpus, split=split, environment=environment, name=NAME)
+    pages = Path(corpus) if corpus is not None else corpus_beside(path)
+    titles = {str(row.get("title", "")) for row in rows_of(pages)}
+    tasks = []
+    for place, row in enumerate(rows):
+        where = f"{path}, item {place}"
+        subjects = _subjects(row.get("evidence", row.get("evidences", [])), where)
+        tasks.append(
+            question_task(
+                f"twowiki-v1/{field(row, ('id', '_id'), where)}",
+                field(row, ("question",), where),
+                field(row, ("answer",), where),
+                where=where,
+                corpus=pages,
+                pages=subjects if titles.issuperset(subjects) else (),
+                split=split,
+                environment=environment,
+                tags=[str(row[key]) for key in ("question_type", "type") if key in row],
+            )
+        )
+    return question_set(NAME, path, tasks, split)
+
+
+def corpus_beside(path: Path) -> Path:
+    """The corpus in the folder of a file of questions. Raises: TaskError if there is none."""
+    for name in ("corpus.json", "corpus.jsonl"):
+        if (found := path.parent / name).is_file():
+            return found
+    raise TaskError(
+        f"{path} holds questions and no pages to search. Put corpus.json or corpus.jsonl beside it, or give corpus=."
+    )
+
+
+def _subjects(evidence: Any, where: str) -> list[str]:
+    if not (isinstance(evidence, list) and all(isinstance(one, list) and len(one) == 3 for one in evidence)):
+        raise TaskError(f"{where}: the evidence is {str(evidence)[:80]}, where triples are expected.")
+    return [str(one[0]) for one in evidence]

@@ -1,0 +1,110 @@
+"""Scripted players of the wiki's questions: the oracle solves them, the novice reads the wrong fact at the end.
+
+Both read the question and what the tools show, never the truth. They keep no state: each turn, the play so far is gone
+through again from the conversation.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Generator, Sequence
+
+from agentgym.messages import Call, Message
+from agentgym.task import Task, seed_of
+
+from .relations import BY_NAME, Relation, chain_of, described, of_kind, start_of
+
+Script = Callable[[Sequence[Message]], Message]
+Play = Generator[Call, str, None]
+_PASSAGE = re.compile(r'Doc \d+\(Title: "(.*?)"\) (.*)')
+_RESULT = re.compile(r"^\d+\. \[(.+?)\]", re.MULTILINE)
+_MOST_RESULTS = 6
+
+
+def oracle(task: Task) -> Script:
+    """A script that solves the task through its public tools."""
+    start, chain = _asked(task)
+    return _script(lambda: _play(start, chain, lambda relation: relation))
+
+
+def retrieve_oracle(task: Task) -> Script:
+    """The oracle where there is a retriever alone: it searches for every page on the way."""
+    start, chain = _asked(task)
+    return _script(lambda: _retrieve(start, chain))
+
+
+def novice(task: Task) -> Script:
+    """A script that walks as the oracle does, and answers with another fact of the last page."""
+    start, chain = _asked(task)
+
+    def another(relation: Relation) -> Relation:
+        others = [other for other in of_kind(relation.subject) if other is not relation]
+        return random.Random(seed_of("novice", task.id)).choice(others)
+
+    return _script(lambda: _play(start, chain, another))
+
+
+def answer(task: Task) -> Message:
+    """The message that answers rightly, from the truth: trainers may ask how likely it is."""
+    return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
+
+
+def _asked(task: Task) -> tuple[str, tuple[str, ...]]:
+    """What the question starts at, a name or a description, and its chain of relations."""
+    chain = chain_of(task.tags)
+    start = start_of(chain, task.prompt)
+    if start is None:
+        raise ValueError(f"{task.id}: the prompt {task.prompt!r} was not written for the chain {'.'.join(chain)}.")
+    return start, chain
+
+
+def _script(begin: Callable[[], Play]) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        play = begin()
+        call = next(play)
+        for message in messages:
+            if message.role == "tool":
+                call = play.send(message.text)
+        return Message("assistant", "", (call,))
+
+    return script
+
+
+def _play(start: str, chain: tuple[str, ...], last: Callable[[Relation], Relation]) -> Play:
+    """Find the page of the start, follow the links of the chain, answer with what the last page says."""
+    text, here = yield from _find(start)
+    pages = [here]
+    for name in chain[:-1]:
+        target = BY_NAME[name].read(text, here)
+        if target is None:
+            break
+        text, here = (yield Call("follow", {"link": target})), target
+        pages.append(here)
+    found = last(BY_NAME[chain[-1]]).read(text, here)
+    while True:
+        yield Call("answer", {"text": found or "unknown", "sources": pages})
+
+
+def _find(start: str) -> Generator[Call, str, tuple[str, str]]:
+    """Open the page that is named or described. Returns: its text and title."""
+    facts = described(start)
+    for page in range(1, _MOST_RESULTS + 1):
+        results = yield Call("search", {"query": start} if page == 1 else {"query": start, "page": page})
+        for title in _RESULT.findall(results):
+            if facts is None and title != start:
+                continue
+            text = yield Call("open", {"page": title})
+            if facts is None or all(relation.read(text, title) == found for relation, found in facts[1]):
+                return text, title
+    return "", start
+
+
+def _retrieve(start: str, chain: tuple[str, ...]) -> Play:
+    """Search for the start and for what each relation leads to; answer with the last fact."""
+    here = start
+    for name in chain:
+        passages = dict(_PASSAGE.findall((yield Call("search", {"query": here}))))
+        here = BY_NAME[name].read(passages.get(here, ""), here) or "unknown"
+    while True:
+        yield Call("answer", {"text": here})

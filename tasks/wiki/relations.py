@@ -1,0 +1,159 @@
+"""What the wiki says of whom: relations between people, towns, regions, rivers, firms, books, schools and museums."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """One kind of fact. In its templates `{s}` is the subject and `{o}` the object.
+
+    Attributes:
+        name: unique. `subject`: kind of entity it is a fact of. `target`: kind of entity it leads to; a value's
+            kind (year, count, km, goods, emblem, colours) where it leads to none.
+        phrase: how a question names the object by the subject; empty for values.
+        question: asks for the object.
+        clause: describes the subject by the object, behind the subject's kind.
+        sentences: how pages say it; one of them is drawn for each page.
+    """
+
+    name: str
+    subject: str
+    target: str
+    phrase: str
+    question: str
+    clause: str
+    sentences: tuple[str, ...]
+
+    @property
+    def to_entity(self) -> bool:
+        return self.target in KINDS
+
+    @property
+    def object(self) -> str:
+        """Regular expression of what an object can be: a name, a number, or small words."""
+        return r"[A-Z][\w ]+" if self.to_entity else r"\d+|[a-z ]+"
+
+    def read(self, text: str, subject: str) -> str | None:
+        """The object, as a page says it; None if the page does not."""
+        shown = rf"\[({self.object})\]" if self.to_entity else f"({self.object})"
+        for sentence in self.sentences:
+            before, _, behind = sentence.replace("{s}", subject).partition("{o}")
+            if found := re.search(f"{re.escape(before)}{shown}{re.escape(behind)}", text):
+                return found[1]
+        return None
+
+
+KINDS = ("person", "town", "region", "river", "firm", "book", "school", "museum")
+
+# fmt: off
+RELATIONS = tuple(Relation(*row) for row in (
+    ("born_in", "person", "town", "the birthplace of {s}", "Which town is the birthplace of {s}?", "born in {o}",
+     ("{s} comes from {o}.", "The birthplace of {s} is {o}.", "{s} was born in {o}.")),
+    ("birth", "person", "year", "", "In which year was {s} born?", "born in the year {o}",
+     ("The year of birth of {s} is {o}.", "{s} was born in the year {o}.")),
+    ("taught_at", "person", "school", "the school attended by {s}", "Which school did {s} attend?", "taught at {o}",
+     ("{s} went to {o}.", "{s} was a pupil of {o}.", "The school attended by {s} was {o}.")),
+    ("married_to", "person", "person", "the spouse of {s}", "Who is the spouse of {s}?", "married to {o}",
+     ("{s} is married to {o}.", "The spouse of {s} is {o}.")),
+    ("employer", "person", "firm", "the employer of {s}", "Which firm is the employer of {s}?", "employed by {o}",
+     ("{s} works for {o}.", "The employer of {s} is {o}.")),
+    ("region", "town", "region", "the region of {s}", "Which region does {s} belong to?", "in {o}",
+     ("{s} lies in {o}.", "{s} belongs to {o}.", "The region of {s} is {o}.")),
+    ("on_river", "town", "river", "the river through {s}", "Which river flows through {s}?", "on {o}",
+     ("{s} stands on {o}.", "The river through {s} is {o}.")),
+    ("mayor", "town", "person", "the mayor of {s}", "Who is the mayor of {s}?", "whose mayor is {o}",
+     ("The mayor of {s} is {o}.", "{s} is governed by its mayor, {o}.")),
+    ("settled", "town", "year", "", "In which year was {s} settled?", "settled in {o}",
+     ("{s} was settled in {o}.", "People have lived in {s} since {o}.")),
+    ("people", "town", "count", "", "How many inhabitants does {s} have?", "with {o} inhabitants",
+     ("{s} has {o} inhabitants.", "The inhabitants of {s} number {o}.")),
+    ("capital", "region", "town", "the capital of {s}", "Which town is the capital of {s}?", "whose capital is {o}",
+     ("The capital of {s} is {o}.", "{s} is ruled from its capital, {o}.")),
+    ("governor", "region", "person", "the governor of {s}", "Who is the governor of {s}?", "whose governor is {o}",
+     ("The governor of {s} is {o}.", "{s} has {o} as its governor.")),
+    ("emblem", "region", "emblem", "", "What is the emblem of {s}?", "with {o} as its emblem",
+     ("The emblem of {s} is {o}.", "{s} bears {o} as its emblem.")),
+    ("source", "river", "region", "the region where {s} rises", "In which region does {s} rise?", "rising in {o}",
+     ("{s} rises in {o}.", "The source of {s} is in {o}.")),
+    ("length", "river", "km", "", "How long is {s} in km?", "{o} km long",
+     ("{s} is {o} km long.", "The length of {s} is {o} km.")),
+    ("explorer", "river", "person", "the explorer of {s}", "Who was the explorer of {s}?", "explored by {o}",
+     ("{s} was explored by {o}.", "The explorer of {s} was {o}.")),
+    ("seat", "firm", "town", "the seat of {s}", "Which town is the seat of {s}?", "seated in {o}",
+     ("{s} has its seat in {o}.", "The seat of {s} is {o}.")),
+    ("founder", "firm", "person", "the founder of {s}", "Who was the founder of {s}?", "founded by {o}",
+     ("{s} was founded by {o}.", "The founder of {s} was {o}.")),
+    ("since", "firm", "year", "", "In which year did {s} begin to trade?", "trading since {o}",
+     ("{s} has traded since {o}.", "{s} began to trade in {o}.")),
+    ("goods", "firm", "goods", "", "What does {s} make?", "making {o}",
+     ("{s} makes {o}.", "The goods of {s} are {o}.")),
+    ("author", "book", "person", "the author of {s}", "Who is the author of {s}?", "by {o}",
+     ("{s} was written by {o}.", "The author of {s} is {o}.")),
+    ("published", "book", "year", "", "In which year was {s} published?", "published in {o}",
+     ("{s} was published in {o}.", "{s} came out in {o}.")),
+    ("setting", "book", "town", "the setting of {s}", "Which town is the setting of {s}?", "set in {o}",
+     ("{s} is set in {o}.", "The setting of {s} is {o}.")),
+    ("printer", "book", "firm", "the printer of {s}", "Which firm is the printer of {s}?", "printed by {o}",
+     ("{s} was printed by {o}.", "The printer of {s} is {o}.")),
+    ("site", "school", "town", "the site of {s}", "In which town is {s}?", "in {o}",
+     ("{s} is in {o}.", "The site of {s} is {o}.")),
+    ("patron", "school", "person", "the patron of {s}", "Who is the patron of {s}?", "whose patron is {o}",
+     ("The patron of {s} is {o}.", "{s} has {o} as its patron.")),
+    ("colours", "school", "colours", "", "What are the colours of {s}?", "whose colours are {o}",
+     ("The colours of {s} are {o}.", "{s} plays in {o}.")),
+    ("house", "museum", "town", "the home of {s}", "Which town is the home of {s}?", "in {o}",
+     ("{s} is found in {o}.", "The home of {s} is {o}.")),
+    ("director", "museum", "person", "the director of {s}", "Who is the director of {s}?", "whose director is {o}",
+     ("The director of {s} is {o}.", "{s} is led by its director, {o}.")),
+    ("architect", "museum", "person", "the architect of {s}", "Who was the architect of {s}?", "designed by {o}",
+     ("{s} was designed by {o}.", "The architect of {s} was {o}.")),
+    ("opened", "museum", "year", "", "In which year did {s} open?", "opened in {o}",
+     ("{s} opened in {o}.", "The doors of {s} have been open since {o}.")),
+))
+# fmt: on
+BY_NAME = {relation.name: relation for relation in RELATIONS}
+
+
+def of_kind(kind: str) -> tuple[Relation, ...]:
+    """The facts there are of an entity of this kind, in the order of the table."""
+    return tuple(relation for relation in RELATIONS if relation.subject == kind)
+
+
+def chain_of(tags: tuple[str, ...]) -> tuple[str, ...]:
+    """The chain of relations that a task's tags name: `seat.mayor` is the mayor of the seat of something."""
+    return next(tuple(tag.split(".")) for tag in tags if tag.partition(".")[0] in BY_NAME)
+
+
+def question(chain: tuple[str, ...], start: str) -> str:
+    """Ask for the end of a chain of relations that begins at `start`: "Who is the mayor of the birthplace of X?"."""
+    for name in chain[:-1]:
+        start = BY_NAME[name].phrase.format(s=start)
+    return BY_NAME[chain[-1]].question.format(s=start)
+
+
+def start_of(chain: tuple[str, ...], prompt: str) -> str | None:
+    """What a question asked by `question` starts at; None for another question."""
+    before, _, behind = question(chain, "\0").partition("\0")
+    if prompt.startswith(before) and prompt.endswith(behind):
+        return prompt[len(before) : len(prompt) - len(behind)]
+    return None
+
+
+def description(kind: str, one: Relation, other: Relation, objects: tuple[str, str]) -> str:
+    """An entity by two of its facts, without its name: "the book by X and set in Y"."""
+    return f"the {kind} {one.clause.format(o=objects[0])} and {other.clause.format(o=objects[1])}"
+
+
+def described(text: str) -> tuple[str, tuple[tuple[Relation, str], ...]] | None:
+    """The kind of what `description` described, and its facts with their objects; None for anything else."""
+    for kind in KINDS:
+        for one in of_kind(kind):
+            for other in of_kind(kind):
+                clauses = (part.clause.replace("{o}", f"({part.object})") for part in (one, other))
+                found = re.fullmatch(f"the {kind} {' and '.join(clauses)}", text)
+                if found and one is not other:
+                    return kind, ((one, found[1]), (other, found[2]))
+    return None

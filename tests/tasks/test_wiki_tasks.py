@@ -1,0 +1,212 @@
+"""`search/wiki-v1`: its answers are true, its splits apart, and nobody scores without reading the pages."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from agentgym import Call, Message, load_task_set
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.sandboxes.search import landmark, open_library
+from agentgym.tasks.landmarks import landmark as landmark_of_tasks
+from agentgym.tasks.wiki import wiki
+from agentgym.tasks.wiki.questions import is_held_out, variants
+from agentgym.tasks.wiki.relations import BY_NAME, RELATIONS, chain_of, described, of_kind, question, start_of
+from agentgym.tasks.wiki.world import EDITIONS, world
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def wikis():
+    return load_task_set("search/wiki-v1")
+
+
+def every_task(task_set):
+    return [task for split in task_set for task in task_set[split]]
+
+
+def start(task):
+    return next(iter(task.truth["pages"]))
+
+
+def test_the_set_is_as_large_as_its_card_says(wikis):
+    held_out = Counter(tag for task in wikis["held_out"] for tag in task.tags if tag.startswith("unseen"))
+    assert {split: len(wikis[split]) for split in wikis} == {"train": 2400, "validation": 240, "held_out": 480}
+    assert held_out == {"unseen_entities": 160, "unseen_chains": 160, "unseen_wiki": 160}
+    hops = Counter(tag for task in wikis["train"] for tag in task.tags if tag.startswith("hops"))
+    assert set(hops) == {"hops_1", "hops_2", "hops_3", "hops_4"}
+
+
+def test_every_answer_stands_where_the_chain_of_pages_ends(wikis):
+    """Read from the pages alone: each gold page states the link to the next, the last one the answer."""
+    pages = {seed: {row["title"]: row for row in map(json.loads, wiki(seed).splitlines())} for seed in (0, EDITIONS)}
+    for task in every_task(wikis):
+        here = start(task)
+        for name, title in zip(chain_of(task.tags), task.truth["pages"], strict=True):
+            assert here == title
+            here = BY_NAME[name].read(pages[task.parameters["seed"]][here]["text"], here)
+        assert here == task.truth["answer"], task.id
+
+
+def test_every_fact_of_every_page_can_be_read_and_every_link_leads_somewhere():
+    made, rows = world(0), {row["title"]: row for row in map(json.loads, wiki(0).splitlines())}
+    assert set(rows) == set(made.kind_of)
+    for name, kind in made.kind_of.items():
+        assert set(rows[name]["links"]) <= set(rows)
+        for relation in of_kind(kind):
+            assert relation.read(rows[name]["text"], name) == made.facts[name, relation.name]
+
+
+def test_starts_of_the_unseen_entities_start_no_other_question(wikis):
+    unseen = {start(task) for task in wikis["held_out"] if "unseen_entities" in task.tags}
+    others = {start(task) for task in every_task(wikis) if "unseen_entities" not in task.tags}
+    assert len(unseen) > 50
+    assert unseen & others == set()
+
+
+def test_chains_are_trained_on_or_held_out_never_both(wikis):
+    trained = {chain_of(task.tags) for split in ("train", "validation") for task in wikis[split]}
+    strange = {chain_of(task.tags) for task in wikis["held_out"] if "unseen_chains" in task.tags}
+    assert not any(map(is_held_out, trained))
+    assert all(map(is_held_out, strange))
+    assert {chain[0] for chain in trained if len(chain) == 1} == {relation.name for relation in RELATIONS}
+
+
+def test_the_unseen_wiki_has_other_names_made_of_known_pieces(wikis):
+    one, other = set(world(0).kind_of), set(world(EDITIONS).kind_of)
+    assert one & other == set()
+    seeds = {task.parameters["seed"] for task in every_task(wikis) if "unseen_wiki" not in task.tags}
+    assert seeds == {0}
+    assert {task.parameters["seed"] for task in wikis["held_out"] if "unseen_wiki" in task.tags} == {EDITIONS}
+
+
+def test_another_edition_has_the_same_names_and_other_facts():
+    one, other = world(0), world(1)
+    assert one.names == other.names
+    same = sum(one.facts[key] == other.facts[key] for key in one.facts)
+    assert same / len(one.facts) < 0.05
+
+
+def test_no_prompt_gives_its_answer_or_its_way_away(wikis):
+    for task in every_task(wikis):
+        for value in (task.truth["answer"], *list(task.truth["pages"])[1:]):
+            assert value not in task.prompt, task.id
+
+
+def test_a_described_start_is_not_named_and_describes_nobody_else(wikis):
+    obscured = [task for task in every_task(wikis) if "obscured" in task.tags]
+    assert 0.1 < len(obscured) / len(every_task(wikis)) < 0.25
+    for task in obscured:
+        made = world(task.parameters["seed"])
+        kind, facts = described(start_of(chain_of(task.tags), task.prompt))
+        assert start(task) not in task.prompt
+        fits = [n for n in made.names[kind] if all(made.facts[n, r.name] == found for r, found in facts)]
+        assert fits == [start(task)]
+
+
+def test_a_variant_asks_otherwise_for_the_answer_of_its_original(wikis):
+    by_id = {task.id: task for task in wikis["train"]}
+    pairs = [
+        (task, by_id[tag.removeprefix("variant_of_")])
+        for task in wikis["train"]
+        for tag in task.tags
+        if "variant_of" in tag
+    ]
+    assert len(pairs) == 400
+    assert all(one.truth["answer"] == two.truth["answer"] and one.prompt != two.prompt for one, two in pairs)
+    made = world(0)
+    for begin, chain in list(variants(made, "Elmham", ("mayor",)))[:20]:
+        assert made.walk(begin, chain)[-2:] == ["Elmham", made.facts["Elmham", "mayor"]]
+
+
+def test_a_question_can_be_taken_apart_again():
+    asked = question(("author", "born_in", "mayor"), "The Blue Door")
+    assert asked == "Who is the mayor of the birthplace of the author of The Blue Door?"
+    assert start_of(("author", "born_in", "mayor"), asked) == "The Blue Door"
+    assert start_of(("author", "born_in", "region"), asked) is None
+
+
+def test_no_answer_is_common_enough_to_guess(wikis):
+    answers = Counter(task.truth["answer"] for task in wikis["train"])
+    assert answers.most_common(1)[0][1] / answers.total() < 0.02
+
+
+def test_landmarks_are_the_same_for_the_tasks_and_the_environment():
+    assert landmark_of_tasks("  River  ADA ") == landmark("River Ada")
+
+
+async def play(tasks, script_for, **options):
+    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8, **options)
+    return await manager.collect(tasks)
+
+
+def rate(trajectories):
+    assert all(trajectory.valid for trajectory in trajectories), [t.error for t in trajectories if not t.valid]
+    return sum(trajectory.success for trajectory in trajectories) / len(trajectories)
+
+
+@pytest.mark.parametrize("name", ["search/wiki-v1", "search/wiki-retrieve-v1"])
+async def test_the_oracle_solves_a_sample_of_every_stratum_through_the_public_tools(name):
+    task_set = load_task_set(name)
+    tasks = [task for split in task_set for task in list(task_set[split])[::7]]
+    played = await play(tasks, task_set.oracle)
+    assert rate(played) == 1.0
+    earned = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in played]
+    assert earned == pytest.approx([1.0] * len(played))
+
+
+async def test_the_novice_handles_the_tools_without_error_and_answers_wrongly(wikis):
+    played = await play([*wikis["train"][:60], *wikis["held_out"][::16]], wikis.novice)
+    assert all(result.ok for t in played for turn in t.turns for result in turn.results)
+    assert sum(t.success for t in played) / len(played) <= 0.02  # by chance, another fact may hold the same
+
+
+async def test_the_oracle_on_another_edition_answers_wrongly(wikis):
+    """The answers come out of the pages: with pages of other facts the same play fails."""
+    plain = [task for task in list(wikis["train"])[:200] if "obscured" not in task.tags]
+    tasks = [replace(task, parameters={**task.parameters, "seed": 1}) for task in plain]
+    assert rate(await play(tasks, wikis.oracle)) < 0.05
+
+
+async def test_an_agent_that_says_nothing_useful_or_clicks_at_random_scores_about_nothing(wikis):
+    tasks = list(wikis["validation"])[:60]
+    assert rate(await play(tasks, lambda task: lambda messages: Message("assistant", "I do not know."))) == 0.0
+
+    def wander(task):
+        rng = random.Random(task.id)
+
+        def script(messages):
+            seen = [message.text for message in messages if message.role == "tool"]
+            found = [part.split("]")[0] for text in seen for part in text.split("[")[1:]]
+            if len(seen) == 4:
+                return Message("assistant", "", (Call("answer", {"text": rng.choice(found or ["x"])}),))
+            call = Call("open", {"page": rng.choice(found)}) if found else Call("search", {"query": task.prompt})
+            return Message("assistant", "", (call,))
+
+        return script
+
+    assert rate(await play(tasks, wander)) <= 0.1
+
+
+async def test_the_answer_that_trainers_ask_for_is_judged_right(wikis):
+    played = await play(list(wikis["train"])[:5], lambda task: lambda messages: wikis.answer(task))
+    assert rate(played) == 1.0
+
+
+def test_the_wiki_is_found_by_its_own_names():
+    library = open_library("search/wiki", seed=0)
+    ranking = library.ranking()
+    names = list(world(0).kind_of)
+    first = [library.pages[ranking.rank(name, 1)[0][0]].title for name in names]
+    assert first == names
