@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agentgym.episode import summary
 from agentgym.episode.records import TurnRow, pack_head, pack_turn, unpack_head, unpack_turn
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import LedgerError
@@ -55,6 +57,7 @@ class Ledger:
         self._turns: list[tuple[Any, ...]] = []
         self._begun: list[tuple[Any, ...]] = []
         self._ended: list[tuple[Any, ...]] = []
+        self._summaries: list[tuple[Any, ...]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # where the next commit is already due
         self._written: dict[str, int] = {}  # turns kept so far of the unfinished episodes begun here
@@ -100,6 +103,7 @@ class Ledger:
         end = (key, trajectory.id, len(trajectory.turns), *pack_head(trajectory))
         self._turns += rows
         self._ended.append(end)
+        self._summaries.append(summary.summary_row(key, trajectory))
         await self._committed()
         self._keys.pop(trajectory.id, None)
         self._written.pop(trajectory.id, None)
@@ -173,6 +177,7 @@ class Ledger:
             self._next_key += 1
         self._written[trajectory.id] = 0
         self._begun.append((key, trajectory.id, *pack_head(trajectory)))
+        self._summaries.append(summary.summary_row(key, replace(trajectory, turns=[], stop_reason=None)))
 
     async def _committed(self) -> None:
         """Wait for the commit that ends this pass of the event loop."""
@@ -186,12 +191,12 @@ class Ledger:
 
     def _commit(self) -> None:
         waiting, self._waiting, self._loop = self._waiting, [], None
-        begun, turns, ended = self._begun, self._turns, self._ended
-        self._begun, self._turns, self._ended = [], [], []
+        begun, turns, ended, summaries = self._begun, self._turns, self._ended, self._summaries
+        self._begun, self._turns, self._ended, self._summaries = [], [], [], []
         failure: Exception | None = None
         try:
             with self._telling("written"):
-                self._write(begun, turns, ended)
+                self._write(begun, turns, ended, summaries)
         except Exception as error:
             if not waiting:
                 raise
@@ -206,7 +211,7 @@ class Ledger:
                 own.__cause__ = failure.__cause__
                 done.set_exception(own)
 
-    def _write(self, begun: list[Any], turns: list[Any], ended: list[Any]) -> None:
+    def _write(self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any]) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -217,6 +222,9 @@ class Ledger:
                 connection.executemany(_WRITE_TURN, turns)
             if ended:
                 connection.executemany(_FINISH_EPISODE, ended)
+            if summaries:
+                summary.create(connection)  # a ledger of an earlier agentgym has none
+                connection.executemany(summary.WRITE.format(where=""), summaries)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

@@ -8,26 +8,19 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
 from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Sampling
 from agentgym.reward import Combined, Reward
 from agentgym.task import TaskSet
-
-Count = Annotated[int, Field(gt=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0)]
-
-
-class Section(BaseModel):
-    """A part of a recipe: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from agentgym.training.collapse_guard import GuardSection
+from agentgym.training.section import Count, Rate, Seconds, Section, Share
+from agentgym.training.treatment import check_treatments
 
 
 class TasksSection(Section):
@@ -156,6 +149,8 @@ class TrainSection(Section):
 
     `estimator` may be wrapped: `estimator_wrappers = ["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost
     first, or in one text, `estimator = "rloo | gated(threshold=1.0)"`.
+    `failures` overrides what is done with kinds of failures, for example `{void = "mask_episode"}`; docs/evaluate.md
+    has the table of kinds and treatments.
     `trl` passes any further option to TRL's GRPOConfig as it is.
     `generation`: `transformers` samples in process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
@@ -186,6 +181,7 @@ class TrainSection(Section):
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4
+    failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
 
     def made_estimator(self) -> Estimator:
@@ -222,7 +218,7 @@ class MachineSection(Section):
 
 
 class Recipe(Section):
-    """A whole run: tasks, policy, warm start, training, evaluation."""
+    """A whole run: tasks, policy, warm start, training, evaluation, and who watches over it."""
 
     name: str
     seed: int = 0
@@ -233,6 +229,7 @@ class Recipe(Section):
     warm_start: WarmStartSection | None = None
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
+    guard: GuardSection = GuardSection()
     machine: MachineSection = MachineSection()
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:
@@ -283,6 +280,7 @@ class Recipe(Section):
         return _toml(self.model_dump(exclude_none=True))
 
     def _check_names(self, where: str) -> None:
+        check_treatments(self.train.failures)
         wanted: list[tuple[registry.Kind, str, str]] = [
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]

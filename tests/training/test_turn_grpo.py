@@ -147,6 +147,39 @@ def test_the_loss_is_a_hand_calculation_of_the_turn_level_objective(tokenizer, t
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
 
 
+def test_the_gap_between_sampling_and_training_is_logged_as_drift(tokenizer, tmp_path):
+    """The record says -1 for every token; the untrained model says about -log(300)."""
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.compute_loss(trainer.model, batch)
+    [drift] = trainer._metrics["train"]["guard/drift"]
+    assert drift == pytest.approx(np.log(len(tokenizer)) - 1, rel=0.1)
+    trainer._step = trainer.args.steps_per_generation  # as in a second iteration over the batch
+    trainer.num_iterations = 2
+    trainer.compute_loss(trainer.model, batch)
+    assert len(trainer._metrics["train"]["guard/drift"]) == 1
+
+
+def test_a_failure_is_treated_as_the_recipe_says(tokenizer, tmp_path):
+    """The made-up turns hold no call and end in an answer; cut by `length` they are void, and lose their advantage."""
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer._failures = {"void": "mask_episode"}
+    trainer.model.train()
+    assert trainer._generate_and_score_completions(rows())["advantages"].any()
+    play = trainer._rollouts.play
+
+    def cut(*arguments: Any, **options: Any) -> list[Trajectory]:
+        played = play(*arguments, **options)
+        for trajectory in played:
+            trajectory.turns[0].finish_reason = "length"
+        return played
+
+    trainer._rollouts.play = cut
+    assert not trainer._generate_and_score_completions(rows())["advantages"].any()
+
+
 def test_a_batch_that_splits_a_group_is_refused(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.model.train()

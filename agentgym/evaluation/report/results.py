@@ -167,6 +167,8 @@ def facts(contents: Contents) -> Html:
     if control := next((e for e in contents.evaluations if e.label == "control"), None):
         solved = control.success(_chosen_stratum(contents, control)).value
         cells.append(el("div", el("dt", "With another world behind the tools"), el("dd", _percent(solved))))
+    if after.opened is not None:
+        cells.append(el("div", el("dt", "Held-out tasks opened before"), el("dd", f"{after.opened} times")))
     if estimator := contents.setting("train", "estimator"):
         cells.append(el("div", el("dt", "Credit by"), el("dd", str(estimator))))
     return el("dl", cells, cls="facts")
