@@ -25,9 +25,18 @@ from agentgym.training.treatment import check_treatments
 
 
 class TasksSection(Section):
-    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after."""
+    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after.
+
+    `tags`: only tasks that carry one of them, in every split.
+    """
 
     set: str
+    tags: tuple[str, ...] = ()
+
+    def load(self) -> TaskSet:
+        """Raises: UnknownNameError, TaskError."""
+        found = registry.load_task_set(self.set)
+        return found.tagged(*self.tags) if self.tags else found
 
 
 class TinySection(Section):
@@ -121,6 +130,14 @@ class SignalsSection(Section):
     privileged: bool = False
 
 
+class CurriculumSection(Section):
+    """Train in a window of difficulties below a level that rises once mastered (see agentgym.training.curriculum)."""
+
+    window: Count = 4
+    accuracy: Share = 0.9
+    prompts: Count = 8
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
@@ -154,6 +171,7 @@ class TrainSection(Section):
     keep_checkpoints: Count = 2
     validate_every: Count = 10
     validate_tasks: Count = 64
+    curriculum: CurriculumSection | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4
