@@ -120,7 +120,10 @@ def test_a_broken_file_is_named_with_what_is_wrong(tmp_path, importer, files, co
 @needs("dbbench")
 @pytest.mark.needs_namespaces
 async def test_dbbench_is_judged_by_labels_and_by_the_tables_at_the_end():
-    """Every third (benchmarks/importers.py plays all 60), played by a script that has read the truth; then the same script without its changes and answers."""
+    """Played by a script that has read the truth; then the same without its changes and answers.
+
+    A third of them; benchmarks/importers.py plays all 60.
+    """
     tasks = load("importers", "dbbench")(DATA / "dbbench/dev.jsonl")["held_out"]
     assert Counter(task.tags[1] for task in tasks if task.tags[1] in ("insert", "update")) == {
         "insert": 20,
