@@ -16,7 +16,7 @@ from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.failures import calls_of, failures_of
+from agentgym.episode.failures import calls_of, failures_of
 from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy, Sampling

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import RecipeError
-from agentgym.evaluation.failures import FAILURES, TREATMENTS, Treatment, failures_of, turn_failures
+from agentgym.episode.failures import failures_of, turn_failures
+from agentgym.evaluation.failures import FAILURES, TREATMENTS, Treatment
 
 Array = NDArray[np.float64]
 
