@@ -21,7 +21,6 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import Counter, TargetReached
 
-
 TAGS = {"good": ("easy", '",', "easy"), "bad": ("hard",), "cut": ()}
 
 

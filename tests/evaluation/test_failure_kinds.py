@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.episode.failures import LEVELS, failures_of, turn_failures
+from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.task import Task
