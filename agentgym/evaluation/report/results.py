@@ -87,8 +87,8 @@ def strata(contents: Contents) -> Html:
             cls="scroll", tabindex=0,
         ),
         el(
-            "p", f"n counts tasks. Intervals are Wilson's where each task was tried once, and a bootstrap over "
-            f"tasks where it was tried more often; the gain's interval is a bootstrap over task pairs.{more} "
+            "p", f"n counts tasks. Intervals are Wilson's, of the effective number of samples where tasks were "
+            f"tried more than once; the gain's interval is a bootstrap over task pairs.{more} "
             + (f"{failed} episodes failed with their infrastructure and are left out of every number."
                if failed else "No episode failed with its infrastructure."),
             cls="fine",

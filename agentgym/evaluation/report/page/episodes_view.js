@@ -124,7 +124,7 @@ export async function episodesView(key, query) {
       h("td", { class: "task" }, h("a", { href: link(["run", key, "episode", one.id], state), tabindex: index === active ? "0" : "-1", title: one.shown }, one.task, one.sample ? `#${one.sample}` : ""), h("span", { class: "faint" }, ` ${one.run}`)),
       h("td", {}, h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
       h("td", { class: "num" }, one.stop === null ? "\u2013" : twoDecimals(one.reward)), h("td", { class: "num" }, number(one.turns)), h("td", { class: "num" }, one.tokens ? number(one.tokens) : "\u2013"),
-      h("td", { class: "num" }, one.stop === null ? "\u2013" : duration(one.duration_s)), h("td", {}, one.stop === null ? h("span", { class: "badge live" }, "running") : plain(one.stop)), h("td", { class: "wrong" }, wrong));
+      h("td", { class: "num" }, one.stop === null ? "\u2013" : duration(one.duration_s)), h("td", {}, one.stop === null ? h("span", { class: "badge live" }, "running") : plain(one.stop)), h("td", { class: "wrong", title: failuresOf(one.failures).join(", ") }, wrong));
   }
   function at(index) {
     return pages.get(Math.floor(index / PAGE))?.[index % PAGE];
