@@ -58,8 +58,8 @@ def test_what_is_imported_survives_a_round_trip_through_a_file(tmp_path):
     ("item", "complaint"),
     [
         ("text", "item 1: expected a JSON object, found str"),
-        (ITEM | {"gold": ""}, "item 1: no solution: expected one of the fields gold, code"),
-        (ITEM | {"tests": []}, "item 1: no tests"),
+        (ITEM | {"gold": ""}, "item 1: expected one of the fields gold, code, found"),
+        (ITEM | {"tests": []}, "item 1: expected one of the fields tests, test_list"),
         (ITEM | {"tests": "assert f(2)"}, "item 1: the tests are 'assert f\\(2\\)'"),
         (ITEM | {"task_id": 8, "tests": ["assert f("]}, "item 1: the tests cannot be parsed"),
         (ITEM | {"task_id": 8, "gold": "def f(x"}, "item 1: the solution cannot be parsed"),
@@ -75,7 +75,7 @@ def test_a_broken_item_is_refused_with_file_and_number(tmp_path, item, complaint
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"[{", "neither a JSON array nor JSON lines"), (b"", "holds no problem"), (b"\xff\xfe", "is not UTF-8 text")],
+    [(b"[{", "neither a JSON array nor JSON lines"), (b"", "holds no item"), (b"\xff\xfe", "is not UTF-8 text")],
 )
 def test_a_file_that_is_something_else_is_refused_by_name(tmp_path, content, complaint):
     path = tmp_path / "mbpp.json"
