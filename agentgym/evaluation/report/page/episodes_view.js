@@ -72,6 +72,7 @@ export async function episodesView(key, query) {
     take(found);
     active = Math.min(active, Math.max(0, total - 1));
     draw();
+    return found.version;
   }
   function narrow(change) {
     Object.assign(state, change);
@@ -147,10 +148,11 @@ export async function episodesView(key, query) {
   }
   frame.addEventListener("scroll", () => requestAnimationFrame(scrolled), { passive: true });
   drawHead();
-  await refresh();
+  const version = await refresh();
   const exact = ["task", "run"].filter((name) => state[name]).map((name) => h("button", { type: "button", class: "plain", onclick: (event) => { event.target.remove(); narrow({ [name]: "" }); } }, `${name}: ${state[name]} \u00d7`));
   return {
     title: "Episodes",
+    version,
     refresh,
     shown: draw,
     keys: [
