@@ -97,6 +97,7 @@ export async function episodesView(key, query) {
     if (Math.abs(top() - drawnFrom) >= MARGIN / 2) draw(); // the rows at hand reach further than the window
   }
   function draw() {
+    if (!frame.isConnected) return; // nobody sees it yet, and how many rows fit is not known: `shown` draws them
     const from = (drawnFrom = top());
     const until = Math.min(total, from + Math.ceil((frame.clientHeight || 800) / ROW) + 2 * MARGIN);
     table.setAttribute("aria-rowcount", String(total + 1));
