@@ -51,6 +51,11 @@ class Environment:
         super().__init_subclass__(**kwargs)
         cls.tools = tools_of(cls)
 
+    @classmethod
+    def missing(cls) -> str:
+        """What this machine lacks to play it, a package or a program, and how to get it; empty if nothing."""
+        return ""
+
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Build the world of a task and return the opening messages. `task.truth` is always None here."""
         return task.opening()

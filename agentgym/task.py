@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,9 @@ from agentgym.messages import Message
 
 Split = Literal["train", "validation", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
+
+BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "split", "source_index"})
+"""Names of parameters that number a task and say nothing of what it asks."""
 
 _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
 
@@ -53,10 +57,14 @@ class Task:
         """The task's own opening messages: `messages` if given, else the prompt as one user message."""
         return list(self.messages) or [Message("user", self.prompt)]
 
-    def content_key(self) -> str:
-        """Hash of what is asked, blind to case and white space: equal keys are the same problem."""
+    def content_key(self, *, numbered: bool = True) -> str:
+        """Hash of what is asked, blind to case and white space: equal keys are the same problem.
+
+        Without `numbered`, blind to BOOKKEEPING parameters too: equal keys may be the same problem.
+        """
         words = [" ".join(m.text.casefold().split()) for m in self.opening()]
-        text = _canonical([self.environment, words, _folded(self.parameters)])
+        told = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
+        text = _canonical([self.environment, words, _folded(told)])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -74,7 +82,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     """A named, versioned collection of tasks: `task_set["train"][0]`.
 
     Splits are checked when the set is built: ids are unique over the whole set, and no two splits share
-    a problem by normalised content.
+    a problem by normalised content. Nor may half of a split's tasks be those of another but for their numbers, where
+    tasks can be told apart without: that is what neighbouring generator seeds do.
 
     Args:
         name: as registered, for example `sql/store-v1`.
@@ -124,6 +133,17 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         sizes = ", ".join(f"{split}={len(tasks)}" for split, tasks in self._splits.items())
         return f"TaskSet({self.name!r}, {sizes})"
 
+    def tagged(self, *tags: str) -> TaskSet:
+        """The same set with only those tasks that carry one of the tags, in every split.
+
+        Raises: TaskError if no training task carries one.
+        """
+        splits = {name: [task for task in tasks if set(tags) & set(task.tags)] for name, tasks in self._splits.items()}
+        if not splits["train"]:
+            known = sorted({tag for task in self._splits["train"] for tag in task.tags})
+            raise TaskError(f"{self.name}: no training task is tagged {', '.join(tags)}. Tags are {', '.join(known)}.")
+        return TaskSet(self.name, splits, oracle=self.oracle, novice=self.novice, answer=self.answer)
+
     def fingerprint(self) -> str:
         """Hash over every task of every split in order, truth included: equal means the same set."""
         digest = hashlib.sha256()
@@ -133,6 +153,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return digest.hexdigest()[:16]
 
     def _check_disjoint(self) -> None:
+        self._check_numbered()
         by_id: dict[str, str] = {}
         by_content: dict[str, tuple[str, str]] = {}
         for split, tasks in self._splits.items():
@@ -152,6 +173,27 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             if twice := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
                 raise TaskError(f"{self.name}: the id {twice[0]!r} occurs twice in {split!r}. Ids are unique in a set.")
 
+    def _check_numbered(self) -> None:
+        """Splits drawn from overlapping streams, such as Random(seed + index), repeat each other under new numbers.
+
+        Judged only where nearly every task has words of its own; else its number may be what makes its world.
+        """
+        keys: dict[str, dict[str, str]] = {}
+        for split, tasks in self._splits.items():
+            if len(tasks) > 9 and all(BOOKKEEPING & task.parameters.keys() for task in tasks):
+                words = {tuple(message.text for message in task.opening()) for task in tasks}
+                if len(words) * 10 > len(tasks) * 9:
+                    keys[split] = {task.content_key(numbered=False) + _canonical(task.truth): task.id for task in tasks}
+        for one, other in combinations(keys, 2):
+            twins = keys[one].keys() & keys[other].keys()
+            if len(twins) * 2 > min(len(keys[one]), len(keys[other])):
+                twin = min(twins, key=lambda key: keys[other][key])
+                raise SplitLeakError(
+                    f"{self.name}: {len(twins)} tasks of {other!r} ask the same as tasks of {one!r} under another "
+                    f"number, for example {keys[other][twin]!r} and {keys[one][twin]!r}. Seeds such as seed + index "
+                    "share a stream between splits: seed each task by agentgym.task.seed_of(set, split, seed, index)."
+                )
+
     @classmethod
     def from_jsonl(cls, path: str | Path, *, name: str | None = None) -> TaskSet:
         """Read one JSON object a line, each with the fields of Task; `split` says where it goes.
@@ -169,6 +211,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 row = json.loads(line, parse_constant=_refuse_constant)
             except (ValueError, RecursionError) as error:
                 raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
+            if isinstance(row, dict) and row.keys() == {"canary"}:
+                continue
             task = task_from_json(row, where)
             if task.id in seen:
                 raise TaskError(f"{where}: the id {task.id!r} is already used in line {seen[task.id]}.")
@@ -179,10 +223,12 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return cls(name or path.stem, splits)
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write every split to one JSONL file, whole or not at all."""
+        """Write every split to one JSONL file, whole or not at all; with a held-out split, its canary first."""
         path = Path(path)
         partial = path.with_name(path.name + ".partial")
         with partial.open("w", encoding="utf-8") as file:
+            if self._splits["held_out"]:
+                file.write(json.dumps({"canary": canary_of(self.name)}) + "\n")
             for tasks in self._splits.values():
                 for task in tasks:
                     file.write(json.dumps(task_to_json(task), ensure_ascii=False) + "\n")
@@ -228,6 +274,12 @@ def task_from_json(row: Any, where: str = "task") -> Task:
             raise TaskError(f"{where}: messages[{index}] needs a role of system, user or assistant.")
         messages.append(Message(message["role"], str(message.get("content", ""))))
     return Task(**{**row, "messages": tuple(messages), "tags": tuple(row.get("tags", ()))})
+
+
+def canary_of(task_set: str) -> str:
+    """A line that stands in a task set's files and nowhere else: training text that holds it holds held-out tasks."""
+    mark = hashlib.sha256(f"agentgym canary {task_set}".encode()).hexdigest()[:32]
+    return f"Held-out tasks must not appear in training text. agentgym canary {mark}"
 
 
 def seed_of(*parts: object) -> int:

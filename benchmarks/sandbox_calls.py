@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from sandbox_measuring import SPEC, Row, in_turn, processor_ms, timing
 
 import agentgym.sandbox
 from agentgym.sandbox.contract import Backend, ExecResult
+from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool
 
@@ -43,8 +45,9 @@ class BareFork:
         code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{_BARE_FORK}"
         flags = ["-P", "-s", "-S", "-B", "-X", "utf8"]  # as the spawner's
         self.process = subprocess.Popen(
-            [PYTHON, *flags, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
-        )
+            [PYTHON, *flags, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+            env={**os.environ, **LINKED},
+        )  # fmt: skip
 
     def once(self) -> float:
         """Returns: milliseconds of the fork, by the clock of who forks."""

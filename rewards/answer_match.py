@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 from agentgym import JudgeError, Reward
-from agentgym.messages import StopReason
 from agentgym.reward import SUCCESS, Components, EpisodeView
+
+from .final_answer import final_answer
 
 _NUMBER = re.compile(r"[+-]?[$€£]?\d{1,3}(,\d{3})+(\.\d+)?|[+-]?[$€£]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
@@ -33,20 +34,8 @@ class AnswerMatch(Reward):
         truth = episode.task.truth
         if not isinstance(truth, dict) or "answer" not in truth:
             raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by answer_match.")
-        given = self.answer_of(episode)
+        given = final_answer(episode, self.argument)
         return {SUCCESS: float(given is not None and same_answer(given, truth["answer"], tolerance=self.tolerance))}
-
-    def answer_of(self, episode: EpisodeView) -> str | None:
-        """What the agent answered, None if it never did."""
-        for turn in episode.turns:
-            for call, result in zip(turn.calls, turn.results, strict=False):
-                if result.final and result.ok:
-                    value = call.arguments.get(self.argument)
-                    return None if value is None else str(value)
-        if episode.turns and episode.stop_reason is StopReason.ANSWERED and not episode.turns[-1].calls:
-            text: str = episode.turns[-1].message.text
-            return text
-        return None
 
 
 def same_answer(given: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:

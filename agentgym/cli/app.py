@@ -8,7 +8,23 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from agentgym.cli import check, credit, evaluate, listing, play, report, rollout, sandbox, show, tasks, train
+from agentgym.cli import (
+    again,
+    check,
+    compare,
+    credit,
+    evaluate,
+    export,
+    listing,
+    play,
+    report,
+    rollout,
+    sandbox,
+    show,
+    tasks,
+    train,
+    view,
+)
 from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
 
@@ -79,8 +95,15 @@ app.command("play")(play.play)
 app.command("rollout")(rollout.rollout)
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command("compare")(compare.compare)
+app.command("power")(compare.power)
+app.command("rescore")(again.rescore)
+app.command("replay")(again.replay)
+app.command("fork")(again.fork)
+app.command("export")(export.export)
 app.command("show")(show.show)
 app.command("report")(report.report)
+app.command("view")(view.view)
 app.command("check")(check.check)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")

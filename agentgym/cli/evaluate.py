@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 from agentgym.cli.choosing import BackendName, Concurrency, Limit, MaxTokens, MaxTurns, RewardName, Seed, Tasks
 from agentgym.cli.choosing import split_tasks as split_of
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, PolicyArgument, load_policy
-from agentgym.cli.screen import out, progress_bar, resumable, run
+from agentgym.cli.screen import out, progress_bar, resumable, run, write_text
 from agentgym.cli.user_code import Import
 
 
@@ -27,6 +28,10 @@ def evaluate(
     against: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Compare with this earlier evaluation of the same tasks.")
     ] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the record here as well, with its summary.")
+    ] = None,
+    as_html: Annotated[bool, typer.Option("--html", help="Write the report page; needs --out.")] = False,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="By default 0 for one sample, 1 for more.")] = None,
     max_turns: MaxTurns = 16,
     max_tokens: MaxTokens = 512,
@@ -48,12 +53,16 @@ def evaluate(
     from agentgym.episode.budgets import Budgets
     from agentgym.episode.ledger import Ledger
     from agentgym.episode.run_folder import RunFolder
+    from agentgym.errors import EvaluationError
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.record import Evaluation
+    from agentgym.evaluation.report import write_report
     from agentgym.evaluation.runner import Progress, choose
     from agentgym.evaluation.runner import evaluate as measure
     from agentgym.policy.contract import Sampling
 
+    if as_html and folder is None:
+        raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")
     name, split = split_of(tasks, "held_out")
     label = label or split
     earlier = Evaluation.load(against) if against else None
@@ -76,6 +85,7 @@ def evaluate(
 
             def show(state: Progress) -> None:
                 note = f"solved {state.solved / max(1, state.done - state.failed):.0%}"
+                note += f", {state.failed} failed" if state.failed else ""
                 progress.update(bar, completed=state.done, total=state.total, note=note)
 
             with resumable("Run the same command again to go on." if kept else "Nothing is kept without --out DIR."):
@@ -94,5 +104,9 @@ def evaluate(
     out().print(evaluation_table(evaluation))
     if kept:
         out().print(f"Record: {path}", markup=False, soft_wrap=True)
+    if as_json is not None:
+        write_text(as_json, json.dumps({"summary": evaluation.digest(), **evaluation.to_json()}, indent=1))
+    if kept and as_html:
+        out().print(f"Page: {write_report(kept)}", markup=False, soft_wrap=True)
     if earlier is not None:
         out().print("\n" + evaluation.compared_to(earlier), markup=False, soft_wrap=True)

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -62,6 +63,20 @@ async def _closing(work: Coroutine[Any, Any, T], agent: object) -> T:
         if isinstance(agent, Policy):
             await agent.close()
         await close_backends()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write what the user asked for into a file, whole or not at all, and say where. Raises: EvaluationError."""
+    from agentgym.errors import EvaluationError
+
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8", errors="replace")
+        partial.replace(path)
+    except OSError as error:
+        raise EvaluationError(f"Cannot write {path}: {error.strerror}.") from error
+    out().print(f"Written: {path}", markup=False, soft_wrap=True)
 
 
 def progress_bar() -> Progress:

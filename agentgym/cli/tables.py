@@ -14,9 +14,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.episode.failures import calls_of, failures_of
 from agentgym.episode.trajectory import Trajectory
 from agentgym.evaluation.cost import in_words
-from agentgym.evaluation.failures import KINDS, calls_of, failures_of
+from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.visible import visible
@@ -50,8 +51,13 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         Text(f"calls that ran {evaluation.execution_rate():.0%}, turns {evaluation.mean_turns():.1f} an episode, "
              f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
     ]  # fmt: skip
-    return Group(*lines, *_took(evaluation.usage(), "the episodes took"), Text(), table,
-                 *_failures(evaluation.failures()))  # fmt: skip
+    if evaluation.opened is not None:
+        lines.append(Text(f"held-out tasks that had been played {evaluation.opened} times here before", style="dim"))
+    lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
+    wrong = evaluation.failures()
+    worst = next((kind for kind, _ in wrong.most_common() if evaluation.run), None)
+    seen = [Text(f"  for example {visible(name)}", style="dim") for name in evaluation.examples(worst or "", 1)]
+    return Group(*lines, Text(), table, *_failures(wrong), *seen)
 
 
 def episodes_table(played: Sequence[Trajectory]) -> RenderableType:

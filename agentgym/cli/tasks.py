@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.screen import err, out
 from agentgym.cli.user_code import Import
+
+if TYPE_CHECKING:
+    from agentgym.task import Task, TaskSet
 
 app = typer.Typer(help="Import data sets as task sets; look at task sets.", no_args_is_help=True)
 
@@ -66,3 +70,95 @@ def show_tasks(
             asked = visible(task.opening()[-1].text)
             told = asked if len(asked) <= 400 else asked[:400] + " ..."
             console.print(f"  {task.id}  [{', '.join(task.tags)}]  {told}", markup=False, soft_wrap=True)
+
+
+MOST_SHOWN = 5
+
+
+@app.command("check")
+def check_tasks(
+    name: Annotated[str, typer.Argument(metavar="SET", help="A task set by name, or a .jsonl file.")],
+    against: Annotated[
+        list[str] | None, typer.Option(metavar="SET", help="Also against the training tasks of this set. Repeatable.")
+    ] = None,
+    corpus: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Also look for held-out tasks in this text. Repeatable."),
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Share of word triples that makes a near duplicate.")] = 0.8,
+    modules: Import = None,
+) -> None:
+    """Look for held-out tasks that training has seen: equal ones, near duplicates, pieces in a corpus, canaries.
+
+    Ends with exit code 1 where a held-out or validation task is in training word for word, or a corpus holds one.
+    Example: [b]agentgym tasks check sql/store-v1 --corpus pretraining.jsonl[/b]
+    """
+    from agentgym import registry
+    from agentgym.evaluation.openings import openings
+
+    task_set, console = registry.load_task_set(name), out()
+    sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set)
+    console.print(f"{task_set.name}: {sizes}. Ids and content of the splits differ.", markup=False, soft_wrap=True)
+    console.print(f"canary: {_canary(task_set)}", markup=False, soft_wrap=True)
+    played = openings(task_set.name, task_set.fingerprint())
+    console.print(f"held-out tasks were evaluated {len(played)} times on this machine", markup=False)
+    leaked = 0
+    for split in ("validation", "held_out"):
+        leaked += _compare("train", list(task_set["train"]), split, list(task_set[split]), threshold)
+    for other in against or []:
+        theirs = list(registry.load_task_set(other)["train"])
+        leaked += _compare(f"{other}:train", theirs, "held_out", list(task_set["held_out"]), threshold)
+    for path in corpus or []:
+        leaked += _search(path, task_set)
+    if leaked:
+        err().print(f"{leaked} held-out tasks leak: results on them measure memory.", style="bold red", markup=False)
+        raise typer.Exit(1)
+
+
+def _compare(place: str, train: Sequence[Task], split: str, tasks: Sequence[Task], threshold: float) -> int:
+    """Print what is alike. Returns: tasks that are in training word for word."""
+    from agentgym.evaluation.contamination import contamination
+
+    if not train or not tasks:
+        return 0
+    found, console = contamination(train, tasks, threshold=threshold), out()
+    near = len(found.overlaps) - found.leaked
+    told = f"{split} against {place}: {found.leaked} of {found.held_out} the same but for numbering, {near} nearly so"
+    if found.told_apart_by_seed:
+        told += f"; {found.told_apart_by_seed} are told apart by a number alone, so their words say nothing"
+    console.print(told, style="red" if found.leaked else None, markup=False, soft_wrap=True)
+    for one in found.overlaps[:MOST_SHOWN]:
+        console.print(f"  {one.similarity:.0%}  {one.held_out}  like  {one.train}", markup=False, soft_wrap=True)
+    if len(found.overlaps) > MOST_SHOWN:
+        console.print(f"  and {len(found.overlaps) - MOST_SHOWN} more", markup=False)
+    return found.leaked
+
+
+def _search(path: Path, task_set: TaskSet) -> int:
+    """Print what of the held-out split stands in a file. Returns: how many of its tasks do."""
+    from agentgym.evaluation.contamination import search_corpus
+
+    hits = search_corpus(list(task_set["held_out"]), _lines(path), canary=_canary(task_set))
+    told = (
+        f"{path}: {len(hits.tasks)} of {hits.held_out} held-out tasks in {hits.lines:,} lines, {hits.canaries} canaries"
+    )
+    out().print(told, style="red" if hits.tasks or hits.canaries else None, markup=False, soft_wrap=True)
+    for name, run in list(hits.tasks.items())[:MOST_SHOWN]:
+        out().print(f"  {name}: ... {run} ...", markup=False, soft_wrap=True)
+    return max(len(hits.tasks), hits.canaries)
+
+
+def _canary(task_set: TaskSet) -> str:
+    from agentgym.task import canary_of
+
+    return canary_of(task_set.name)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    from agentgym.errors import TaskError
+
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from file
+    except OSError as error:
+        raise TaskError(f"Cannot read the corpus {path}: {error.strerror}.") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.record import Evaluation, manifest_of
@@ -10,19 +12,41 @@ from agentgym.evaluation.statistics import Comparison, paired
 from agentgym.task import Task, TaskSet
 
 
-def compare(before: Evaluation, after: Evaluation, *, tag: str | None = None, level: float = 0.95) -> Comparison:
+def compare(
+    before: Evaluation, after: Evaluation, *, tag: str | None = None, also: str | None = None, level: float = 0.95
+) -> Comparison:
     """The gain from `before` to `after` with its paired interval, over all tasks or those of one tag.
 
-    A task that lost every sample to failures on either side is left out of the pair.
+    A task that lost every sample to failures on either side is left out of the pair. `also` names a second verdict that
+    has to be right as well (see Evaluation.outcomes).
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
     check_same_tasks(before, after)
     pairs = [
-        (one.observed, two.observed)
+        (before.verdicts(one, also), after.verdicts(two, also))
         for one, two in zip(before.select(tag), after.select(tag), strict=True)
         if one.observed and two.observed
     ]
     return paired([one for one, _ in pairs], [two for _, two in pairs], level=level)
+
+
+def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """The evaluations cut down to the tasks that all of them played, in the order of the first.
+
+    Tasks are the same by the hash of all they are; the id alone would not tell a changed one.
+    Raises: EvaluationError where a record is too old to hold hashes, or no task is common.
+    """
+    if old := [one.label for one in evaluations if not all(row.hash for row in one.rows)]:
+        raise EvaluationError(f"{old[0]!r} holds no hash of each task: it is older than that. Evaluate again.")
+    tables = [{(row.task, row.hash): row for row in one.rows} for one in evaluations]
+    common = [key for key in tables[0] if all(key in table for table in tables[1:])]
+    if not common:
+        raise EvaluationError("The evaluations have no task in common: nothing can be compared.")
+    manifest = hashlib.sha256("\n".join(key[1] for key in common).encode()).hexdigest()[:16]
+    return [
+        replace(one, rows=[table[key] for key in common], manifest=manifest)
+        for one, table in zip(evaluations, tables, strict=True)
+    ]
 
 
 def check_same_tasks(before: Evaluation, after: Evaluation) -> None:

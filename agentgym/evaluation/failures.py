@@ -1,56 +1,59 @@
-"""What went wrong, turn by turn and at the end: one small set of kinds, counted over an evaluation."""
+"""What every kind of failure means to people, and what training does with it.
+
+The same table is in docs/evaluate.md, and a test compares the two. What is of which kind: agentgym.episode.failures.
+The treatment is what the trainer does unless a recipe's [train.failures] says otherwise; see
+agentgym.training.treatment for where it is enforced.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, get_args
 
-from agentgym.episode.trajectory import Trajectory
-from agentgym.messages import ResultStatus
+from agentgym.episode.failures import LEVELS, Level
 
-CALL_KINDS: dict[str, str] = {
-    "malformed": "calls that could not be read",
-    "unknown_tool": "calls of a tool that does not exist",
-    "wrong_arguments": "calls whose arguments do not fit the tool",
-    "tool_error": "calls that the tool refused",
-    "timeout": "calls that took too long",
-    "over_budget": "calls after a budget was used up",
-}
-"""Kinds that are counted per call, with what they mean."""
-
-TURN_KINDS: dict[str, str] = {"void": "turns that neither spoke nor held a call that could be run"}
-"""Kinds that are counted per turn."""
-
-END_KINDS: dict[str, str] = {
-    "wrong_answer": "episodes that answered, and were wrong",
-    "no_answer": "episodes that a budget ended before an answer",
-    "failed": "episodes whose infrastructure failed (left out of every rate)",
-}
-"""Kinds that are counted per episode, at its end."""
-
-KINDS: dict[str, str] = CALL_KINDS | TURN_KINDS | END_KINDS
+Treatment = Literal["scored", "mask_turn", "mask_episode", "excluded"]
+TREATMENTS: tuple[Treatment, ...] = get_args(Treatment)
+"""`scored`: trained on as the reward judged it. `mask_turn`: the turns in which it happened get no advantage.
+`mask_episode`: no turn of the episode gets one. `excluded`: in no loss, no baseline and no statistic."""
 
 
-def failures_of(trajectory: Trajectory) -> Counter[str]:
-    """Counts by kind over one episode; a kind that did not occur is absent.
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A kind of failure.
 
-    An episode that failed counts as that alone: what happened before the machine broke is not held
-    against the agent.
+    Attributes:
+        level: what it is counted per. `meaning`: for people, in the plural.
+        treatment: in training, by default. `why`: it is so.
     """
-    stop = trajectory.stop_reason
-    if stop is None or stop.failed:
-        return Counter({"failed": 1})
-    counts: Counter[str] = Counter()
-    for turn in trajectory.turns:
-        counts.update(r.status.value for r in turn.results if r.status.value in CALL_KINDS)
-        spoke = not turn.calls and turn.message.content and turn.finish_reason != "length"
-        if turn.void and not spoke:
-            counts["void"] += 1
-    if not trajectory.success:
-        counts["wrong_answer" if stop.terminated else "no_answer"] += 1
-    return counts
+
+    level: Level
+    meaning: str
+    treatment: Treatment
+    why: str
 
 
-def calls_of(trajectory: Trajectory) -> tuple[int, int]:
-    """How many calls an episode made, and how many of them came back without an error."""
-    results = [result for turn in trajectory.turns for result in turn.results]
-    return len(results), sum(result.status is ResultStatus.OK for result in results)
+_TABLE: dict[str, tuple[str, Treatment, str]] = {
+    "malformed": ("calls that could not be read", "scored", "writing calls is learnt"),
+    "unknown_tool": ("calls of a tool that does not exist", "scored", "knowing the tools is learnt"),
+    "wrong_arguments": ("calls whose arguments do not fit the tool", "scored", "reading a tool's schema is learnt"),
+    "tool_error": ("calls that the tool refused", "scored", "errors are how a world is explored"),
+    "timeout": ("calls that took too long", "scored", "the agent chose what to run"),
+    "over_budget": ("calls after a budget was used up", "scored", "budgets are part of the task"),
+    "repeated": ("calls made before with the same result", "scored", "asking twice costs turns, which the reward sees"),
+    "void": (
+        "turns that neither spoke nor held a call that could be run", "scored",
+        "saying nothing is a choice; SimpleTIR masks such episodes",
+    ),
+    "wrong_answer": ("episodes that answered, and were wrong", "scored", "it is what reward is for"),
+    "refused": ("episodes in which the agent declined", "scored", "declining a task solves nothing"),
+    "no_answer": ("episodes that a budget ended before an answer", "scored", "else endless episodes cost nothing"),
+    "failed": (
+        "episodes whose infrastructure failed (left out of every rate)", "excluded",
+        "the agent did nothing wrong: a zero would be a lie",
+    ),
+}  # fmt: skip
+FAILURES = {kind: Failure(level, *_TABLE[kind]) for kind, level in LEVELS.items()}
+"""Every kind, in the order that tables show."""
+
+KINDS: dict[str, str] = {name: one.meaning for name, one in FAILURES.items()}

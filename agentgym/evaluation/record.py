@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EvaluationError
-from agentgym.evaluation.statistics import Estimate, pass_at_k, pass_hat_k, success_rate
+from agentgym.evaluation.statistics import (
+    Estimate,
+    Outcomes,
+    pass_at_k,
+    pass_curve,
+    pass_hat_k,
+    solved_within,
+    success_rate,
+)
 from agentgym.sandbox.metering import together
 from agentgym.task import Task, task_to_json
 
@@ -21,7 +29,7 @@ class Row:
     """What came out of one task. Every list has one entry a sample, in order of the samples.
 
     Attributes:
-        task, tags: of the task.
+        task, tags: of the task. `hash`: of all of it, truth included.
         success: the `success` component, None where the episode failed: not a zero, but no observation.
         turns, stop: turns played, and the stop reason.
         calls: how many calls. `calls_ok`: how many of them ran and came back without an error.
@@ -29,6 +37,7 @@ class Row:
         tokens: tokens the agent wrote, 0 where the policy counts none. `duration_s`: wall time.
         failures: what went wrong, as counts by kind; see agentgym.evaluation.failures.
         usage: what the episode took of sandboxes, tools and API, by name as in `Trajectory.usage`.
+        outcome: all outcome components by name, unweighted; empty where the episode failed.
     """
 
     task: str
@@ -43,6 +52,8 @@ class Row:
     duration_s: list[float] = field(default_factory=list)
     failures: list[dict[str, int]] = field(default_factory=list)
     usage: list[dict[str, float]] = field(default_factory=list)
+    outcome: list[dict[str, float]] = field(default_factory=list)
+    hash: str = ""
 
     @property
     def observed(self) -> list[float]:
@@ -64,6 +75,8 @@ class Evaluation:
         step: training step of the weights, None outside training.
         created: Unix seconds. `duration_s`: wall time of the whole evaluation.
         version: of agentgym. `sampling`: temperature, top_p and max_tokens.
+        opened: how often these held-out tasks had been played on this machine before, by any agent; None where nobody
+            counts (another split, or a record that is older than the counting).
     """
 
     label: str
@@ -81,6 +94,7 @@ class Evaluation:
     duration_s: float = 0.0
     version: str = ""
     sampling: dict[str, float] = field(default_factory=dict)
+    opened: int | None = None
 
     @property
     def failed(self) -> int:
@@ -92,17 +106,50 @@ class Evaluation:
         """Every tag of the tasks played, most frequent first."""
         return [tag for tag, _ in Counter(tag for row in self.rows for tag in row.tags).most_common()]
 
-    def outcomes(self, tag: str | None = None) -> list[list[float]]:
-        """Observed samples by task, tasks without any left out; of one tag if given."""
-        return [row.observed for row in self.select(tag) if row.observed]
+    def outcomes(self, tag: str | None = None, *, also: str | None = None) -> list[list[float]]:
+        """Observed samples by task, tasks without any left out; of one tag if given.
+
+        `also` names a second verdict, an outcome component such as `process`: a sample then counts as solved, 1.0,
+        where both are 1.0, and else 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245).
+        Raises: EvaluationError where an episode lacks the second verdict.
+        """
+        return [self.verdicts(row, also) for row in self.select(tag) if row.observed]
+
+    @staticmethod
+    def verdicts(row: Row, also: str | None = None) -> list[float]:
+        """The observed samples of one task, with a second verdict if `also` names one; see `outcomes`."""
+        return row.observed if also is None else _both(row, also)
+
+    def pass_curve(
+        self, ks: Sequence[int] | None = None, *, all_of_them: bool = False, tag: str | None = None,
+        also: str | None = None,
+    ) -> dict[int, Estimate]:  # fmt: skip
+        """pass@k, or pass^k, for several k with intervals; see statistics.pass_curve, and `outcomes` for `also`."""
+        return pass_curve(self.outcomes(tag, also=also), ks, all_of_them=all_of_them)
+
+    def within(self, unit: str, budgets: Sequence[float], tag: str | None = None) -> dict[float, Estimate]:
+        """Success if what spent more than a budget counted as unsolved: score@turn-k and the like.
+
+        Args:
+            unit: `turns`, `calls` or `tokens`. budgets: in that unit; see statistics.solved_within.
+        Raises: EvaluationError for another unit.
+        """
+        if unit not in ("turns", "calls", "tokens"):
+            raise EvaluationError(f"There is no budget of {unit!r}: turns, calls and tokens are recorded.")
+        rows = [row for row in self.select(tag) if row.observed]
+        spent: Outcomes = [
+            [float(n) for n, value in zip(getattr(row, unit), row.success, strict=True) if value is not None]
+            for row in rows
+        ]
+        return solved_within([row.observed for row in rows], spent, budgets)
 
     def select(self, tag: str | None = None) -> list[Row]:
         """The rows that carry a tag, or all."""
         return [row for row in self.rows if tag is None or tag in row.tags]
 
-    def success(self, tag: str | None = None) -> Estimate:
-        """Mean success over tasks with its 95 % interval."""
-        return success_rate(self.outcomes(tag))
+    def success(self, tag: str | None = None, *, also: str | None = None) -> Estimate:
+        """Mean success over tasks with its 95 % interval; `also` as in `outcomes`."""
+        return success_rate(self.outcomes(tag, also=also))
 
     def pass_at(self, k: int, tag: str | None = None) -> float:
         """Mean over tasks of pass@k. Raises: EvaluationError where a task has fewer than k observed samples."""
@@ -120,6 +167,12 @@ class Evaluation:
                 total.update(counts)
         return total
 
+    def examples(self, kind: str, most: int = 3) -> list[str]:
+        """Ids of up to `most` episodes in which something of this kind went wrong, for `agentgym show --episode`."""
+        ids = [f"{self.run}/{row.task}#{i}" for row in self.rows for i, counts in enumerate(row.failures)
+               if counts.get(kind)]  # fmt: skip
+        return ids[:most]
+
     def usage(self) -> dict[str, float]:
         """What all episodes took together, failed ones too, by name as in `Trajectory.usage`; of peaks the highest."""
         return together([used for row in self.rows for used in row.usage])
@@ -133,9 +186,20 @@ class Evaluation:
         """Turns per episode that did not fail; NaN without any."""
         return _mean(n for row in self.rows for n, s in zip(row.turns, row.success, strict=True) if s is not None)
 
+    def digest(self) -> dict[str, Any]:
+        """The headline numbers as JSON-able data, for scripts: success, pass@k and pass^k with intervals, failures."""
+        ks = {"pass_at": self.pass_curve(), "pass_hat": self.pass_curve(all_of_them=True)} if self.outcomes() else {}
+        return {
+            "success": asdict(self.success()) if ks else None, "tasks": len(self.rows), "failed": self.failed,
+            **{name: {str(k): asdict(found) for k, found in curve.items()} for name, curve in ks.items()},
+            "failures": dict(self.failures()), "usage": self.usage(), "duration_s": self.duration_s,
+            "opened": self.opened,
+        }  # fmt: skip
+
     def summary(self) -> str:
         """One line for a terminal or a log."""
         line = f"{self.label}: {self.success().percent()} of {len(self.rows)} tasks solved ({self.policy})"
+        line += f", held-out tasks opened {self.opened} times before" if self.opened else ""
         return line + (f", {self.failed} episodes failed and are left out" if self.failed else "")
 
     def compared_to(self, before: Evaluation, *, first: str | None = None) -> str:
@@ -155,7 +219,7 @@ class Evaluation:
             lines.append(
                 f"  {tag or 'all tasks':<{width}}  {before.success(tag).value:4.0%} -> {self.success(tag).value:4.0%}"
                 f"   gain {100 * change.value:+.0f} points, 95 % interval {100 * change.low:+.0f} to "
-                f"{100 * change.high:+.0f}, sign test p = {gain.p_value:.1g}"
+                f"{100 * change.high:+.0f}, p = {gain.permutation_p:.1g}"
             )
         if failed := before.failed + self.failed:
             lines.append(f"  {failed} episodes failed with their infrastructure and are left out")
@@ -197,9 +261,33 @@ def manifest_of(tasks: Sequence[Task]) -> str:
     """Hash of a list of tasks in order, truth included."""
     digest = hashlib.sha256()
     for task in tasks:
-        digest.update(json.dumps(task_to_json(task), sort_keys=True, ensure_ascii=False, default=str).encode())
+        digest.update(_as_bytes(task))
         digest.update(b"\n")
     return digest.hexdigest()[:16]
+
+
+def hash_of(task: Task) -> str:
+    """Hash of one task, truth included: two evaluations compare only tasks of which it is the same."""
+    return hashlib.sha256(_as_bytes(task)).hexdigest()[:16]
+
+
+def _as_bytes(task: Task) -> bytes:
+    return json.dumps(task_to_json(task), sort_keys=True, ensure_ascii=False, default=str).encode()
+
+
+def _both(row: Row, also: str) -> list[float]:
+    found = []
+    for index, value in enumerate(row.success):
+        if value is None:
+            continue
+        outcome = row.outcome[index] if index < len(row.outcome) else {}
+        if also not in outcome:
+            raise EvaluationError(
+                f"{row.task!r} was judged without the component {also!r} (it has {', '.join(outcome) or 'none'}). "
+                "Judge the episodes again with a reward that returns it: agentgym rescore."
+            )
+        found.append(float(value >= 1.0 and outcome[also] >= 1.0))
+    return found
 
 
 def _solved(samples: Sequence[float]) -> int:

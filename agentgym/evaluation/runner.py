@@ -12,12 +12,13 @@ import numpy as np
 from agentgym import __version__, registry
 from agentgym.environment import Environment
 from agentgym.episode.budgets import Budgets
+from agentgym.episode.failures import calls_of, failures_of
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.failures import calls_of, failures_of
-from agentgym.evaluation.record import Evaluation, Row, manifest_of
+from agentgym.evaluation.openings import note_opening
+from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
@@ -80,6 +81,8 @@ async def evaluate(
     label = label or split
     sampling = sampling or Sampling(temperature=0.0 if samples == 1 else 1.0)
     run = f"evaluation/{label}"
+    name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
+    opened = opened_before(chosen, split, tasks, policy=name, label=label, seed=seed)
     manager = EpisodeManager(
         policy, reward=reward, environment=environment, budgets=budgets or Budgets(), sampling=sampling,
         concurrency=concurrency, ledger=ledger, seed=seed, run=run, backend=backend,
@@ -101,8 +104,9 @@ async def evaluate(
     played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
         played, label=label, task_set=chosen, split=split, seed=seed, step=step, sampling=sampling,
-        policy=policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task"),
+        policy=name,
     )  # fmt: skip
+    evaluation.opened = opened
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
     return evaluation
 
@@ -139,12 +143,27 @@ def from_trajectories(
     first = played[0]
     return Evaluation(
         label=label, task_set=task_set.name, split=split, fingerprint=task_set.fingerprint(), policy=policy,
-        samples=samples, seed=seed, rows=[_row(group) for group in by_task.values()],
+        samples=samples, seed=seed, rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
         duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
         sampling={} if sampling is None else
         {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens},
+    )  # fmt: skip
+
+
+def opened_before(
+    task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int
+) -> int | None:  # fmt: skip
+    """Note that held-out tasks are about to be played; see agentgym.evaluation.openings.
+
+    Returns: how often they had been before; None for another split, or where nobody counts.
+    """
+    if split != "held_out":
+        return None
+    return note_opening(
+        task_set.name, task_set.fingerprint(), manifest_of(tasks), policy=policy, label=label, seed=seed,
+        tasks=len(tasks),
     )  # fmt: skip
 
 
@@ -175,8 +194,9 @@ def _check_same(trajectory: Trajectory, seed: int, sampling: Sampling, label: st
             )
 
 
-def _row(group: Sequence[Trajectory]) -> Row:
-    row = Row(group[0].task.id, list(group[0].task.tags))
+def row_of(group: Sequence[Trajectory]) -> Row:
+    """What came out of the samples of one task. Raises: EvaluationError for one judged without `success`."""
+    row = Row(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.valid and trajectory.success is None:
             raise EvaluationError(
@@ -193,5 +213,6 @@ def _row(group: Sequence[Trajectory]) -> Row:
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
         row.failures.append(dict(failures_of(trajectory)))
+        row.outcome.append(dict(trajectory.outcome) if trajectory.valid else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
     return row

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback
 
 from agentgym.episode.run_folder import RunFolder
+from agentgym.training.collapse_guard import CollapseGuard
+from agentgym.training.curriculum import Curriculum
 
 COMPLETE = "complete"
 """Name of the empty file that a checkpoint folder gets last: without it, it was cut short and is not resumed from."""
+
+HEALTHY, STEP = "healthy", "step"
+"""Name of the folder with the last healthy checkpoint, and of the file in it that says of which step it is."""
 
 
 class Logged(TrainerCallback):
@@ -57,10 +66,74 @@ class Validated(TrainerCallback):
 
 
 class Marked(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written."""
+    """Marks a checkpoint as complete once everything in it is written, a curriculum's state included."""
+
+    def __init__(self, curriculum: Curriculum | None = None) -> None:
+        self._curriculum = curriculum
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if self._curriculum is not None:
+            self._curriculum.save_in(folder)
+        (folder / COMPLETE).touch()
+
+
+class Guarded(TrainerCallback):
+    """Shows a collapse guard every logged step, keeps the last healthy checkpoint, and stops the run if it is to.
+
+    Comes after `Marked`. Alarms stand in guard.json of the run folder. A run that is resumed shows the guard the steps
+    before first.
+    Args:
+        console: where each alarm is told.
+    """
+
+    def __init__(self, guard: CollapseGuard, folder: RunFolder, console: Console) -> None:
+        self._guard, self._folder, self._console = guard, folder, console
+        self._healthy = folder.checkpoints / HEALTHY
+        self.stopped = False
+        for row in folder.metrics("train"):
+            guard.observe(int(row["step"]), row)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> Any:
+        if "train_runtime" in (logs or {}):
+            return control
+        raised = self._guard.observe(state.global_step, logs or {})
+        stop = bool(raised) and self._guard.settings.on_alarm == "stop"
+        for alarm in raised:
+            kept = f"checkpoint of step {step}" if (step := healthy_step(self._healthy)) else "no checkpoint"
+            told = f"Guard, step {alarm.step}: {alarm.reason}. The last healthy one: {kept}."
+            self._console.print(told, style="yellow", markup=False)
+        if raised:
+            alarms = [asdict(alarm) | {"value": str(alarm.value), "limit": str(alarm.limit)}
+                      for alarm in self._guard.alarms]  # fmt: skip
+            self._folder.write_json("guard.json", {"stopped": stop, "alarms": alarms})
+        if stop:
+            self.stopped = control.should_training_stop = True
+        return control
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._guard.calm and not self.stopped:
+            keep_healthy(Path(args.output_dir) / f"checkpoint-{state.global_step}", self._healthy)
+
+
+def keep_healthy(checkpoint: Path, target: Path) -> None:
+    """Make `target` hold what a checkpoint holds, by hard links where the disk has them; whole or not at all."""
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        shutil.copytree(checkpoint, partial, copy_function=os.link)
+    except (OSError, shutil.Error):
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(checkpoint, partial)
+    (partial / STEP).write_text(checkpoint.name.rpartition("-")[2], encoding="utf-8")
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+
+
+def healthy_step(folder: Path) -> int | None:
+    """The step of the healthy checkpoint in a folder; None if there is none."""
+    file = folder / STEP
+    return int(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def latest_checkpoint(folder: Path) -> Path | None:

@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from torch.utils.tensorboard import SummaryWriter
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+from transformers import PrinterCallback
 from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
@@ -32,7 +32,7 @@ from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.runner import choose, from_trajectories
+from agentgym.evaluation.runner import choose, from_trajectories, opened_before
 from agentgym.policy.contract import Policy
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
@@ -40,8 +40,11 @@ from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.task import TaskSet
 from agentgym.training.branching import Branching
-from agentgym.training.callbacks import Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.curriculum import curriculum_of
+from agentgym.training.models import device_of, load_model, save_whole
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
@@ -82,8 +85,8 @@ class _Session:
 
     def __init__(self, run: RunFolder, recipe: Recipe, console: Console) -> None:
         self.run, self.recipe, self.console = run, recipe, console
-        self.device = _device(recipe.machine.device)
-        self.task_set: TaskSet = registry.load_task_set(recipe.tasks.set)
+        self.device = device_of(recipe.machine.device)
+        self.task_set: TaskSet = recipe.tasks.load()
         episode = recipe.episode
         self.rollouts = Rollouts(
             reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
@@ -123,7 +126,7 @@ class _Session:
         recipe = self.recipe
         source = self._warm if self._warm.is_dir() else recipe.policy.path
         if source is not None:
-            return _load_model(source, self.device)
+            return load_model(source, self.device)
         examples = self._demonstrations()
         shape = recipe.policy.tiny
         assert shape is not None  # the recipe has a path or a tiny section
@@ -164,18 +167,20 @@ class _Session:
                 use_cpu=self.device == "cpu",
             )  # fmt: skip
         shutil.rmtree(self.run.path / "scratch", ignore_errors=True)
-        _save_whole(model, tokenizer, self._warm)
+        save_whole(model, tokenizer, self._warm)
 
     def _reinforce(self, model: Any, tokenizer: Any, policy: TransformersPolicy) -> None:
         section, final = self.recipe.train, self.run.checkpoints / "final"
         if final.is_dir():
-            model.load_state_dict(_load_model(final, self.device)[0].state_dict())
+            model.load_state_dict(load_model(final, self.device)[0].state_dict())
             return
         checkpoint = latest_checkpoint(self.run.checkpoints)
         self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
         chosen = section.made_estimator()
+        curriculum = curriculum_of(section.curriculum, self.task_set["train"], self.recipe.seed, checkpoint)
+        guarded = Guarded(CollapseGuard(self.recipe.guard), self.run, self.console)
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),
@@ -195,8 +200,10 @@ class _Session:
                 encode=tokenizer.encode,
                 seed=self.recipe.seed,
             ),
+            failures=section.failures,
             branching=self._branching(chosen),
             watch=self._watch(policy),
+            curriculum=curriculum,
             processing_class=tokenizer,
             callbacks=[
                 Logged(self.run, "train", self.progress, bar, show),
@@ -204,13 +211,16 @@ class _Session:
                     lambda step: self._validate(policy, step, section.validate_tasks, "validation"),
                     every=section.validate_every,
                 ),
-                Marked(),
+                Marked(curriculum),
+                guarded,
                 TensorBoardCallback(SummaryWriter(str(self.run.tensorboard))),
             ],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-        _save_whole(model, tokenizer, final)
+        if guarded.stopped and (healthy := self.run.checkpoints / HEALTHY).is_dir():
+            model.load_state_dict(load_model(healthy, self.device)[0].state_dict())
+        save_whole(model, tokenizer, final)
 
     def _branching(self, chosen: Estimator) -> Branching | None:
         signals = self.recipe.train.signals
@@ -230,6 +240,10 @@ class _Session:
         tasks = choose(self.task_set, "held_out", section.tasks)
         if parameters:
             tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
+        opened = opened_before(
+            self.task_set, "held_out", tasks, policy=policy.name, label=f"{self.run.path.resolve()}/{when}",
+            seed=self.recipe.seed,
+        )  # fmt: skip
         with self._bar(f"held-out {when}", len(tasks) * section.samples) as advance:
             played = self.rollouts.play(
                 policy, tasks, run=f"held-out-{when}", group_size=section.samples,
@@ -244,6 +258,7 @@ class _Session:
             seed=self.recipe.seed,
             sampling=self.recipe.episode.sampling(section.temperature),
         )
+        evaluation.opened = opened
         self.run.write_json(label, evaluation.to_json())
 
     # ---- what stages use -----------------------------------------------------------------------------------
@@ -365,30 +380,3 @@ def _claim(run: RunFolder, recipe: Recipe, resume: bool) -> None:
             f"{run.path} holds a run of another recipe: compare {file} with yours. A run is resumed with the recipe "
             "it began with."
         )
-
-
-def _device(wanted: str) -> str:
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return wanted
-
-
-def _load_model(source: str | Path, device: str) -> tuple[Any, Any]:
-    """A checkpoint from a local folder or, where there is one, the hub."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as error:
-        raise RecipeError(
-            f"policy.path = {str(source)!r} cannot be loaded as a causal language model: {str(error).splitlines()[0]}"
-        ) from error
-    return model.to(device), tokenizer
-
-
-def _save_whole(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Save so that the folder exists only once everything in it is written."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    tokenizer.save_pretrained(partial)
-    partial.rename(folder)

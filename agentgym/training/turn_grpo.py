@@ -25,12 +25,16 @@ from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.credit import Group, batch_advantages
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
+from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
 from agentgym.training.branching import Branching
+from agentgym.training.curriculum import Curriculum
+from agentgym.training.diagnostics import diagnose
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
+from agentgym.training.treatment import treated
 
 Estimator = Callable[[Group], list[np.ndarray]]
 Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
@@ -47,7 +51,9 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
         sampling: of the agent's turns.
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
+        failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         branching: how groups are grown as trees; None plays every episode from the start.
+        curriculum: chooses the tasks of each step by their difficulty; None: TRL shuffles them.
         watch: called with (step, trajectories, advantages) after every batch of episodes; returns figures for the log.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
     """
@@ -63,15 +69,20 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: Estimator,
         sampling: Sampling,
         sources: Sequence[Source] = (),
+        failures: Mapping[str, Treatment] = {},
         branching: Branching | None = None,
         watch: Watcher | None = None,
+        curriculum: Curriculum | None = None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
         self._turn_sampling, self._sources, self._branching, self._watch = sampling, sources, branching, watch
+        self._curriculum = curriculum
+        self._failures = failures
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
+        self._seen_logps: torch.Tensor | None = None
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         super().__init__(
             model, reward_funcs=[episode_return], args=args, train_dataset=dataset, rollout_func=_roll_out, **options
@@ -95,6 +106,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         if looked is not None:
             groups = with_rows(groups, looked.signals(batch, played))
         credit = [one for found in batch_advantages(self._estimator, groups) for one in found]
+        credit = treated(played, credit, self._failures)
         spread = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
         for row, (trajectory, advantages) in enumerate(zip(played, credit, strict=True)):
             if trajectory.valid:
@@ -109,6 +121,10 @@ class TurnGRPOTrainer(GRPOTrainer):
             batch["old_per_token_logps"] = looked.logps
             batch.pop("importance_sampling_ratio", None)
         self._measure(played, credit)
+        if self._curriculum is not None and self.model.training:
+            starts = range(0, len(played), size)
+            for name, value in self._curriculum.note([played[start : start + size] for start in starts]).items():
+                self._metrics["train"][name].append(value)
         for source in self._sources if self.model.training else ():
             for name, value in source.learn(played).items():
                 self._metrics["train"][name].append(value)
@@ -116,6 +132,25 @@ class TurnGRPOTrainer(GRPOTrainer):
             for name, value in self._watch(self.state.global_step, played, credit).items():
                 self._metrics["train" if self.model.training else "eval"][name].append(value)
         return batch
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **options: Any) -> Any:
+        """TRL's, remembered for `_compute_loss`."""
+        found = super()._get_per_token_logps_and_entropies(*args, **options)
+        self._seen_logps = found[0].detach()
+        return found
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """TRL's; the gap of tokens not trained on yet to their sampling is logged as guard/drift, in nats."""
+        loss: torch.Tensor = super()._compute_loss(model, inputs)
+        seen, self._seen_logps = self._seen_logps, None
+        sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
+        once = self.args.steps_per_generation
+        if seen is not None and sampled is not None and self._step % (once * self.num_iterations) < once:
+            gap = (seen - sampled).abs()[(inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()]
+            gap = gap[~torch.isnan(gap)]
+            if gap.numel():
+                self._metrics["train" if model.training else "eval"]["guard/drift"].append(float(gap.mean()))
+        return loss
 
     @property
     def _requires(self) -> tuple[str, ...]:
@@ -144,15 +179,20 @@ class TurnGRPOTrainer(GRPOTrainer):
         rank = self.accelerator.process_index
         label = f"{'train' if self.model.training else 'eval'}-{step:06d}" + (f"-rank{rank}" if rank else "")
         tasks = [self._tasks[i] for i in indices[::size]]
+        if self._curriculum is not None and self.model.training:
+            tasks = self._curriculum.draw(len(tasks), step)
         play = self._rollouts.play
         if self._branching is not None:
             play = partial(self._branching.grow, self._rollouts)
-        return play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
+        return play(
+            self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling,
+            progress=min(step / max(self.state.max_steps, 1), 1.0),
+        )  # fmt: skip
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""
         log = self._metrics["train" if self.model.training else "eval"]
-        for name, value in summary(played).items():
+        for name, value in (summary(played) | diagnose(played, credit, self._group_size())).items():
             log[name].append(value)
         flat = np.concatenate([a for t, a in zip(played, credit, strict=True) if t.valid] or [np.zeros(1)])
         log["credit/zero_fraction"].append(float(np.mean(flat == 0.0)))

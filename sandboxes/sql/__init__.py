@@ -1,5 +1,9 @@
-"""`agentgym/sql-v1`: an SQLite database in a sandbox, behind tools to look at it, query it and answer."""
+"""Databases behind tools, one module an engine: read-only questions, text to SQL, and changes to a database."""
 
-from .environment import Sql
+from .duck import SqlDuckDb
+from .environment import Sql, SqlQuery
+from .inprocess import SqlInProcess
+from .postgres import SqlPostgres
+from .writing import SqlWrite
 
-__all__ = ["Sql"]
+__all__ = ["Sql", "SqlDuckDb", "SqlInProcess", "SqlPostgres", "SqlQuery", "SqlWrite"]

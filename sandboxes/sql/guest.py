@@ -12,6 +12,9 @@ import sqlite3
 import time
 
 READ_ONLY_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
+HEAP_LIMIT = "PRAGMA hard_heap_limit=67108864"
+MAX_REPLY = 2_000_000  # characters, all ASCII
+STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock while a judge's query runs
 REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}  # an episode can be replayed
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 100_000,  # one value; 100 columns of it still fit into memory
@@ -28,21 +31,35 @@ class Refused(Exception):
 
 
 class Database:
-    """One read-only connection. Rows, characters and seconds of a query are bounded."""
+    """One read-only connection. Rows, characters and processor seconds of a query are bounded."""
 
-    def __init__(self, path: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
+    ALLOWED = "SELECT statement"
+    REFUSAL = "Only SELECT is allowed: the database is read-only."
+
+    def __init__(self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float) -> None:
+        """Take over a connection, opened with `isolation_level=None`."""
         self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
         self._deadline = 0.0
-        self._connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        self._steps = 0
+        self._connection = connection
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        self._connection.execute("PRAGMA hard_heap_limit=67108864").fetchall()
         self._connection.execute("PRAGMA query_only=1")
         listing = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
         self._names = [name for (name,) in self._connection.execute(listing) if not name.startswith("sqlite_")]
         for limit, value in LIMITS.items():
             self._connection.setlimit(limit, value)
         self._connection.set_authorizer(_authorize)
-        self._connection.set_progress_handler(lambda: time.monotonic() > self._deadline, 20_000)
+        self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
+
+    @classmethod
+    def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float) -> Database:
+        """Open a file that nobody changes. Bounds the memory of SQLite in the whole process: only for a sandbox."""
+        connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        connection.execute(HEAP_LIMIT).fetchall()
+        return cls(connection, max_rows, max_chars, timeout_s)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def tables(self) -> str:
         return ", ".join(self._names)
@@ -63,16 +80,33 @@ class Database:
 
     def query(self, sql: str) -> str:
         """Rows, one a line, values separated by ` | `. Raises: Refused with what SQLite said."""
-        self._deadline = time.monotonic() + self._timeout_s
+        return self._run(sql, lambda cursor: self._lines(_read_only(cursor)))
+
+    def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
+        """For judges: at most so many rows as plain data, whether there are more, and the steps that SQLite took."""
+        self._steps = 0
+
+        def tick() -> bool:
+            self._steps += STEPS
+            return time.thread_time() > self._deadline
+
+        self._connection.set_progress_handler(tick, STEPS)
         try:
-            cursor = self._connection.execute(sql)
-            if cursor.description is None:
-                raise Refused("Nothing to run: write one SELECT statement.")
-            return self._lines(cursor)
+            rows = self._run(sql, lambda cursor: _read_only(cursor).fetchmany(most + 1))
+        finally:
+            self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
+        return {"rows": [[plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most,
+                "steps": self._steps}  # fmt: skip
+
+    def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
+        """Execute one statement and read what it gives. Raises: Refused."""
+        self._deadline = time.thread_time() + self._timeout_s
+        try:
+            return read(self._connection.execute(sql))
         except sqlite3.Error as error:
             raise Refused(self._explain(str(error), sql)) from error
         except sqlite3.Warning as error:
-            raise Refused("Write one SELECT statement at a time.") from error
+            raise Refused(f"Write one {self.ALLOWED} at a time.") from error
         except (ValueError, OverflowError) as error:  # a null character, a lone surrogate
             raise Refused(f"That is not a query SQLite can read: {str(error)[:100]}.") from error
         except MemoryError as error:
@@ -82,7 +116,7 @@ class Database:
         lines: list[str] = []
         room = self._max_chars
         for row in cursor:
-            line = " | ".join(_cell(value) for value in row)
+            line = " | ".join(cell(value) for value in row)
             if len(lines) == self._max_rows or len(line) > room:
                 lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
                 break
@@ -95,9 +129,9 @@ class Database:
         if "not authorized to use function" in error:
             return f"The function {error.split(':')[-1].strip()} is not available here."
         if "not authorized" in error or "authorization denied" in error or "prohibited" in error:
-            return "Only SELECT is allowed: the database is read-only."
+            return self.REFUSAL
         if "interrupted" in error:
-            return f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less."
+            return f"The query took longer than {self._timeout_s:g} s of processor time and was stopped. Ask for less."
         if any(phrase in error for phrase in ("too big", "too large", "out of memory", "disk is full")):
             return "The query or a value in it is too big. Ask for less."
         hint = ""
@@ -113,9 +147,15 @@ class Database:
         return [row[1] for row in self._pragma("table_info", name)]
 
     def _pragma(self, pragma: str, name: str) -> list[tuple]:  # type: ignore[type-arg]
-        self._deadline = time.monotonic() + self._timeout_s
+        self._deadline = time.thread_time() + self._timeout_s
         quoted = name.replace('"', '""')
         return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()
+
+
+def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:
+    if cursor.description is None:
+        raise Refused("Nothing to run: write one SELECT statement.")
+    return cursor
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -129,7 +169,7 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
     return sqlite3.SQLITE_DENY
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
     """A value on one line: text as it is without line breaks, NULL for nothing, bytes by their number."""
     if value is None:
         return "NULL"
@@ -138,9 +178,17 @@ def _cell(value: object) -> str:
     return " ".join(str(value).splitlines()) if isinstance(value, str) else str(value)
 
 
-def serve(database: Database, method: str, *arguments: str) -> None:
-    """Print the answer of one method as one JSON line: {"ok": text} or {"refused": text}."""
+def plain(value: object) -> object:
+    """A value as JSON can carry it: bytes as their hexadecimal digits behind an `x`."""
+    return f"x'{value.hex()}'" if isinstance(value, bytes) else value
+
+
+def serve(database, method: str, *arguments) -> None:  # type: ignore[no-untyped-def]
+    """Print the answer of one method as one JSON line: {"ok": value} or {"refused": text}."""
     try:
-        print(json.dumps({"ok": getattr(database, method)(*arguments)}))
+        reply = json.dumps({"ok": getattr(database, method)(*arguments)})
+        if len(reply) > MAX_REPLY:
+            raise Refused("The result is too big. Ask for less.")
     except Refused as refusal:
-        print(json.dumps({"refused": str(refusal)}))
+        reply = json.dumps({"refused": str(refusal)})
+    print(reply)

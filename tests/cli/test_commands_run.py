@@ -17,7 +17,8 @@ from agentgym.cli.app import app
 
 CODE = str(Path(__file__).with_name("acme_counter.py"))
 COMMANDS = [
-    "list", "play", "rollout", "train", "eval", "show", "report", "check", "tasks import", "tasks show",
+    "list", "play", "rollout", "train", "eval", "show", "report", "view", "check", "tasks import", "tasks show",
+    "tasks check", "compare", "power", "rescore", "replay", "fork", "export",
     "credit bench", "credit audit", "sandbox doctor", "sandbox shell", "sandbox ps", "sandbox clean", "sandbox attack",
 ]  # fmt: skip
 SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
@@ -90,8 +91,14 @@ def test_the_same_label_is_resumed_but_never_mixed(tmp_path):
 
 def test_eval_measures_records_and_compares(tmp_path):
     words = ["eval", "--tasks", "acme/counts-v1", "--policy", "oracle", "--import", CODE]
-    done = agentgym(*words, "--samples", 2, "--out", tmp_path / "run", "--label", "first")
+    done = agentgym(*words, "--samples", 2, "--out", tmp_path / "run", "--label", "first", "--html",
+                    "--json", tmp_path / "first.json")  # fmt: skip
     assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "first.json").read_text())
+    assert told["summary"]["success"]["value"] == told["summary"]["pass_at"]["2"]["value"] == 1.0
+    assert told["summary"]["tasks"] == len(told["rows"]) == 10
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert "--html needs --out" in agentgym(*words, "--html").stderr
     assert "pass^2" in done.stdout
     record = tmp_path / "run" / "evaluation" / "first.json"
     assert json.loads(record.read_text())["split"] == "held_out"

@@ -23,7 +23,9 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
     r"(?:<!-- test: (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-MAY_BE_SKIPPED = re.compile(r"^(make |pip install |\[project\.entry-points|python -m agentgym\.sandboxes|AGENTGYM_\w+=)")
+MAY_BE_SKIPPED = re.compile(
+    r"^(make |pip install |\[project\.entry-points|python -m agentgym\.sandboxes|AGENTGYM_\w+=)"
+)
 
 
 @dataclass(frozen=True)

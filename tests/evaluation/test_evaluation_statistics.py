@@ -67,7 +67,7 @@ def test_samples_of_one_task_are_not_independent_draws():
     alike = [[float(i % 2)] * 8 for i in range(40)]
     as_if_independent = wilson(160, 320)
     got = success_rate(alike)
-    assert got.method == "cluster bootstrap"
+    assert got.method == "cluster wilson"
     assert got.high - got.low > 2 * (as_if_independent.high - as_if_independent.low)
 
 

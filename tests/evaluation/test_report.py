@@ -19,6 +19,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.html import el, text
+from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.svg import Series, line_chart, show, smooth, tick_label, ticks
 
 VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
@@ -48,7 +49,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in ("style", "script"):
             self.words.append(data)
 
     @property
@@ -81,15 +82,18 @@ def test_every_stratum_has_its_row(page):
         assert tag in page.text
 
 
-def test_the_page_loads_nothing_and_runs_nothing(page):
+def test_the_page_loads_nothing_and_runs_its_own_script_alone(page):
     names = {name for name, _ in page.tags}
-    assert not names & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
+    assert not names & {"link", "img", "iframe", "object", "embed", "form", "base"}
+    scripts = [attributes for name, attributes in page.tags if name == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {"type": "module"}]
     for name, attributes in page.tags:
         assert not any(key.startswith("on") for key in attributes), name
         for value in attributes.values():
             assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)|javascript:|url\(|@import", value or "")
-    policy = next(a["content"] for n, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy.startswith("default-src 'none'")
+    rules = next(a["content"] for n, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert rules.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in rules.replace("style-src 'unsafe-inline'", "")
 
 
 def test_a_script_in_a_tools_output_is_shown_as_text(folder, page):
@@ -163,10 +167,20 @@ def test_a_missing_folder_is_an_error_with_the_path(tmp_path):
 
 def test_several_samples_a_task_add_the_table_of_luck_and_reliability(tmp_path):
     sample_run.make(tmp_path / "run", samples=3)
-    words = Page(write_report(tmp_path / "run").read_text(encoding="utf-8")).text
-    assert "pass@k" in words
-    assert "pass^k" in words
-    assert "tried 3 times each" in words
+    page = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "tried 3 times each" in Page(page).text
+    contents = read(tmp_path / "run")
+    shown = {one["label"]: one for one in run_data(contents)["evaluations"]}
+    rows = dict(re.findall(r'<th scope="row">(\w+, pass[@^]k)</th>(.*?)</tr>', page))
+    for evaluation in contents.evaluations:
+        for sign, name, hat in (("@", "pass_at", False), ("^", "pass_hat", True)):
+            curve = evaluation.pass_curve(all_of_them=hat)
+            assert list(curve) == [1, 2]  # one of some task's three failed with its infrastructure
+            cells = re.findall(r"(\d+) % <small>(\d+)\N{EN DASH}(\d+)<", rows[f"{evaluation.label}, pass{sign}k"])
+            expected = [(e.value, e.low, e.high) for e in curve.values()]
+            assert [tuple(map(int, cell)) for cell in cells] == [tuple(round(100 * v) for v in e) for e in expected]
+            served = [(k, e["value"], e["low"], e["high"]) for k, e in shown[evaluation.label][name]]
+            assert served == [(k, e.value, e.low, e.high) for k, e in curve.items()]
 
 
 def test_the_last_line_of_a_step_that_was_run_twice_counts(tmp_path):

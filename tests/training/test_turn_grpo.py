@@ -35,7 +35,8 @@ class Given:
         self._vocabulary = vocabulary
         self.played: list[Trajectory] = []
 
-    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **_: Any) -> list[Trajectory]:
+    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **told: Any) -> list[Trajectory]:
+        self.told = told
         self.played = [self._episode(task, sample) for task in tasks for sample in range(group_size)]
         self.played[1].stop_reason = StopReason.INFRA_ERROR
         return self.played
@@ -95,6 +96,16 @@ def test_every_turn_gets_its_advantage_and_nothing_else_does(tokenizer, tmp_path
     np.testing.assert_allclose(batch["advantages"].numpy(), expected, rtol=1e-6)
 
 
+def test_the_reward_is_told_how_much_of_the_training_is_done(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    trainer.state.max_steps = 8
+    for step, progress in ((0, 0.0), (2, 0.25), (9, 1.0)):
+        trainer.state.global_step = step
+        trainer._generate_and_score_completions(rows())
+        assert trainer._rollouts.told["progress"] == progress
+
+
 def test_the_loss_sees_only_the_agents_tokens_and_no_failed_episode(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.model.train()
@@ -145,6 +156,39 @@ def test_the_loss_is_a_hand_calculation_of_the_turn_level_objective(tokenizer, t
     mask = batch["completion_mask"] * batch["tool_mask"]
     expected = -(ratio * batch["advantages"] * mask).sum() / (len(ids) * 64)
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_the_gap_between_sampling_and_training_is_logged_as_drift(tokenizer, tmp_path):
+    """The record says -1 for every token; the untrained model says about -log(300)."""
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.compute_loss(trainer.model, batch)
+    [drift] = trainer._metrics["train"]["guard/drift"]
+    assert drift == pytest.approx(np.log(len(tokenizer)) - 1, rel=0.1)
+    trainer._step = trainer.args.steps_per_generation  # as in a second iteration over the batch
+    trainer.num_iterations = 2
+    trainer.compute_loss(trainer.model, batch)
+    assert len(trainer._metrics["train"]["guard/drift"]) == 1
+
+
+def test_a_failure_is_treated_as_the_recipe_says(tokenizer, tmp_path):
+    """The made-up turns hold no call and end in an answer; cut by `length` they are void, and lose their advantage."""
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer._failures = {"void": "mask_episode"}
+    trainer.model.train()
+    assert trainer._generate_and_score_completions(rows())["advantages"].any()
+    play = trainer._rollouts.play
+
+    def cut(*arguments: Any, **options: Any) -> list[Trajectory]:
+        played = play(*arguments, **options)
+        for trajectory in played:
+            trajectory.turns[0].finish_reason = "length"
+        return played
+
+    trainer._rollouts.play = cut
+    assert not trainer._generate_and_score_completions(rows())["advantages"].any()
 
 
 def test_a_batch_that_splits_a_group_is_refused(tokenizer, tmp_path):

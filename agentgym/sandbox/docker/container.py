@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym.sandbox.docker.daemon import Daemon, Image
 from agentgym.sandbox.guest import contained
+from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.limits import SandboxSpec
@@ -58,7 +59,7 @@ def settings(
         "Image": image.digest,
         "Entrypoint": ["python3"],
         "Cmd": ["-s", "-B", "-X", "utf8", "-c", _BOOT],
-        "Env": [f"{name}={value}" for name, value in environment(spec, image).items()],
+        "Env": [f"{name}={value}" for name, value in {**environment(spec, image), **LINKED}.items()],
         "User": "0:0",
         "WorkingDir": "/",
         "Hostname": "sandbox",

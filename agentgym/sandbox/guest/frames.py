@@ -17,7 +17,10 @@ MAX_HEADER_BYTES = 65_536  # of a reply; requests come from the host and are not
 HOST_SOCKET = 3  # where the spawner finds its socket
 PROXY_ADDRESS = ("127.0.0.1", 3128)  # inside a sandbox with a network: where programs find the host's proxy
 MAX_DATAGRAM = 1 << 17  # one order to the spawner
+# Of an interpreter that will be forked: the linker looks up every function once at its start, not in each child anew.
+LINKED = {"LD_BIND_NOW": "1"}
 RESET = b"reset"  # what a host says on a lifeline
+READ_BYTES = 1 << 16  # at once from a stream; for a larger buffer malloc would map memory anew for every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
@@ -67,7 +70,7 @@ class FrameReader:
         if len(buffer) < end:
             return None
         try:
-            header = json.loads(bytes(buffer[PREFIX.size : start]))
+            header = json.loads(buffer[PREFIX.size : start].decode())
         except (ValueError, RecursionError) as error:
             raise FrameError(f"a header that is no JSON ({error})") from error
         if not isinstance(header, dict):

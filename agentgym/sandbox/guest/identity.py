@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from .root import AGENT_ID
 
+_AS_IT_IS = nullcontext()
 
-@contextmanager
-def as_agent() -> Iterator[None]:
+
+def as_agent() -> AbstractContextManager[None]:
     """Act as the agent for a while; a program started meanwhile is the agent's for good.
 
     Only the saved ids stay the guest's. That is enough to come back, and to remain out of the agent's reach:
     tracing needs all three, and the kernel gives a program that is started the effective one for a saved one.
     """
-    if os.geteuid() == AGENT_ID:
-        yield
-        return
+    return _AS_IT_IS if os.geteuid() == AGENT_ID else _changed()
+
+
+@contextmanager
+def _changed() -> Iterator[None]:
     user, group = os.getuid(), os.getgid()
     os.setresgid(AGENT_ID, AGENT_ID, group)
     os.setresuid(AGENT_ID, AGENT_ID, user)

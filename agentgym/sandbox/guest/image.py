@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from . import kernel, root
 from .cgroups import Cgroups
-from .frames import HOST_SOCKET
+from .frames import HOST_SOCKET, LINKED
 from .layers import FIRST_LAYER_ID
 
 MOST_PIDS = 1 << 22  # no Linux has more; sandboxes have user ids FIRST_HOST_ID + pid, their spawners those above
@@ -78,7 +78,7 @@ def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
     boot = _BOOT.format(folder=os.path.dirname(root.GUEST), descriptor=descriptor)
     os.set_inheritable(HOST_SOCKET, True)
     told = sys.argv[1:]  # whom it serves, for whoever looks at the processes of this machine
-    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *told], config["environment"])
+    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *told], {**config["environment"], **LINKED})
 
 
 def _become_nobody_else(cgroups: Cgroups) -> None:

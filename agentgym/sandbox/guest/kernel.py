@@ -37,11 +37,12 @@ _PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _LAST_CAPABILITY = 63
 
 # x86-64; the numbers from close_range on are the same everywhere
-_CAPGET, _CAPSET, _PIVOT_ROOT, _SECCOMP, _IOPRIO_GET = 125, 126, 155, 317, 252
+_CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT, _SECCOMP, _IOPRIO_GET = 56, 125, 126, 155, 317, 252
 _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
+_held = ctypes.PyDLL(None, use_errno=True)  # the same, called without letting go of the interpreter's lock
+_libc.syscall.restype = _held.syscall.restype = ctypes.c_long
 
 
 class _OpenHow(ctypes.Structure):
@@ -99,6 +100,22 @@ def detach(target: str) -> None:
 
 def pivot_root(new: str, old: str) -> None:
     _check(_libc.syscall(_PIVOT_ROOT, _text(new), _text(old)), f"pivot_root {new}")
+
+
+def fork_into(namespaces: int) -> int:
+    """As os.fork, with the child in new namespaces: in those of processes, it is the first. No other thread may run.
+
+    What libc does around a fork of its own is left out: it settles locks between threads, and notes the thread id,
+    which libc uses as the name of an owner of locks only. A later fork by libc notes the right one.
+    """
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(_held.syscall(_CLONE, ctypes.c_ulong(namespaces | signal.SIGCHLD), None, None, None, None))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    _check(pid, "clone")
+    return pid
 
 
 def unshare(flags: int) -> None:
@@ -208,7 +225,8 @@ def install_filter(program: bytes) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+    if _libc.prctl(option, value, 0, 0, 0) < 0:
+        _check(-1, f"prctl {option}")
 
 
 def _prctl_if_known(option: int, value: int) -> None:

@@ -23,7 +23,9 @@ from . import identity, kernel
 
 FILE_NAME = "<code>"
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
-        "random", "string", "time", "typing")  # fmt: skip
+        "string", "time", "typing")  # fmt: skip
+
+_set_handler = getattr(signal.signal, "__wrapped__", signal.signal)  # without the wrapper, which makes enums of numbers
 
 SESSION_REQUEST = struct.Struct(">I")  # number of the call; then its code, unless that lies in a descriptor beside
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
@@ -32,7 +34,8 @@ SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
 def prepare() -> None:
     """Make the spawner's interpreter look like a fresh `python` to the code that will run in its forks.
 
-    Little is imported ahead: each shared library costs every fork and exit some hundredths of a millisecond.
+    Little is imported ahead: each shared library costs every fork and exit a hundredth of a millisecond, and `random`,
+    which has four and seeds itself in every fork, 0.15.
     """
     site.setquit()
     for name in WARM:
@@ -44,20 +47,23 @@ def prepare() -> None:
     sys.dont_write_bytecode = True
 
 
-def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None:
+def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = None) -> None:
     """In a fresh fork: let go of all that is the guest's, keep the three standard streams and perhaps one more as 3.
 
-    The process stays undumpable until nothing of the guest is reachable from it.
+    `most`: how many descriptors the guest may have; none of its own is a higher number, and closing them through
+    `kernel` would touch more.
+
+    The process stays undumpable until nothing of the guest is reachable from it. This, and what runs after it, is
+    written so as to touch little: each page of memory that a fork touches first costs it 1.5 microseconds.
     """
     os.setsid()
-    kernel.adopt_orphans()
     for position, descriptor in enumerate(standard):
         os.dup2(descriptor, position)
     lowest = 3
     if keep is not None:
         os.dup2(keep, 3, inheritable=False)
         lowest = 4
-    kernel.close_from(lowest)
+    os.closerange(lowest, most)
     identity.become_agent()
     kernel.set_dumpable(True)
     step_behind_the_guest(os.getpid())
@@ -65,23 +71,29 @@ def enter_child(standard: tuple[int, int, int], keep: int | None = None) -> None
 
 def step_behind_the_guest(pid: int) -> None:
     """When memory runs out, the kernel shall take this process first; when processors do, it shall wait."""
-    with contextlib.suppress(OSError):  # it may have ended already
+    try:
         os.setpriority(os.PRIO_PROCESS, pid, 10)
         descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)
-        try:
-            os.write(descriptor, b"500")
-        finally:
-            os.close(descriptor)
+    except OSError:  # it may have ended already
+        return
+    try:
+        os.write(descriptor, b"500")
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)
 
 
 def run_once(code: bytes) -> NoReturn:
     """Run a whole program, with everything an interpreter does at its end."""
     _become_interpreter()
     exit_code = _execute(code, _fresh_main())
-    with contextlib.suppress(BaseException):
+    try:
         if "threading" in sys.modules:
             sys.modules["threading"]._shutdown()  # waits for the program's threads, as at any exit
         getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+    except BaseException:  # noqa: BLE001, S110 - the agent's affair
+        pass
     _flush()
     os._exit(exit_code & 0xFF)
 
@@ -107,7 +119,7 @@ def run_session(calls: socket.socket, most: int) -> NoReturn:
 
 
 def _become_interpreter() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _set_handler(signal.SIGINT, signal.default_int_handler)
     gc.enable()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import socket
 import time
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from . import identity, jobs, python
+from . import identity, jobs, kernel, python
 from .ends import Ends
 from .jobs import Call, Capture, Process, Session
 from .metering import Meter, peak_kib, written_by
@@ -37,6 +38,7 @@ class Runner:
         self.channels: dict[int, Process] = {}
         self.meter, self.ends = Meter(), Ends()
         self.null = os.open("/dev/null", os.O_RDWR)
+        self.files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # now, when no agent code can have lowered it
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # not every kernel is built with it
@@ -232,7 +234,8 @@ class Runner:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
-                    python.enter_child((self.null, stdout.write, stderr.write), keep=theirs.detach())
+                    kernel.adopt_orphans()
+                    python.enter_child((self.null, stdout.write, stderr.write), self.files, keep=theirs.detach())
                     python.run_session(socket.socket(fileno=3), _ONE_MESSAGE)
             return pid
 
@@ -307,7 +310,8 @@ class Runner:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
-                    python.enter_child(standard)
+                    kernel.adopt_orphans()
+                    python.enter_child(standard, self.files)
                     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
                         signal.signal(ignored, signal.SIG_DFL)
                     try:
@@ -350,8 +354,8 @@ class Runner:
             return
         owners = self._owners()
         if not owners:
-            _signal_all(signal.SIGKILL)
-            _reap_all()
+            if _signal_all(signal.SIGKILL):
+                _reap_all()
             return
         for _ in range(50):
             orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
@@ -366,10 +370,16 @@ class Runner:
         _signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them
 
 
-def _signal_all(number: int) -> None:
-    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile."""
-    with contextlib.suppress(ProcessLookupError):
+def _signal_all(number: int) -> bool:
+    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile.
+
+    Returns: whether there was any, those included that have ended and were not waited for.
+    """
+    try:
         os.kill(_ALL, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _reap_all() -> None:

@@ -39,6 +39,7 @@ def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] 
         changes: descriptor of the directory with the changes to the layers; -1 if there are none.
     """
     try:
+        control.sendall(frames.encode({"id": 0, "missing": spec["missing"]}))  # while it reads that, the rest is made
         Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
@@ -59,7 +60,6 @@ class Guest:
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
         self.out, self.congested = bytearray(), False
-        self.missing: dict[str, str] = spec["missing"]
         self.environment: dict[str, str] = spec["environment"]
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
@@ -76,7 +76,6 @@ class Guest:
         }  # fmt: skip
 
     def run(self) -> None:
-        self._reply(0, missing=self.missing)
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:
@@ -88,7 +87,7 @@ class Guest:
     # Requests and replies
 
     def _receive(self) -> None:
-        data, descriptors = frames.receive(self.control, 1 << 18, 8)
+        data, descriptors = frames.receive(self.control, frames.READ_BYTES, 8)
         if not data:
             os._exit(0)
         self.descriptors += descriptors
@@ -142,7 +141,7 @@ class Guest:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
-                    python.enter_child((self.runner.null, *out))
+                    python.enter_child((self.runner.null, *out), self.runner.files)
                     python.run_once(code)
             return pid
 

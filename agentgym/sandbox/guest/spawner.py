@@ -21,10 +21,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from . import areas, birth, image, kernel, root, starting
+from . import areas, birth, boot, image, kernel, root, starting
 from .cgroups import Limits
 from .errands import in_child
-from .frames import HOST_SOCKET, MAX_DATAGRAM, RESET, receive
+from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .starting import Standing
 from .watch import Watch
@@ -37,11 +37,10 @@ class Box:
         self.name, self.lifeline, self.spec = name, lifeline, spec
         self.layer: str = spec.get("layer", "")  # key of the layer that it is ordered to build
         self.builds = False  # it is the one that builds it
-        self.helper = self.pid = -1
+        self.pid = -1
         self.process = -1  # pidfd of process 1
         self.namespace = -1  # its mount namespace
         self.said = -1  # pipe from a builder: bytes it wrote, or what is wrong
-        self.report = self.go = -1  # pipes from and to what becomes process 1, while it does
         self.unwanted = False
 
 
@@ -54,6 +53,7 @@ class Spawner:
         self.boxes: set[Box] = set()
         self.removals: list[str] = []
         self.counter = 0
+        self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox looks at it
         self.as_root, self.own_id, self.broken = standing.as_root, standing.own_id, standing.broken
         self.cgroups = standing.cgroups
         self.layers = Layers(standing.layers, lambda work: in_child(self.watch, work))
@@ -104,15 +104,13 @@ class Spawner:
         box.builds = bool(box.layer)
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
-            if not box.layer:
-                self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
-            self._fork(box, source)
+            self._bear(box, source)
         except OSError as error:
             self._abort(box)
             self._bury(box, "unavailable", birth.describe(error))
             return
         self.boxes.add(box)
-        self.watch.add(box.report, lambda: self._deliver(box))
+        self.watch.add(box.process, lambda: self._reap(box))
         self.watch.add(box.lifeline.fileno(), lambda: self._hear(box))
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
@@ -144,62 +142,36 @@ class Spawner:
             reason = birth.describe(error)
         return ("unavailable", reason) if reason else None
 
-    def _fork(self, box: Box, source: int) -> None:
-        """Start a helper that enters the new namespaces and forks process 1 there.
-
-        Two plain forks rather than one raw clone: libc's own bookkeeping stays right in process 1. The helper
-        joins the control groups, and process 1 is born there.
-        """
-        kept: tuple[int, ...] = ()
-        go_read, box.go = os.pipe()
-        box.report, report_write = os.pipe()
-        if box.layer:
-            box.said, said_write = os.pipe()
-            kept = (said_write,)
-        else:
-            kept = self.cgroups.open_memory(box.name) or ()
+    def _bear(self, box: Box, source: int) -> None:
+        """Fork what becomes process 1 into new namespaces, give it its user ids and limits, and let it go on."""
+        go_read = go = said_write = -1
         try:
-            box.helper = os.fork()
-            if box.helper == 0:
-                os.close(box.go)  # else it would keep itself waiting when the spawner gives up
-                join = (lambda: None) if box.layer else partial(self.cgroups.join, box.name)
-                birth.help_to_life(box.spec, source, go_read, report_write, kept, join)
-        finally:
-            for descriptor in (go_read, report_write, *kept):
-                os.close(descriptor)
-        if not box.layer:
-            self.cgroups.attach(box.name, box.helper)
-        os.write(box.go, b"f")
-
-    def _deliver(self, box: Box) -> None:
-        """The helper has reported: give process 1 its user ids and limits, and let it go on."""
-        answer = os.read(box.report, 4096)
-        self.watch.remove(box.report)
-        os.close(box.report)
-        box.report = -1
-        try:
-            if len(answer) != birth.PID.size:
-                raise OSError(answer.decode("utf-8", "replace") or "the helper died")
-            (box.pid,) = birth.PID.unpack(answer)
+            go_read, go = os.pipe()
+            if box.layer:
+                box.said, said_write = os.pipe()
+            box.pid = kernel.fork_into(boot.NAMESPACES)
+            if box.pid == 0:
+                os.close(go)  # else it would keep itself waiting when the spawner dies
+                birth.become_first(box.spec, source, go_read, self.own_handle, said_write, partial(self._join, box))
             box.process = os.pidfd_open(box.pid)
-            self.watch.add(box.process, lambda: self._reap(box))
             box.namespace = os.open(f"/proc/{box.pid}/ns/mnt", os.O_RDONLY)  # as long as it may: it hides itself soon
             outside = self._user_of(box)
             kernel.write_to(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             kernel.write_to(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
-        except OSError as error:
-            self._tell(box, "unavailable", birth.describe(error))
-            box.unwanted = True
-        for word in (birth.MAPPED, birth.ALONE):
-            if not box.unwanted:
-                with contextlib.suppress(OSError):  # it died meanwhile: its end is noticed like any other
-                    os.write(box.go, word)
-            if word == birth.MAPPED:
-                os.waitpid(box.helper, 0)  # the kernel takes its time, in which process 1 goes on
-        os.close(box.go)
-        box.go = -1
-        if box.unwanted:
-            self._kill(box)
+            if not box.layer:
+                spec = box.spec
+                self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
+                self.cgroups.attach(box.name, box.pid)
+            os.write(go, birth.GO)
+        finally:
+            for descriptor in (go_read, go, said_write):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    def _join(self, box: Box) -> tuple[int, ...]:
+        """In process 1: join its control groups. Returns: descriptors of its memory counters, if there are any."""
+        self.cgroups.join(box.name)
+        return self.cgroups.open_memory(box.name) or ()
 
     def _user_of(self, box: Box) -> int:
         """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
@@ -238,12 +210,12 @@ class Spawner:
             socket.send_fds(box.lifeline, [json.dumps({"kind": "reset"}).encode()], [changes] if changes >= 0 else [])
 
     def _abort(self, box: Box) -> None:
-        """Creation failed half-way: without its go, the helper ends by itself."""
-        for descriptor in (box.go, box.report):
+        """Creation failed half-way: without its go, what would have become process 1 ends by itself."""
+        for descriptor in (box.process, box.namespace):
             if descriptor >= 0:
                 os.close(descriptor)
-        if box.helper > 0:
-            os.waitpid(box.helper, 0)
+        if box.pid > 0:
+            os.waitpid(box.pid, 0)
 
     def _kill(self, box: Box) -> None:
         box.unwanted = True
@@ -251,7 +223,7 @@ class Spawner:
         if box.process >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(box.process, signal.SIGKILL)
-        elif box.report < 0:  # else process 1 is on its way: _deliver will see that it is unwanted
+        else:
             self._bury(box)
 
     def _reap(self, box: Box) -> None:
@@ -309,10 +281,11 @@ def resume(descriptor: int) -> None:
 def _serve(start: Callable[[socket.socket], Standing]) -> None:
     parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for name in LINKED:
+        os.environ.pop(name, None)  # what a sandbox runs need not have it
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive
-    kernel.adopt_orphans()  # process 1 of each sandbox becomes our child when its helper ends
     gc.disable()
     host = socket.socket(fileno=HOST_SOCKET)
     Spawner(host, parent, start(host)).run()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, FrameError, FrameReader, encode
+from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, READ_BYTES, FrameError, FrameReader, encode
 
 Reply = tuple[dict[str, Any], bytes]
 
@@ -143,9 +143,12 @@ class Link:
         try:
             while self._out:
                 frame, descriptors = self._out[0]
-                sent = socket.send_fds(self._socket, [frame], descriptors)  # descriptors go with the first byte
-                for descriptor in descriptors:
-                    os.close(descriptor)
+                if descriptors:  # they go with the first byte
+                    sent = socket.send_fds(self._socket, [frame], descriptors)
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+                else:
+                    sent = self._socket.send(frame)
                 if sent < len(frame):
                     self._out[0] = (frame[sent:], [])
                 else:
@@ -160,7 +163,7 @@ class Link:
 
     def _receive(self) -> None:
         try:
-            data = self._socket.recv(1 << 18)
+            data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:

@@ -20,15 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox.guest.frames import HOST_SOCKET
+from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
 from agentgym.sandbox.images import Image
 from agentgym.sandbox.namespaces.packages import entries_of
 
 OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
 IMAGE = "--image="  # before the digest of the image it is on
-_BOOT = (
-    "import sys; sys.path.insert(0, {folder!r}); from guest import spawner; sys.path.remove({folder!r}); spawner.main()"
-)
+# Compiled guest code is kept if the host keeps its own: what compiling leaves behind would lie in every sandbox.
+_BOOT = """
+import sys
+sys.dont_write_bytecode = {as_is!r}
+sys.path.insert(0, {folder!r})
+from guest import spawner
+sys.path.remove({folder!r})
+spawner.main()
+"""
 # -P -s -S and an environment of our own instead of -I, which would ignore the fixed hash seed: sets and dicts
 # iterate in the same order in every sandbox, so that a replayed episode sees what the first one saw
 _FLAGS = ("-P", "-s", "-S", "-B", "-X", "utf8")
@@ -78,8 +84,8 @@ class Spawner:
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder)), *told],
-                python_environment(packages=False),
+                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder), as_is=sys.dont_write_bytecode), *told],
+                {**python_environment(packages=False), **LINKED},
                 setsid=True,  # Ctrl-C in the terminal is the host's affair
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

@@ -5,5 +5,5 @@ package.py     a package's source distribution, and which of its tests pass
 issue.py       what a user would report of a bug, without the fix
 build.py       from a recipe of packages to a validated task set
 
-python -m agentgym.sandboxes.swe.bugs recipes/swe-bugs.toml --out bugs.jsonl
+python -m agentgym.sandboxes.swe.bugs recipes/tasks/swe-bugs.toml --out bugs.jsonl
 """

@@ -21,14 +21,16 @@ from .build import Progress, Recipe, build
 
 
 def main(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe of packages, such as recipes/swe-bugs.toml.")] = None,
+    recipe: Annotated[
+        Path | None, typer.Argument(help="A recipe of packages, such as recipes/tasks/swe-bugs.toml.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where the tasks go.", metavar="FILE.jsonl")] = Path("bugs.jsonl"),
     concurrency: Annotated[int, typer.Option(min=1, help="Bugs tried at once.")] = 2,
     only: Annotated[list[str] | None, typer.Option("--fetch", help="Only fetch the source of name==version.")] = None,
 ) -> None:
     """Build a task set of bugs, each caught by a test and mended by its reverse. A build broken off goes on.
 
-    Example: python -m agentgym.sandboxes.swe.bugs recipes/swe-bugs.toml --out bugs.jsonl
+    Example: python -m agentgym.sandboxes.swe.bugs recipes/tasks/swe-bugs.toml --out bugs.jsonl
     """
     console = Console(stderr=True)
     try:
@@ -37,7 +39,7 @@ def main(
         if recipe is not None:
             asyncio.run(_build(Recipe.load(recipe), out, concurrency, console))
         elif not only:
-            console.print("Give a recipe, such as recipes/swe-bugs.toml, or --fetch name==version.")
+            console.print("Give a recipe, such as recipes/tasks/swe-bugs.toml, or --fetch name==version.")
             raise typer.Exit(2)
     except AgentGymError as error:
         console.print(f"Error: {error}", style="red", markup=False, soft_wrap=True)

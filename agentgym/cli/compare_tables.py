@@ -1,0 +1,85 @@
+"""Comparisons as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agentgym.evaluation.cost import in_words
+from agentgym.evaluation.visible import visible
+
+
+def tournament_tables(found: Mapping[str, Any]) -> list[RenderableType]:
+    """What evaluation.tournament.tournament found."""
+    head = f"{found['tasks']} {found['split']} tasks of {found['task_set']}, manifest {found['manifest']}"
+    head += f", tagged {found['tag']}" if found["tag"] else ""
+    head += f", solved and {found['also']}" if found["also"] else ""
+    head += f", opened {found['opened']} times before" if found["opened"] is not None else ""
+    arms = _table("Agent", "Success", "95 % interval", "Failed", "Turns", "Took")
+    for name, arm in found["arms"].items():
+        took = ", ".join(in_words(arm["usage"])[:3])
+        arms.add_row(Text(visible(name)), _rate(arm["success"]), _range(arm["success"]), str(arm["failed"]),
+                     f"{arm['mean_turns']:.1f}", took)  # fmt: skip
+    pairs = _table("Pair", "Gain", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", "")
+    for pair in found["pairs"]:
+        told = "not chance" if pair["significant"] else "could be chance"
+        gain = pair["gain"]
+        pairs.add_row(
+            Text(visible(f"{pair['first']} -> {pair['second']}")), f"{100 * gain['value']:+.1f}",
+            f"{100 * gain['low']:+.1f} to {100 * gain['high']:+.1f}", str(pair["better"]), str(pair["worse"]),
+            str(pair["same"]), f"{pair['p']:.2g}", f"{pair['p_holm']:.2g}", told,
+        )  # fmt: skip
+    tables: list[RenderableType] = [Text(head), Text(), arms, Text(), pairs]
+    for key, name in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "within k turns")):
+        if any(len(arm[key]) > (key != "within_turns") for arm in found["arms"].values()):
+            tables += [Text(), _curves(found["arms"], key, name)]
+    return tables
+
+
+def seeds_tables(found: Mapping[str, Any]) -> list[RenderableType]:
+    """What evaluation.tournament.over_seeds found."""
+    arms = _table("Agent", "Seeds", "Mean", "IQM", "95 % interval")
+    for name, arm in found["arms"].items():
+        arms.add_row(
+            Text(visible(name)), str(arm["seeds"]), f"{arm['mean']:.1%}", _rate(arm["iqm"]), _range(arm["iqm"])
+        )
+    pairs = _table("Pair", "Chance that it improves", "95 % interval")
+    for pair in found["pairs"]:
+        names = Text(visible(f"{pair['first']} -> {pair['second']}"))
+        pairs.add_row(names, _rate(pair["probability"]), _range(pair["probability"]))
+    head = Text(f"{found['tasks']} {found['split']} tasks of {found['task_set']}; intervals are over seeds")
+    tables: list[RenderableType] = [head, Text(), arms, Text(), pairs]
+    for one in found["adastop"]:
+        told = {"better": "is better than", "worse": "is worse than", "equal": "was not told apart from",
+                "more seeds": "needs more seeds to be told from"}[one["verdict"]]  # fmt: skip
+        tables.append(Text(visible(f"AdaStop: {one['first']} {told} {one['second']}")))
+    return tables
+
+
+def _curves(arms: Mapping[str, Any], key: str, name: str) -> Table:
+    ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
+    table = _table(name, *ks)
+    for arm, one in arms.items():
+        cells = [f"{_rate(one[key][k])} [{_range(one[key][k])}]" if k in one[key] else "" for k in ks]
+        table.add_row(Text(visible(arm)), *cells)
+    return table
+
+
+def _table(first: str, *names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold")
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _rate(estimate: Mapping[str, Any]) -> str:
+    return f"{estimate['value']:.1%}" if estimate["n"] else "no data"
+
+
+def _range(estimate: Mapping[str, Any]) -> str:
+    return f"{100 * estimate['low']:.1f} to {100 * estimate['high']:.1f}" if estimate["n"] else ""

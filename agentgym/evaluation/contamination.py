@@ -1,0 +1,229 @@
+"""Held-out tasks that training has seen: the same words, almost the same words, or pieces of them in a corpus.
+
+A task set refuses equal ids and equal content between its splits when it is built. Here is what that cannot see:
+tasks that differ only in their bookkeeping (an index, a seed), near duplicates, other task sets, and training text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import EvaluationError
+from agentgym.task import BOOKKEEPING, Task
+
+BANDS, ROWS = 32, 4  # pairs of Jaccard similarity 0.7 are found with chance 1 - (1 - 0.7^4)^32 = 0.9998
+SHINGLE = 3
+FEWEST_TELLING = 4
+MOST_CHARS = 4_000
+_WORD = re.compile(r"\w+", re.UNICODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A held-out task and the training task that gives it away.
+
+    Attributes:
+        kind: `same` words, parameters and truth, bookkeeping aside; or `near`.
+        train, held_out: ids. `similarity`: Jaccard of the telling word triples; 1.0 for `same`.
+    """
+
+    kind: Literal["same", "near"]
+    train: str
+    held_out: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Contamination:
+    """What a search found.
+
+    Attributes:
+        overlaps: at most one for each held-out task, the most similar; `same` first.
+        train, held_out: how many tasks were compared.
+        told_apart_by_seed: held-out tasks that share words and truth with training tasks, where a seed or the like may
+            be what makes their world: of these nothing can be said from their text.
+    """
+
+    overlaps: Sequence[Overlap]
+    train: int
+    held_out: int
+    told_apart_by_seed: int
+
+    @property
+    def leaked(self) -> int:
+        """Held-out tasks that are in training word for word."""
+        return sum(one.kind == "same" for one in self.overlaps)
+
+    def __str__(self) -> str:
+        near = len(self.overlaps) - self.leaked
+        return f"{self.leaked} of {self.held_out} held-out tasks are in training word for word, {near} nearly so"
+
+
+def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold: float = 0.8) -> Contamination:
+    """Search training tasks for what gives held-out tasks away.
+
+    Compared are the words of the opening and of the parameters, blind to case, punctuation and bookkeeping (see
+    agentgym.task.BOOKKEEPING). Near duplicates share at least `threshold` of their telling word triples: those that at
+    most 2 % of the training tasks (or 5 of them) hold, for the words of a template say nothing about a task.
+    Candidates come from MinHash and banding, and are then compared exactly.
+    Raises: EvaluationError for a threshold outside (0, 1].
+    Source: Broder 1997, "On the resemblance and containment of documents"; banding: Indyk and Motwani 1998, STOC.
+    """
+    if not 0 < threshold <= 1:
+        raise EvaluationError(f"threshold is {threshold}: a share of word triples in (0, 1], 0.8 is usual.")
+    ours, theirs = [words_of(task) for task in train], [words_of(task) for task in held_out]
+    known: dict[tuple[str, ...], int] = {}
+    for index, task in enumerate(train):
+        known.setdefault((*ours[index], repr(task.truth)), index)
+    openings = {tuple(message.text for message in task.opening()) for task in train}
+    telling = len(openings) * 10 > len(train) * 9  # else a world may be made by its number, under words of many
+    found: dict[int, Overlap] = {}
+    unsure: set[int] = set()
+    for index, task in enumerate(held_out):
+        if (twin := known.get((*theirs[index], repr(task.truth)))) is None:
+            continue
+        if telling or _numbers(task) == _numbers(train[twin]):
+            found[index] = Overlap("same", train[twin].id, task.id, 1.0)
+        else:
+            unsure.add(index)
+    left, right = _telling(ours, theirs)
+    for i, j in _candidates(left, right):
+        if j in unsure or (j in found and found[j].kind == "same"):
+            continue
+        similarity = len(left[i] & right[j]) / len(left[i] | right[j])
+        if similarity >= threshold and (j not in found or similarity > found[j].similarity):
+            found[j] = Overlap("near", train[i].id, held_out[j].id, similarity)
+    ordered = sorted(found.values(), key=lambda one: (one.kind != "same", -one.similarity, one.held_out))
+    return Contamination(ordered, len(train), len(held_out), len(unsure))
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusHits:
+    """What of a task set's held-out split stands in a corpus.
+
+    Attributes:
+        tasks: held-out tasks of which a run of words was found, by id, with that run.
+        canaries: how many lines hold a canary of ours. `held_out`, `lines`: how many were looked at.
+    """
+
+    tasks: Mapping[str, str]
+    canaries: int
+    held_out: int
+    lines: int
+
+
+def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str, n: int = 13) -> CorpusHits:
+    """Look for runs of `n` words of held-out tasks, and for the canary, in lines of training text.
+
+    Of a shorter task the whole is looked for, if it has at least half as many words. A run that more than one held-out
+    task in fifty holds (or two) belongs to the template, and is not looked for.
+    Source: Brown et al. 2020, arXiv:2005.14165, appendix C (13 words).
+    """
+    texts = [words_of(task) for task in held_out]
+    wanted: dict[tuple[str, ...], str] = {}
+    usual = max(2, len(held_out) // 50)
+    lengths = {min(n, len(words)) for words in texts if len(words) * 2 >= n}
+    for length in lengths:
+        runs = [set(_runs(words, length)) if min(n, len(words)) == length else set() for words in texts]
+        often = Counter(run for found in runs for run in found)
+        for task, found in zip(held_out, runs, strict=True):
+            for run in found:
+                if often[run] <= usual:
+                    wanted.setdefault(run, task.id)
+    hits: dict[str, str] = {}
+    canaries = count = 0
+    for line in lines:
+        count += 1
+        canaries += canary in line
+        words = _words(line)
+        for length in lengths:
+            for run in _runs(words, length):
+                if (name := wanted.get(run)) is not None:
+                    hits.setdefault(name, " ".join(run))
+    return CorpusHits(hits, canaries, len(held_out), count)
+
+
+def words_of(task: Task) -> list[str]:
+    """The words of a task's opening and parameters in order, folded; bookkeeping parameters left out."""
+    parts = [message.text for message in task.opening()]
+    parts += [str(value) for value in _values(task.parameters)]
+    return _words(" ".join(parts)[:MOST_CHARS])
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _values(parameters: Mapping[str, Any]) -> Iterator[object]:
+    for key in sorted(parameters):
+        value = parameters[key]
+        if isinstance(value, Mapping):
+            yield from _values(value)
+        elif key not in BOOKKEEPING or isinstance(value, (list, tuple)):
+            yield value
+
+
+def _numbers(task: Task) -> dict[str, Any]:
+    return {key: value for key, value in task.parameters.items() if key in BOOKKEEPING}
+
+
+def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def _telling(
+    ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]
+) -> tuple[list[frozenset[int]], list[frozenset[int]]]:  # fmt: skip
+    """Of each task, its word triples that few training tasks hold, as numbers; none where they are too few to tell."""
+    numbers: dict[tuple[str, ...], int] = {}
+    sets = [
+        [frozenset(numbers.setdefault(run, len(numbers)) for run in _runs(words, SHINGLE)) for words in side]
+        for side in (ours, theirs)
+    ]
+    often = np.zeros(len(numbers) + 1, np.int64)
+    for one in sets[0]:
+        often[list(one)] += 1
+    usual = max(5, len(ours) // 50)
+    kept = [[frozenset(n for n in one if often[n] <= usual) for one in side] for side in sets]
+    empty: frozenset[int] = frozenset()
+    left, right = ([one if len(one) >= FEWEST_TELLING else empty for one in side] for side in kept)
+    return left, right
+
+
+def _candidates(left: Sequence[frozenset[int]], right: Sequence[frozenset[int]]) -> set[tuple[int, int]]:
+    """Pairs that agree in a band of their signatures."""
+    one, other = _signatures(left), _signatures(right)
+    pairs: set[tuple[int, int]] = set()
+    for band in range(BANDS):
+        rows = slice(band * ROWS, (band + 1) * ROWS)
+        buckets: dict[bytes, list[int]] = defaultdict(list)
+        for i, signature in enumerate(one[:, rows]):
+            if left[i]:
+                buckets[signature.tobytes()].append(i)
+        for j, signature in enumerate(other[:, rows]):
+            if right[j]:
+                pairs.update((i, j) for i in buckets.get(signature.tobytes(), ()))
+    return pairs
+
+
+def _signatures(sets: Sequence[frozenset[int]]) -> NDArray[np.uint64]:
+    """[sets, BANDS * ROWS] least hash of each set under as many hash functions (multiply-shift, 64 bits)."""
+    rng = np.random.default_rng(0)
+    factors = rng.integers(0, 2**63, BANDS * ROWS, np.uint64) * np.uint64(2) + np.uint64(1)
+    shifts = rng.integers(0, 2**63, BANDS * ROWS, np.uint64)
+    found = np.full((len(sets), BANDS * ROWS), np.iinfo(np.uint64).max, np.uint64)
+    for i, one in enumerate(sets):
+        if one:
+            numbers = np.fromiter(one, np.uint64, len(one)) + np.uint64(1)
+            numbers = (numbers ^ (numbers >> np.uint64(7))) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = numbers ^ (numbers >> np.uint64(32))
+            found[i] = ((mixed[:, None] * factors + shifts) >> np.uint64(16)).min(axis=0)
+    return found

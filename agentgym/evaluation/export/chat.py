@@ -1,0 +1,38 @@
+"""A conversation as most tools write it: role, content, tool calls with an id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentgym.episode.trajectory import Trajectory
+from agentgym.messages import Call, Message, ResultStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message with the ids that join calls and results, unique in the conversation.
+
+    Attributes:
+        calls: of an agent's message, each with its id. call_id: of a result. status: of a result.
+        turn: in which it was said or came back; -1 for the opening.
+    """
+
+    message: Message
+    turn: int
+    calls: tuple[tuple[str, Call], ...] = ()
+    call_id: str | None = None
+    status: ResultStatus | None = None
+
+
+def conversation(trajectory: Trajectory) -> Iterator[Said]:
+    """The whole conversation. Models number their calls anew in every message, so ids are made here."""
+    for message in trajectory.opening:
+        yield Said(message, -1)
+    for turn in trajectory.turns:
+        ids = [f"call_{turn.index}_{place}" for place in range(len(turn.calls))]
+        yield Said(turn.message, turn.index, tuple(zip(ids, turn.calls, strict=True)))
+        for name, result in zip(ids, turn.results, strict=False):
+            yield Said(result.message(), turn.index, call_id=name, status=result.status)
+        for reply in turn.replies:
+            yield Said(reply, turn.index)

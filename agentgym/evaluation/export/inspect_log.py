@@ -1,0 +1,137 @@
+"""An evaluation as a log of Inspect (inspect_ai), so that its viewer and its analysis tools can open it.
+
+Source of the format: inspect_ai 0.3, `inspect_ai.log.EvalLog`, version 2, as JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from agentgym import __version__
+from agentgym.episode.failures import failures_of
+from agentgym.episode.trajectory import Trajectory
+from agentgym.evaluation.export.chat import Said, conversation
+from agentgym.evaluation.record import Evaluation
+from agentgym.messages import Content, ImagePart, ResultStatus, StopReason
+from agentgym.task import canary_of
+
+_ERRORS = {
+    ResultStatus.MALFORMED: "parsing", ResultStatus.WRONG_ARGUMENTS: "parsing", ResultStatus.TIMEOUT: "timeout",
+    ResultStatus.OVER_BUDGET: "limit", ResultStatus.UNKNOWN_TOOL: "unknown", ResultStatus.TOOL_ERROR: "unknown",
+}  # fmt: skip
+_SAMPLING = ("temperature", "top_p", "max_tokens")
+_LIMITS = {
+    StopReason.MAX_TURNS: "message", StopReason.MAX_TOKENS: "token", StopReason.CONTEXT_FULL: "context",
+    StopReason.TIME: "time", StopReason.MAX_CALLS: "custom", StopReason.REPEATED_VOID: "custom",
+}  # fmt: skip
+
+
+def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[str, Any]:
+    """The log as JSON-able data.
+
+    Args:
+        played: the evaluation's episodes, as its ledger has them. Samples are epochs there; failed episodes are samples
+            with an error and no score, as Inspect has them.
+    """
+    samples = [_sample(trajectory, evaluation.policy) for trajectory in played]
+    began = _time(evaluation.created)
+    success = evaluation.success()
+    done = sum(sample["error"] is None for sample in samples)
+    margin = {"low": success.low, "high": success.high, "level": success.level, "method": success.method}
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {
+            "eval_id": evaluation.manifest, "run_id": evaluation.run, "created": began, "task": evaluation.task_set,
+            "task_id": f"{evaluation.task_set}@{evaluation.fingerprint}", "task_version": 0,
+            "task_args": {"split": evaluation.split}, "model": evaluation.policy or "unknown", "model_args": {},
+            "dataset": {
+                "name": f"{evaluation.task_set}:{evaluation.split}", "samples": len(evaluation.rows),
+                "sample_ids": [row.task for row in evaluation.rows],
+            },
+            "model_generate_config": {
+                name: value for name, value in evaluation.sampling.items() if name in _SAMPLING
+            },
+            "config": {"epochs": evaluation.samples}, "packages": {"agentgym": evaluation.version or __version__},
+            "metadata": {
+                "label": evaluation.label, "seed": evaluation.seed, "manifest": evaluation.manifest,
+                "canary": canary_of(evaluation.task_set),
+            },
+        },
+        "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and wants one
+        "results": {
+            "total_samples": len(samples), "completed_samples": done,
+            "scores": [
+                {"name": "success", "scorer": "success", "scored_samples": done,
+                 "unscored_samples": len(samples) - done,
+                 "metrics": {"mean": {"name": "mean", "value": success.value, "metadata": margin}}}
+            ] if success.n else [],
+        },
+        "stats": {"started_at": began, "completed_at": _time(evaluation.created + evaluation.duration_s)},
+        "samples": samples,
+    }  # fmt: skip
+
+
+def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
+    messages = [_message(said, model) for said in conversation(trajectory)]
+    last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
+    stop, usage = trajectory.stop_reason, trajectory.usage()
+    tokens = Counter({"input": int(usage.get("prompt_tokens", 0)), "output": int(usage.get("completion_tokens", 0))})
+    tokens["output"] = tokens["output"] or sum(len(turn.token_ids) for turn in trajectory.turns)
+    spent = {"input_tokens": tokens["input"], "output_tokens": tokens["output"], "total_tokens": tokens.total()}
+    error = trajectory.error or "failed without a reason"
+    ending = "max_tokens" if trajectory.turns and trajectory.turns[-1].finish_reason == "length" else "stop"
+    return {
+        "id": trajectory.task.id, "epoch": trajectory.sample + 1, "input": messages[: len(trajectory.opening)],
+        "target": str(trajectory.task.truth), "messages": messages,
+        "output": {
+            "model": model, "choices": [] if last is None else [{"message": last, "stop_reason": ending}],
+            "completion": "" if last is None else _plain(last["content"]), "usage": spent,
+        },
+        "scores": {name: {"value": value} for name, value in trajectory.outcome.items()} if trajectory.valid else None,
+        "metadata": {
+            "trajectory": trajectory.id, "tags": list(trajectory.task.tags), "stop_reason": str(stop or ""),
+            "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],
+            "failures": dict(failures_of(trajectory)),
+        },
+        "model_usage": {model: spent}, "total_time": trajectory.duration_s, "turn_count": len(trajectory.turns),
+        "error": None if trajectory.valid else {"message": error, "traceback": error, "traceback_ansi": error},
+        "limit": {"type": _LIMITS[stop], "limit": 0} if stop in _LIMITS else None,
+    }  # fmt: skip
+
+
+def _message(said: Said, model: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": said.message.role, "content": _content(said.message.content)}
+    if said.message.role == "assistant":
+        message |= {"source": "generate", "model": model}
+        message["tool_calls"] = [
+            {"id": name, "function": call.name, "arguments": call.arguments, "type": "function"}
+            | ({"parse_error": call.error} if call.error else {})
+            for name, call in said.calls
+        ]
+    if said.message.role == "tool":
+        message |= {"tool_call_id": said.call_id, "function": said.message.name or None}
+        if said.status in _ERRORS:
+            message["error"] = {"type": _ERRORS[said.status], "message": said.message.text}
+    return message
+
+
+def _content(content: Content) -> Any:
+    if isinstance(content, str):
+        return content
+    return [
+        {"type": "image", "image": f"data:{part.media_type};base64,{part.data}"} if isinstance(part, ImagePart)
+        else {"type": "text", "text": part.text}
+        for part in content
+    ]  # fmt: skip
+
+
+def _plain(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

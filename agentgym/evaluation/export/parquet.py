@@ -1,0 +1,125 @@
+"""Episodes as rows of a Parquet file: for `datasets`, pandas, and whoever trains on conversations.
+
+datasets.load_dataset("parquet", data_files="episodes.parquet")
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from agentgym.episode.failures import failures_of
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import EvaluationError, MissingExtraError
+from agentgym.evaluation.export.chat import conversation
+from agentgym.messages import ImagePart
+from agentgym.task import canary_of
+
+BATCH = 256
+
+
+def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str, Any]:
+    """One episode as plain data, in the columns of the file. Truth is left out: an export is no place for answers.
+
+    Args:
+        tokens: with token ids, loss mask, log-probabilities and the turn of each token.
+    """
+    task, stop = trajectory.task, trajectory.stop_reason
+    row: dict[str, Any] = {
+        "id": trajectory.id, "task": task.id, "sample": trajectory.sample, "environment": task.environment,
+        "split": task.split, "tags": list(task.tags), "messages": _messages(trajectory), "valid": trajectory.valid,
+        "success": trajectory.success if trajectory.valid else None,
+        "reward": trajectory.return_from() if trajectory.valid else None,
+        "outcome": json.dumps(trajectory.outcome),
+        "turn_rewards": [json.dumps(turn.rewards) for turn in trajectory.turns],
+        "stop_reason": stop.value if stop else "", "turns": len(trajectory.turns),
+        "failures": json.dumps(dict(failures_of(trajectory))), "error": trajectory.error or "",
+        "policy": str(trajectory.provenance.get("policy", "")), "seed": trajectory.seed,
+        "duration_s": trajectory.duration_s, "usage": json.dumps(trajectory.usage()),
+    }  # fmt: skip
+    if tokens:
+        arrays = trajectory.arrays()
+        row |= {
+            "token_ids": arrays.ids.tolist(), "loss_mask": arrays.loss_mask.tolist(),
+            "logprobs": arrays.logprobs.tolist(), "turn_index": arrays.turn_index.tolist(),
+            "prompt_length": arrays.prompt_length,
+        }  # fmt: skip
+    return row
+
+
+def write_parquet(played: Iterable[Trajectory], path: Path, *, task_set: str = "", tokens: bool = False) -> int:
+    """Write episodes batch by batch, whole or not at all. Returns: how many.
+
+    Args:
+        task_set: its canary goes into the file's metadata.
+    Raises: MissingExtraError without pyarrow; EvaluationError where there is no episode.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "Parquet needs the package 'pyarrow', which is not installed. Run: pip install 'agentgym-core[data]'."
+        ) from error
+    schema = _schema(pyarrow, tokens).with_metadata({"canary": canary_of(task_set), "task_set": task_set})
+    partial, count = path.with_name(path.name + ".partial"), 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pyarrow.parquet.ParquetWriter(partial, schema) as writer:
+        for rows in _batches(row_of_episode(trajectory, tokens=tokens) for trajectory in played):
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+            count += len(rows)
+    if not count:
+        partial.unlink()
+        raise EvaluationError("There is no episode to export.")
+    partial.replace(path)
+    return count
+
+
+def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """As chat templates want them; arguments are JSON text, because a column has one type."""
+    found = []
+    for said in conversation(trajectory):
+        content = said.message.content
+        images = [] if isinstance(content, str) else [part for part in content if isinstance(part, ImagePart)]
+        calls = [{"id": name, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+                 for name, call in said.calls]  # fmt: skip
+        found.append({
+            "role": said.message.role, "content": said.message.text, "tool_calls": calls, "tool_call_id": said.call_id,
+            "name": said.message.name, "images": [f"data:{one.media_type};base64,{one.data}" for one in images],
+        })  # fmt: skip
+    return found
+
+
+def _arguments(call: Any) -> str:
+    return json.dumps(call.arguments, ensure_ascii=False)
+
+
+def _schema(pyarrow: Any, tokens: bool) -> Any:
+    text, whole, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+    call = pyarrow.struct(
+        {"id": text, "type": text, "function": pyarrow.struct({"name": text, "arguments": text})}
+    )  # fmt: skip
+    message = pyarrow.struct({
+        "role": text, "content": text, "tool_calls": pyarrow.list_(call), "tool_call_id": text, "name": text,
+        "images": pyarrow.list_(text),
+    })  # fmt: skip
+    columns = {
+        "id": text, "task": text, "sample": whole, "environment": text, "split": text, "tags": pyarrow.list_(text),
+        "messages": pyarrow.list_(message), "valid": pyarrow.bool_(), "success": real, "reward": real, "outcome": text,
+        "turn_rewards": pyarrow.list_(text), "stop_reason": text, "turns": whole, "failures": text, "error": text,
+        "policy": text, "seed": whole, "duration_s": real, "usage": text,
+    }  # fmt: skip
+    if tokens:
+        columns |= {
+            "token_ids": pyarrow.list_(whole), "loss_mask": pyarrow.list_(pyarrow.bool_()),
+            "logprobs": pyarrow.list_(real), "turn_index": pyarrow.list_(whole), "prompt_length": whole,
+        }  # fmt: skip
+    return pyarrow.schema(columns)
+
+
+def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while batch := list(islice(rows, BATCH)):
+        yield batch

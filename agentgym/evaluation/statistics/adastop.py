@@ -1,0 +1,116 @@
+"""AdaStop: train a few more seeds only while it is not clear which agent is better, and keep the error rate.
+
+Scores come in interims of N seeds an agent. After each, a group-sequential permutation test decides what it can,
+with the family-wise error over all pairs and interims held at alpha.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import EvaluationError
+
+Verdict = Literal["better", "worse", "equal", "more seeds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is known of one pair of agents.
+
+    Attributes:
+        verdict: of the first against the second. `equal`: not told apart in all interims that were planned;
+            `more seeds`: not yet, and another interim is left.
+        interim: in which it was decided, from 1; 0 while it is not.
+    """
+
+    first: str
+    second: str
+    verdict: Verdict
+    interim: int
+
+
+def adastop(
+    scores: Mapping[str, Sequence[Sequence[float]]],
+    *,
+    interims: int,
+    alpha: float = 0.05,
+    permutations: int = 10_000,
+    seed: int = 0,
+) -> list[Decision]:
+    """Decide every pair of agents, or say that it needs more seeds.
+
+    Args:
+        scores: by agent, the interims played so far, each N scores of N new seeds (N the same everywhere). An agent
+            whose pairs are all decided need not go on: its list may be shorter.
+        interims: K, how many were planned; fixed before the first was looked at.
+        alpha: family-wise error: the chance that any pair of equal agents is told apart.
+        permutations: random ones, over which the boundary of each interim is taken.
+    Returns: one decision a pair, in order of the agents.
+    Raises: EvaluationError for unequal interims or too few scores.
+    Source: Mathieu et al. 2023, arXiv:2306.10882, algorithm 1: in interim k, of the permutations that
+        crossed no boundary before, so many may cross that the share alpha k / K of all is not exceeded. Step down
+        over the pairs as there.
+    """
+    names = list(scores)
+    size = _check(scores, interims, alpha)
+    rng = np.random.default_rng(seed)
+    pairs = list(combinations(names, 2))
+    decided: dict[tuple[str, str], Decision] = {}
+    alive = np.ones(permutations, bool)  # permutations that crossed no boundary in an earlier interim
+    sums = {pair: np.zeros(permutations) for pair in pairs}  # the first entry is what was seen
+    for k in range(max(map(len, scores.values()), default=0)):
+        open_pairs = [p for p in pairs if p not in decided and all(len(scores[name]) > k for name in p)]
+        order = np.argsort(rng.random((permutations, 2 * size)), axis=1)
+        order[0] = np.arange(2 * size)  # what was seen is one of the permutations: so the error rate is exact
+        signs = np.where(order < size, 1.0, -1.0)  # which of the 2N scores count for the first agent
+        for first, second in open_pairs:
+            both = np.concatenate([scores[first][k], scores[second][k]]).astype(np.float64)
+            sums[first, second] += signs @ both
+        crossed = int((~alive).sum())
+        allowed = int(np.floor(alpha * (k + 1) / interims * permutations)) - crossed
+        boundary = np.inf
+        while open_pairs:
+            extremes = np.max([np.abs(sums[pair]) for pair in open_pairs], axis=0)
+            boundary = _boundary(extremes[alive], allowed)
+            pair = max(open_pairs, key=lambda one: abs(sums[one][0]))
+            if abs(sums[pair][0]) <= boundary:
+                break
+            decided[pair] = Decision(*pair, "better" if sums[pair][0] > 0 else "worse", k + 1)
+            open_pairs.remove(pair)
+        if open_pairs:
+            alive &= np.max([np.abs(sums[pair]) for pair in open_pairs], axis=0) <= boundary
+    return [decided.get(pair) or _undecided(pair, scores, interims) for pair in pairs]
+
+
+def _boundary(extremes: NDArray[np.float64], allowed: int) -> float:
+    """The least value that at most `allowed` of the permutations exceed."""
+    if allowed <= 0:
+        return float("inf")
+    if allowed >= extremes.size:
+        return -1.0
+    return float(np.partition(extremes, extremes.size - allowed - 1)[extremes.size - allowed - 1]) + 1e-9
+
+
+def _undecided(pair: tuple[str, str], scores: Mapping[str, Sequence[Sequence[float]]], interims: int) -> Decision:
+    over = min(len(scores[name]) for name in pair) >= interims
+    return Decision(*pair, "equal" if over else "more seeds", interims if over else 0)
+
+
+def _check(scores: Mapping[str, Sequence[Sequence[float]]], interims: int, alpha: float) -> int:
+    if len(scores) < 2 or not all(scores.values()):
+        raise EvaluationError("AdaStop compares at least two agents that each have one interim of scores.")
+    sizes = {len(interim) for played in scores.values() for interim in played}
+    if len(sizes) != 1 or min(sizes) < 2:
+        raise EvaluationError(f"Interims of {sorted(sizes)} scores: every interim holds the same number, at least 2.")
+    if (most := max(map(len, scores.values()))) > interims or not 0 < alpha < 1:
+        raise EvaluationError(
+            f"{most} interims were played, {interims} planned, alpha {alpha}: plan K before the first, and play "
+            "no more; alpha lies between 0 and 1."
+        )
+    return sizes.pop()

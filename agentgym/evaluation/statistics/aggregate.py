@@ -1,0 +1,76 @@
+"""Several runs on several tasks as one number that a few lucky runs cannot carry, with intervals.
+
+Scores are [runs, tasks]: a run is a training seed, a task any unit that is scored once a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import EvaluationError
+from agentgym.evaluation.statistics.estimate import Estimate, check_level
+
+Scores = NDArray[np.float64]
+
+
+def interquartile_mean(scores: Scores) -> float:
+    """Mean of the middle half of all scores: robust as the median, efficient as the mean.
+
+    Source: Agarwal et al. 2021, arXiv:2108.13264, section 4.3. A quarter is cut on each side, rounded down to whole
+        scores, as scipy's trim_mean does.
+    """
+    flat = np.sort(_checked(scores), axis=None)
+    cut = flat.size // 4
+    return float(flat[cut : flat.size - cut].mean())
+
+
+def performance_profile(scores: Scores, thresholds: Sequence[float]) -> NDArray[np.float64]:
+    """[thresholds] the share of runs and tasks that score above each threshold.
+
+    Source: Agarwal et al. 2021, section 4.2 (score distributions), after Dolan and More 2002, Math. Program. 91.
+    """
+    checked = _checked(scores)
+    return np.array([float((checked > threshold).mean()) for threshold in thresholds])
+
+
+def probability_of_improvement(after: Scores, before: Scores) -> float:
+    """The chance that a run of one agent beats a run of the other on a random task; ties count half.
+
+    Source: Agarwal et al. 2021, section 4.3: the Mann-Whitney U statistic over n x m, averaged over tasks.
+    """
+    one, other = _checked(after), _checked(before)
+    if one.shape[1] != other.shape[1]:
+        raise EvaluationError(f"{one.shape[1]} tasks and {other.shape[1]}: both agents play the same tasks.")
+    gaps = one[:, None, :] - other[None, :, :]
+    return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
+
+
+def stratified_bootstrap(
+    statistic: Callable[..., float], *scores: Scores, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Estimate:
+    """A statistic of one or more agents' scores with its percentile interval over runs, task by task.
+
+    Runs are drawn anew for every task, the tasks stay: the interval speaks of other seeds, not of other tasks.
+    Source: Agarwal et al. 2021, section 4.1.
+    """
+    check_level(level)
+    checked = [_checked(one) for one in scores]
+    rng = np.random.default_rng(seed)
+
+    def again(one: Scores) -> Scores:
+        return np.take_along_axis(one, rng.integers(0, one.shape[0], one.shape), axis=0)
+
+    drawn = [statistic(*map(again, checked)) for _ in range(resamples)]
+    low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
+    value = statistic(*checked)
+    return Estimate(value, float(low), float(high), checked[0].shape[1], level, "stratified bootstrap")
+
+
+def _checked(scores: Scores) -> Scores:
+    array = np.asarray(scores, np.float64)
+    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
+        raise EvaluationError(f"Scores of shape {array.shape}: expected [runs, tasks] of finite numbers, at least one.")
+    return array

@@ -1,0 +1,86 @@
+"""A number with its interval, two agents compared, and the outcomes that all of it is computed from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import EvaluationError
+
+Outcomes = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval. All three are in the unit of the number; `low` and `high` are NaN for no data.
+
+    Attributes:
+        value: the point estimate. `low`, `high`: the two-sided interval at `level`.
+        n: how many tasks it rests on.
+        method: how the interval was made, for the report: `wilson`, `cluster wilson` or `cluster bootstrap`.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    level: float = 0.95
+    method: str = ""
+
+    def percent(self) -> str:
+        """For people: `41 % [38, 45]`."""
+        if not self.n:
+            return "no data"
+        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two evaluations of the same tasks.
+
+    Attributes:
+        difference: mean over tasks of after minus before, in success rate, with its paired interval.
+        better, worse, same: tasks whose success rate rose, fell, stayed.
+        p_value: exact two-sided sign test over the tasks that changed; 1.0 where none did.
+        permutation_p: two-sided sign-flip permutation test of the mean difference. With one sample of 0 or 1 a task
+            both are McNemar's exact test.
+    """
+
+    difference: Estimate
+    better: int
+    worse: int
+    same: int
+    p_value: float
+    permutation_p: float = 1.0
+
+    @property
+    def significant(self) -> bool:
+        """The interval excludes 0, and the permutation test agrees: at most one comparison in twenty of equals does."""
+        outside = self.difference.low > 0 or self.difference.high < 0
+        return outside and self.permutation_p <= 1 - self.difference.level + 1e-12
+
+
+def task_means(outcomes: Outcomes) -> NDArray[np.float64]:
+    """[tasks] mean of each task's samples. Raises: EvaluationError naming the task that has none."""
+    for index, samples in enumerate(outcomes):
+        if not samples:
+            raise EvaluationError(f"Task number {index} has no sample: leave it out of the statistics and count it.")
+    means = np.array([math.fsum(samples) / len(samples) for samples in outcomes], dtype=np.float64)
+    if not np.isfinite(means).all():
+        raise EvaluationError("An outcome is not a finite number. Outcomes are 0.0 to 1.0.")
+    return means
+
+
+def no_data(level: float, method: str) -> Estimate:
+    """What is said of no task at all."""
+    return Estimate(math.nan, math.nan, math.nan, 0, level, method)
+
+
+def check_level(level: float) -> None:
+    """Raises: EvaluationError for a coverage that is none."""
+    if not 0 < level < 1:
+        raise EvaluationError(f"level is {level!r}: a coverage such as 0.95 lies between 0 and 1.")

@@ -1,0 +1,91 @@
+"""Tests of two agents on the same tasks: sign test, McNemar, and the sign-flip permutation test."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import EvaluationError
+
+MOST_SAMPLES = 256
+MOST_WORK = 200_000_000
+
+
+def sign_test(better: int, worse: int) -> float:
+    """Exact two-sided p-value that `better` and `worse` are equally likely; ties were dropped before.
+
+    With one sample a task this is the exact McNemar test.
+    Source: Dixon and Mood 1946, JASA 41(236); McNemar 1947, Psychometrika 12(2), its exact form.
+    """
+    n = better + worse
+    if better < 0 or worse < 0:
+        raise EvaluationError(f"{better} better and {worse} worse: counts are at least 0.")
+    tail = sum(math.comb(n, i) for i in range(min(better, worse) + 1))
+    return float(min(Fraction(1), Fraction(2 * tail, 2**n)))
+
+
+def mcnemar(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> float:
+    """Exact two-sided p-value that two agents solve the same share, from one verdict a task of each.
+
+    Source: as sign_test; only the tasks that exactly one of them solves tell anything.
+    """
+    if before.shape != after.shape:
+        raise EvaluationError(f"{before.size} verdicts before and {after.size} after: pairs need the same tasks.")
+    return sign_test(int((after & ~before).sum()), int((before & ~after).sum()))
+
+
+def sign_flip_test(differences: NDArray[np.float64], *, resamples: int = 20_000, seed: int = 0) -> float:
+    """Two-sided p-value of the mean difference if each task's sign were a coin's: the agents' names are exchangeable.
+
+    Exact (all 2^n sign patterns, by adding up their distribution) where the differences are fractions of a common
+    denominator, as means of samples are; else from `resamples` random patterns and the one that was seen.
+    Where the agents are the same, p <= 0.05 happens at most once in twenty, whatever the distribution of outcomes.
+    Source: Fisher 1935, "The Design of Experiments", section 21; Phipson and Smyth 2010, Stat. Appl. Genet. Mol.
+        Biol. 9(1), article 39 (random patterns, with the observed one counted).
+    """
+    sizes = np.abs(differences[differences != 0])
+    if not sizes.size:
+        return 1.0
+    observed = abs(float(differences.sum()))
+    whole = _as_whole_numbers(sizes)
+    if whole is not None and whole.size * int(whole.sum()) <= MOST_WORK:
+        return _exact(whole, round(observed * int(whole.sum()) / float(sizes.sum())))
+    rng, hits, left = np.random.default_rng(seed), 1, resamples
+    while left:
+        rows = min(left, max(1, 2_000_000 // sizes.size))
+        signs = rng.integers(0, 2, (rows, sizes.size), np.int8) * 2 - 1
+        hits += int((np.abs(signs @ sizes) >= observed - 1e-9).sum())
+        left -= rows
+    return hits / (resamples + 1)
+
+
+def _exact(sizes: NDArray[np.int64], observed: int) -> float:
+    """P(|sum of +-sizes| >= observed), by the distribution of the sum of those that get a plus."""
+    total = int(sizes.sum())
+    chance = np.zeros(total + 1)
+    chance[0] = 1.0
+    reached = 0
+    for size in sizes:
+        moved = chance[: reached + 1].copy()
+        chance[: reached + 1] *= 0.5
+        chance[size : reached + size + 1] += 0.5 * moved
+        reached += int(size)
+    sums = np.abs(2 * np.arange(total + 1) - total)
+    return min(1.0, float(chance[sums >= observed].sum()))
+
+
+def _as_whole_numbers(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
+    """The values as multiples of one over a denominator of at most MOST_SAMPLES squared; None if they are none."""
+    common = 1
+    for value in np.unique(sizes):
+        fraction = Fraction(float(value)).limit_denominator(MOST_SAMPLES**2)
+        if abs(float(fraction) - value) > 1e-12:
+            return None
+        common = math.lcm(common, fraction.denominator)
+        if common > 10**6:
+            return None
+    scaled = sizes * common
+    return np.rint(scaled).astype(np.int64)

@@ -1,0 +1,130 @@
+"""Two or more agents on the same tasks as plain data: rates, pass@k curves, every pair with Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from agentgym.errors import EvaluationError
+from agentgym.evaluation.comparison import check_same_tasks, compare, on_common_tasks
+from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.statistics import (
+    Estimate,
+    adastop,
+    holm,
+    interquartile_mean,
+    performance_profile,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
+
+THRESHOLDS = tuple(i / 20 for i in range(20))
+
+
+def tournament(
+    arms: Mapping[str, Evaluation], *, common: bool = False, also: str | None = None, tag: str | None = None,
+    turns: Sequence[int] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Compare every pair of agents on the tasks they all played.
+
+    Args:
+        arms: evaluations by name, at least two; the first of a pair is the one it is compared with.
+        common: cut down to the tasks that all played, instead of refusing others.
+        also: a second verdict that has to be right as well. tag: only tasks with this tag.
+        turns: caps for score@turn-k.
+    Returns: JSON-able: `tasks`, `arms` (success, pass_at, pass_hat, within_turns, usage) and `pairs` (gain, better,
+        worse, same, p, p_holm, and `significant`: the interval excludes 0, and the adjusted p is at most 0.05).
+    Raises: EvaluationError for fewer than two agents or tasks that differ.
+    """
+    if len(arms) < 2:
+        raise EvaluationError("A comparison needs at least two evaluations.")
+    played = on_common_tasks(list(arms.values())) if common else list(arms.values())
+    for other in played[1:]:
+        check_same_tasks(played[0], other)
+    named = dict(zip(arms, played, strict=True))
+    pairs = [(a, b, compare(named[a], named[b], tag=tag, also=also)) for a, b in combinations(named, 2)]
+    adjusted = holm([found.permutation_p for _, _, found in pairs])
+    first = played[0]
+    return {
+        "task_set": first.task_set, "split": first.split, "manifest": first.manifest, "tasks": len(first.select(tag)),
+        "also": also, "tag": tag, "opened": max((e.opened for e in played if e.opened is not None), default=None),
+        "arms": {name: _arm(one, tag, also, turns) for name, one in named.items()},
+        "pairs": [
+            {"first": a, "second": b, "gain": asdict(found.difference), "better": found.better, "worse": found.worse,
+             "same": found.same, "p": found.permutation_p, "p_holm": p,
+             "significant": found.significant and p <= 1 - found.difference.level + 1e-12}
+            for (a, b, found), p in zip(pairs, adjusted, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def over_seeds(
+    arms: Mapping[str, Sequence[Evaluation]], *, interims: int | None = None, resamples: int = 2000
+) -> dict[str, Any]:
+    """Compare agents that were trained with several seeds, one evaluation a seed, on the same tasks.
+
+    Args:
+        interims: how many batches of seeds were planned for AdaStop; each agent's evaluations, in order, are cut into
+            batches of the size that all of the first agent's make up `interims` of, or fewer so far.
+    Returns: JSON-able: `arms` (seeds, iqm with its interval over seeds, the performance profile), `pairs`
+        (probability that the second improves on the first, with its interval) and `adastop`, the decisions.
+    Raises: EvaluationError for tasks that differ or seeds that do not make whole interims.
+    """
+    first = next(iter(arms.values()))[0]
+    for other in (one for played in arms.values() for one in played):
+        check_same_tasks(first, other)
+    # a task that an agent lost to failures in any seed is left out for all: the matrix has no holes
+    whole = [i for i in range(len(first.rows)) if all(e.rows[i].observed for played in arms.values() for e in played)]
+    scores = {
+        name: np.array([[np.mean(e.rows[i].observed) for i in whole] for e in played]) for name, played in arms.items()
+    }
+    improves = []
+    for a, b in combinations(scores, 2):
+        chance = stratified_bootstrap(probability_of_improvement, scores[b], scores[a], resamples=resamples)
+        improves.append({"first": a, "second": b, "probability": asdict(chance)})
+    return {
+        "task_set": first.task_set, "split": first.split, "manifest": first.manifest, "tasks": len(whole),
+        "thresholds": THRESHOLDS,
+        "arms": {
+            name: {"seeds": len(one), "mean": float(one.mean()),
+                   "profile": performance_profile(one, THRESHOLDS).tolist(),
+                   "iqm": asdict(stratified_bootstrap(interquartile_mean, one, resamples=resamples))}
+            for name, one in scores.items()
+        },
+        "pairs": improves,
+        "adastop": [] if interims is None else _decisions(scores, interims),
+    }  # fmt: skip
+
+
+def _decisions(scores: Mapping[str, np.ndarray], interims: int) -> list[dict[str, Any]]:
+    most = max(len(one) for one in scores.values())
+    size = -(-most // interims)
+    if size < 2 or any(len(one) % size for one in scores.values()):
+        raise EvaluationError(
+            f"{[len(one) for one in scores.values()]} seeds do not make whole interims of {size}: AdaStop with "
+            f"{interims} interims takes the same number of new seeds, at least 2, of each agent in each."
+        )
+    batches = {
+        name: [one[at : at + size].mean(axis=1).tolist() for at in range(0, len(one), size)]
+        for name, one in scores.items()
+    }
+    return [asdict(decision) for decision in adastop(batches, interims=interims)]
+
+
+def _arm(one: Evaluation, tag: str | None, also: str | None, turns: Sequence[int]) -> dict[str, Any]:
+    return {
+        "label": one.label, "policy": one.policy, "samples": one.samples, "failed": one.failed, "step": one.step,
+        "success": asdict(one.success(tag, also=also)),
+        "pass_at": _curve(one.pass_curve(tag=tag, also=also)),
+        "pass_hat": _curve(one.pass_curve(tag=tag, also=also, all_of_them=True)),
+        "within_turns": _curve(one.within("turns", turns, tag)),
+        "usage": one.usage(), "duration_s": one.duration_s, "mean_turns": one.mean_turns(),
+    }  # fmt: skip
+
+
+def _curve(found: Mapping[Any, Estimate]) -> dict[str, dict[str, Any]]:
+    return {f"{key:g}": asdict(estimate) for key, estimate in found.items()}

@@ -1,0 +1,82 @@
+"""A comparison as one HTML page without scripts or outside assets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from agentgym.evaluation.report.html import STILL, Html, el, join
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The page of what `tournament` or `over_seeds` found."""
+    several = "thresholds" in found
+    what = f"{found['tasks']} {found['split']} tasks of {found['task_set']}"
+    title = f"{' against '.join(found['arms'])}"
+    style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
+    head = el(
+        "head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=STILL),
+        el("meta", name_="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name_="color-scheme", content="light dark"), el("title", title), el("style", Html(style)),
+    )  # fmt: skip
+    parts = _of_seeds(found) if several else _of_evaluations(found)
+    body = el(
+        "body",
+        el("header", el("p", "agentgym", cls="brand"), el("h1", title), el("p", what, cls="fine"), cls="top"),
+        el("main", parts, id="result"),
+    )
+    return str(join([Html("<!doctype html>\n"), el("html", head, body, lang="en")]))
+
+
+def _of_evaluations(found: Mapping[str, Any]) -> list[Html]:
+    arms, pairs = found["arms"], found["pairs"]
+    shown = [
+        _table("Success", ["Agent", "Success", "95 % interval", "Failed", "Turns"],
+               [[name, _rate(a["success"]), _range(a["success"]), str(a["failed"]), f"{a['mean_turns']:.1f}"]
+                for name, a in arms.items()]),
+        _table("Pairs", ["Pair", "Gain, points", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""],
+               [[f"{p['first']} to {p['second']}", f"{100 * p['gain']['value']:+.1f}", _range(p["gain"]),
+                 str(p["better"]), str(p["worse"]), str(p["same"]), f"{p['p']:.2g}", f"{p['p_holm']:.2g}",
+                 "not chance" if p["significant"] else "could be chance"] for p in pairs]),
+    ]  # fmt: skip
+    for key, name in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "Within k turns")):
+        ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
+        if len(ks) > (key != "within_turns"):
+            rows = [[arm, *(f"{_rate(one[key][k])} ({_range(one[key][k])})" if k in one[key] else "" for k in ks)]
+                    for arm, one in arms.items()]  # fmt: skip
+            shown.append(_table(name, ["Agent", *ks], rows))
+    return shown
+
+
+def _of_seeds(found: Mapping[str, Any]) -> list[Html]:
+    arms = [[name, str(a["seeds"]), f"{a['mean']:.1%}", _rate(a["iqm"]), _range(a["iqm"])]
+            for name, a in found["arms"].items()]  # fmt: skip
+    pairs = [[f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])]
+             for p in found["pairs"]]  # fmt: skip
+    profile = [[name, *(f"{share:.0%}" for share in a["profile"][::4])] for name, a in found["arms"].items()]
+    decided = [[one["first"], one["verdict"], one["second"]] for one in found["adastop"]]
+    return [
+        _table("Over seeds", ["Agent", "Seeds", "Mean", "Interquartile mean", "95 % interval"], arms),
+        _table("Chance that the second improves on the first", ["Pair", "Chance", "95 % interval"], pairs),
+        _table("Share of seeds and tasks that score above",
+               ["Agent", *(f"{t:g}" for t in found["thresholds"][::4])], profile),
+        *([_table("AdaStop", ["Agent", "is", "than"], decided)] if decided else []),
+    ]  # fmt: skip
+
+
+def _table(title: str, head: list[str], rows: list[list[str]]) -> Html:
+    body = [
+        el("tr", el("th", row[0], scope="row"), [el("td", cell, cls="num") for cell in row[1:]]) for row in rows
+    ]  # fmt: skip
+    heads = [el("th", one, scope="col") if one else el("td") for one in head]
+    table = el("table", el("caption", title), el("thead", el("tr", heads)), el("tbody", body))
+    return el("section", el("h2", title), el("div", table, cls="scroll", tabindex=0))
+
+
+def _rate(estimate: Mapping[str, Any]) -> str:
+    return f"{estimate['value']:.1%}" if estimate["n"] else "no data"
+
+
+def _range(estimate: Mapping[str, Any]) -> str:
+    return f"{100 * estimate['low']:.1f} to {100 * estimate['high']:.1f}" if estimate["n"] else ""

@@ -1,0 +1,53 @@
+"""`sql_exploration`: do a turn's trial queries look at the part of the database that the answer needs?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import Components, EpisodeView, TurnView
+
+from .sql_parse import dialect_of, parse_select, schema_items
+from .sql_submission import gold_sql
+
+
+class SqlExploration(Reward):
+    """Turn component `exploration`: the share of the gold query's tables and columns first seen by this turn's queries.
+
+    A query counts if it ran and if at least half of the tables and columns it names are the gold query's, so that
+    listing everything explores nothing. Nothing is paid twice: an episode's turns sum to 1.0 at most. Counts 0.2.
+
+    Args:
+        tool, argument: where trial queries are made.
+    Source: the exploration reward of ReEx-SQL, arXiv:2505.12768, in idea; the amount is our choice.
+    """
+
+    weights: Mapping[str, float] = {"exploration": 0.2}
+
+    def __init__(self, tool: str = "query", argument: str = "sql") -> None:
+        self.tool, self.argument = tool, argument
+
+    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot."""
+        gold, dialect = gold_sql(episode, "sql_exploration"), dialect_of(episode.task.environment)
+        tree = parse_select(gold, dialect)
+        needed = schema_items(tree) if tree is not None else frozenset()
+        if not needed:
+            raise JudgeError(f"{episode.task.id}: the gold query {gold[:80]!r} names nothing that {dialect} can parse.")
+        before: set[str] = set()
+        for past in episode.turns:
+            if past.index < turn.index:
+                before |= self._seen(past, needed, dialect)
+        return {"exploration": len(self._seen(turn, needed, dialect) - before) / len(needed)}
+
+    def _seen(self, turn: TurnView, needed: frozenset[str], dialect: str) -> set[str]:
+        found: set[str] = set()
+        for call, result in zip(turn.calls, turn.results, strict=False):
+            sql = call.arguments.get(self.argument) if isinstance(call.arguments, Mapping) else None
+            if call.name != self.tool or not result.ok or not isinstance(sql, str):
+                continue
+            tree = parse_select(sql, dialect)
+            items = schema_items(tree) if tree is not None else frozenset()
+            if 2 * len(items & needed) >= len(items):
+                found |= items & needed
+        return found

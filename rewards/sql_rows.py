@@ -1,0 +1,109 @@
+"""Are two query results the same? Rows as multisets, in order only where it was asked for, numbers by value."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+Row = Sequence[Any]
+MATCHED_ONE_BY_ONE = 300
+"""Rows up to which near-equal numbers are matched pair by pair where sorting has not paired them."""
+
+
+def same_rows(gold: Sequence[Row], given: Sequence[Row], *, ordered: bool, tolerance: float = 1e-6) -> bool:
+    """Whether two results hold the same rows, equally often.
+
+    Column names do not count, the order of columns does. Numbers are compared by value: 3 is 3.0, and two that differ
+    by less than the tolerance are equal; text is compared exactly, NULL only equals NULL.
+
+    Args:
+        ordered: rows must also come in the same order.
+        tolerance: relative difference up to which two numbers are equal.
+    Source: Zhong et al. 2020, arXiv:2010.02840 (execution match, multisets, order where the gold query orders).
+    """
+    if len(gold) != len(given) or {len(row) for row in gold} != {len(row) for row in given}:
+        return False
+    left, right = [tuple(map(_whole, row)) for row in gold], [tuple(map(_whole, row)) for row in given]
+    if ordered:
+        return all(_same_row(a, b, tolerance) for a, b in zip(left, right, strict=True))
+    if Counter(map(_exactly, left)) == Counter(map(_exactly, right)):
+        return True
+    pairs = zip(sorted(left, key=_place), sorted(right, key=_place), strict=True)
+    if all(_same_row(a, b, tolerance) for a, b in pairs):
+        return True
+    return len(left) <= MATCHED_ONE_BY_ONE and _matched(left, right, tolerance)
+
+
+def asks_for_order(sql: str) -> bool:
+    """Whether a query's outermost SELECT has an ORDER BY: outside of parentheses, quotes and comments."""
+    return "order by" in " ".join(_outermost(sql).casefold().split())
+
+
+def _outermost(sql: str) -> str:
+    kept: list[str] = []
+    depth = place = 0
+    while place < len(sql):
+        char = sql[place]
+        if char in "'\"`[":
+            end = sql.find("]" if char == "[" else char, place + 1)
+            place = len(sql) if end < 0 else end + 1
+            continue
+        if sql.startswith("--", place) or sql.startswith("/*", place):
+            closing = "\n" if char == "-" else "*/"
+            end = sql.find(closing, place + 2)
+            place = len(sql) if end < 0 else end + len(closing)
+            kept.append(" ")
+            continue
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            kept.append(char if char != ")" else " ")
+        place += 1
+    return "".join(kept)
+
+
+def _whole(value: Any) -> Any:
+    """True is 1, and a float without a fraction is a whole number."""
+    if isinstance(value, bool):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def _exactly(row: Row) -> tuple[tuple[str, Any], ...]:
+    return tuple((type(value).__name__, value) for value in row)
+
+
+def _place(row: Row) -> tuple[tuple[int, float, str], ...]:
+    """Where a row stands among others: numbers by six digits of their value."""
+    return tuple(
+        (1, float(f"{value:.6g}"), "") if _is_number(value) else (0 if value is None else 2, 0.0, str(value))
+        for value in row
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**1000)
+
+
+def _same_row(left: Row, right: Row, tolerance: float) -> bool:
+    return len(left) == len(right) and all(_same(a, b, tolerance) for a, b in zip(left, right, strict=True))
+
+
+def _same(left: Any, right: Any, tolerance: float) -> bool:
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    if _is_number(left) and _is_number(right):
+        return math.isclose(left, right, rel_tol=tolerance, abs_tol=1e-9)
+    return type(left) is type(right) and bool(left == right)
+
+
+def _matched(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
+    """Whether each row finds a partner of its own."""
+    waiting = list(right)
+    for row in left:
+        partner = next((n for n, other in enumerate(waiting) if _same_row(row, other, tolerance)), None)
+        if partner is None:
+            return False
+        del waiting[partner]
+    return True

@@ -1,0 +1,81 @@
+"""The SQLite database that a task names, as the bytes of its file."""
+
+from __future__ import annotations
+
+import inspect
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from agentgym import Task
+from agentgym.errors import TaskError, UnknownNameError
+from agentgym.registry import load
+
+MAX_FILE_BYTES = 512 * 2**20
+
+
+def database_of(task: Task) -> bytes:
+    """An SQLite file, from the task's parameters.
+
+    Either `database`, the name of an asset such as "sql/store" or the path of an SQLite file (and `seed`, an integer
+    given to the asset); or `tables`, a list of `{"name", "columns": [[name, type], ...], "rows": [[...], ...]}`.
+
+    Raises: TaskError if there is no such database.
+    """
+    if "tables" in task.parameters:
+        return _from_tables(task.id, task.parameters["tables"])
+    name = task.parameters.get("database")
+    if not isinstance(name, str) or not name:
+        raise TaskError(f"{task.id}: parameters['database'] is {name!r}; give an asset or an SQLite file.")
+    path = Path(name)
+    if path.is_file():
+        status = path.stat()
+        if status.st_size > MAX_FILE_BYTES:
+            raise TaskError(f"{task.id}: {name!r} is of {status.st_size} bytes; at most {MAX_FILE_BYTES} are read.")
+        content = _read(name, status.st_mtime_ns, status.st_size)
+    else:
+        try:
+            asset: Any = load("assets", name)
+        except UnknownNameError as error:
+            raise TaskError(f"{task.id}: the database {name!r} is neither a file nor an asset. {error}") from error
+        seeded = "seed" in task.parameters and "seed" in inspect.signature(asset).parameters
+        content = asset(seed=task.parameters["seed"]) if seeded else asset()
+    if not content.startswith(b"SQLite format 3\0"):
+        raise TaskError(f"{task.id}: {name!r} is no SQLite 3 database: it begins with {content[:16]!r}.")
+    return content
+
+
+@lru_cache(maxsize=8)
+def _read(name: str, changed_ns: int, size: int) -> bytes:
+    """A file's bytes; the other arguments tell one version of it from another."""
+    return Path(name).read_bytes()
+
+
+def _from_tables(where: str, tables: Sequence[Mapping[str, Any]]) -> bytes:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        try:
+            for table in tables:
+                columns = ", ".join(f"{_quoted(name)} {_checked_type(kind)}" for name, kind in table["columns"])
+                connection.execute(f"CREATE TABLE {_quoted(table['name'])} ({columns})")
+                marks = ",".join("?" * len(table["columns"]))
+                connection.executemany(f"INSERT INTO {_quoted(table['name'])} VALUES ({marks})", table["rows"])
+        except (sqlite3.Error, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise TaskError(
+                f"{where}: parameters['tables'] cannot be made into a database: {error!r}. Each is "
+                '{"name": text, "columns": [[name, type], ...], "rows": [[value, ...], ...]}.'
+            ) from error
+        content: bytes = connection.serialize()
+        return content
+
+
+def _quoted(name: str) -> str:
+    return '"' + str(name).replace('"', '""') + '"'
+
+
+def _checked_type(kind: str) -> str:
+    if not all(char.isalnum() or char in "_ (),." for char in kind):
+        raise ValueError(f"{kind!r} is no column type")
+    return kind

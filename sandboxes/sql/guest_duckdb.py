@@ -1,0 +1,171 @@
+"""Runs inside the sandbox: DuckDB in memory, filled from an SQLite file and then shut off from everything else.
+
+Needs the package duckdb, which the sandbox is shown for this environment. The SQL it is given is hostile.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+
+from .guest import Refused, cell
+from .guest_source import quote, source_tables
+
+TYPES = {"integer": "BIGINT", "real": "DOUBLE", "blob": "BLOB", "text": "VARCHAR"}
+NULL = "\\N"
+LOCKED = (
+    "SET enable_external_access = false", "SET allow_community_extensions = false",
+    "SET autoinstall_known_extensions = false", "SET autoload_known_extensions = false",
+    "SET lock_configuration = true",
+)  # fmt: skip
+READING = ("SELECT", "EXPLAIN")
+CHANCE = ("random", "uuid", "sample", "shuffle")
+CHARS_OF_A_VALUE = 100_000
+
+
+class DuckDatabase:
+    """One connection. SELECT alone is allowed; rows, characters, seconds and memory of a query are bounded."""
+
+    def __init__(self, path: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
+        import duckdb
+
+        self._duckdb = duckdb
+        self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
+        settings = {"threads": 1, "memory_limit": "128MB", "temp_directory": "", "max_temp_directory_size": "0KB"}
+        self._connection = duckdb.connect(":memory:", config=settings)
+        self._names: list[str] = []
+        self._links: dict[str, dict[str, str]] = {}
+        for table in source_tables(path):
+            self._load(table)
+        for setting in LOCKED:
+            self._connection.execute(setting)
+        self._watch = Watch(timeout_s, self._connection.interrupt)
+
+    def _load(self, table) -> None:  # type: ignore[no-untyped-def]
+        columns = ", ".join(f"{quote(name)} {TYPES[kind]}" for name, kind in table.columns)
+        self._connection.execute(f"CREATE TABLE {quote(table.name)} ({columns})")
+        self._names.append(table.name)
+        self._links[table.name] = {column: f" -> {other}.{key}" for column, other, key in table.links}
+        if any(kind == "blob" for _, kind in table.columns):
+            marks = ", ".join("?" * len(table.columns))
+            self._connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", table.rows)
+            return
+        with open("rows.csv", "w", newline="", encoding="utf-8", errors="replace") as file:
+            writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
+            writer.writerows([[NULL if v is None else str(v).replace("\0", "") for v in row] for row in table.rows])
+        if table.rows:
+            self._connection.execute(
+                f"COPY {quote(table.name)} FROM 'rows.csv' (FORMAT csv, HEADER false, DELIMITER ',', QUOTE '\"', "
+                f"ESCAPE '\"', NULLSTR '{NULL}', ALLOW_QUOTED_NULLS true, AUTO_DETECT false, NEW_LINE '\\n')"
+            )
+        os.unlink("rows.csv")
+
+    def tables(self) -> str:
+        return ", ".join(self._names)
+
+    def describe(self, table: str) -> str:
+        """Columns with their types, and what they refer to."""
+        known = {name.casefold(): name for name in self._names}
+        if table.casefold() not in known:
+            raise Refused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
+        name = known[table.casefold()]
+        return ", ".join(f"{row[0]} {row[1]}{self._links[name].get(row[0], '')}" for row in self._described(name))
+
+    def schema(self) -> str:
+        """Every table with its columns, one line each."""
+        return "\n".join(f"{name}({', '.join(row[0] for row in self._described(name))})" for name in self._names)
+
+    def query(self, sql: str) -> str:
+        """Rows, one a line, values separated by ` | `. Raises: Refused with what DuckDB said."""
+        rows = self._run(sql, self._max_rows + 1)
+        lines: list[str] = []
+        room = self._max_chars
+        for row in rows:
+            line = " | ".join(cell(_plain(value)) for value in row)
+            if len(lines) == self._max_rows or len(line) > room:
+                lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
+                break
+            lines.append(line)
+            room -= len(line) + 1
+        return "\n".join(lines) or "[no rows]"
+
+    def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
+        """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
+        rows = self._run(sql, most + 1)
+        return {
+            "rows": [[_plain(value) for value in row] for row in rows[:most]],
+            "more": len(rows) > most,
+            "steps": None,
+        }
+
+    def _described(self, name: str) -> list:  # type: ignore[type-arg]
+        return self._connection.execute(f"DESCRIBE {quote(name)}").fetchall()
+
+    def _run(self, sql: str, most: int) -> list:  # type: ignore[type-arg]
+        try:
+            statements = self._connection.extract_statements(sql)
+        except self._duckdb.Error as error:
+            raise Refused(f"DuckDB: {_first_line(error)}") from error
+        if len(statements) != 1:
+            raise Refused(
+                "Write one SELECT statement at a time." if statements else "Nothing to run: write one SELECT."
+            )
+        if statements[0].type.name not in READING:
+            raise Refused("Only SELECT is allowed: the database is read-only.")
+        self._watch.begin()
+        try:
+            if any(word in sql.casefold() for word in CHANCE):  # it is the same in every episode
+                self._connection.execute("SELECT setseed(0.5)")
+            return self._connection.execute(statements[0]).fetchmany(most)
+        except self._duckdb.InterruptException as error:
+            raise Refused(f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less.") from error
+        except self._duckdb.OutOfMemoryException as error:
+            raise Refused("The query needs too much memory. Ask for less.") from error
+        except self._duckdb.Error as error:
+            hint = f" Tables: {self.tables()}." if isinstance(error, self._duckdb.CatalogException) else ""
+            raise Refused(f"DuckDB: {_first_line(error)}{hint}") from error
+        except (RuntimeError, ValueError, OverflowError, MemoryError) as error:  # of the Python values it makes
+            raise Refused(f"The result cannot be shown: {_first_line(error)}") from error
+        finally:
+            self._watch.end()
+
+
+class Watch:
+    """Interrupts what takes too long, from a thread that sleeps otherwise: a thread for each query costs a query."""
+
+    def __init__(self, timeout_s: float, interrupt) -> None:  # type: ignore[no-untyped-def]
+        self._timeout_s, self._interrupt = timeout_s, interrupt
+        self._begun, self._over, self._seen = threading.Semaphore(0), threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def begin(self) -> None:
+        self._begun.release()
+
+    def end(self) -> None:
+        """Nothing is interrupted once this returns."""
+        self._over.release()
+        self._seen.acquire()
+
+    def _run(self) -> None:
+        while True:
+            self._begun.acquire()
+            if not self._over.acquire(timeout=self._timeout_s):
+                self._interrupt()
+                self._over.acquire()
+            self._seen.release()
+
+
+def _plain(value: object) -> object:
+    """A value as JSON can carry it: what is no number or text as the text that Python makes of it."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value if not isinstance(value, bool) else int(value)
+    if isinstance(value, bytes):
+        return f"x'{value[:CHARS_OF_A_VALUE].hex()}'"
+    if type(value).__name__ == "Decimal":
+        return float(value)  # type: ignore[arg-type]
+    return str(value)[:CHARS_OF_A_VALUE]
+
+
+def _first_line(error: BaseException) -> str:
+    return " ".join(str(error).split("\n\n")[0].split())[:300]

@@ -1,0 +1,207 @@
+"""Runs inside the sandbox: starts the PostgreSQL server on a prepared cluster, and serves it as the user `agent`.
+
+Standard library only. The agent's user owns the tables and is nothing more: no superuser, so the server itself refuses
+files, programs and settings; whatever got past that would find a sandbox that holds nothing but its own database.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from .guest import Refused, cell
+from .guest_state import state_of
+from .guest_wire import Connection, Lost, ServerError
+
+CLUSTER, SHIM, SOCKET = "cluster", "/work/no_sysv.so", "/work/.s.PGSQL.5432"
+START_S, STATE_S = 20.0, 5.0
+INTEGERS, REALS, BOOLEAN = {20, 21, 23, 26}, {700, 701, 1700}, 16
+READING = ("SELECT", "SHOW", "EXPLAIN", "FETCH", "VALUES")
+LISTING = (
+    "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ({}) ORDER BY 1"
+)
+COLUMNS = """SELECT a.attname, format_type(a.atttypid, a.atttypmod), (
+    SELECT ' -> ' || f.relname || '.' || g.attname FROM pg_constraint k JOIN pg_class f ON f.oid = k.confrelid
+    JOIN pg_attribute g ON g.attrelid = k.confrelid AND g.attnum = k.confkey[1]
+    WHERE k.contype = 'f' AND k.conrelid = a.attrelid AND k.conkey = ARRAY[a.attnum] LIMIT 1)
+FROM pg_attribute a WHERE a.attrelid = format('public.%I', '{}')::regclass AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum"""
+
+
+def start_server(binaries: str) -> None:
+    """Start the server unless it runs, and wait until it answers. Raises: Lost if it does not."""
+    if _runs():
+        return  # it may be getting over a backend that was killed; a second server would ruin the cluster
+    for left_over in (f"{CLUSTER}/postmaster.pid", SOCKET, f"{SOCKET}.lock"):
+        if os.path.exists(left_over):
+            os.unlink(left_over)
+    with open("/work/server.log", "ab") as log:
+        server = subprocess.Popen(
+            [f"{binaries}/postgres", "-D", CLUSTER], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            env={**os.environ, "LD_PRELOAD": SHIM}, start_new_session=True,
+        )  # fmt: skip
+    deadline = time.monotonic() + START_S
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            Connection(SOCKET, "postgres", "world").close()
+            return
+        except Lost:
+            time.sleep(0.01)
+    with open("/work/server.log", "rb") as log:
+        raise Lost(f"the server did not start: {log.read()[-500:].decode('utf-8', 'replace')}")
+
+
+def _runs() -> bool:
+    """Whether the process that the cluster's lock file names is a server."""
+    try:
+        with open(f"{CLUSTER}/postmaster.pid") as lock:
+            pid = int(lock.readline())
+        with open(f"/proc/{pid}/stat") as status:
+            name, _, rest = status.read().partition("(")[2].rpartition(")")
+    except (OSError, ValueError):
+        return False
+    return name == "postgres" and not rest.lstrip().startswith("Z")
+
+
+class PostgresDatabase:
+    """The agent's session, and one of the guest's own that reads the catalogue and the final state."""
+
+    def __init__(self, binaries: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
+        self._binaries, self._max_rows, self._max_chars, self._timeout_s = binaries, max_rows, max_chars, timeout_s
+        self._functions = False  # a SELECT may write once there are functions
+        self._connect()
+
+    def _connect(self) -> None:
+        start_server(self._binaries)
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self._agent = Connection(SOCKET, "agent", "world")
+                self._guest = Connection(SOCKET, "postgres", "world")
+                break
+            except Lost:  # the server is getting over a backend that was killed
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+        self._agent.execute("SELECT setseed(0.5)")  # random() is the same in every episode
+        self._guest.execute("SET statement_timeout = '5s'")
+
+    def tables(self) -> str:
+        return ", ".join(self._names("'r','p','v','m'"))
+
+    def describe(self, table: str) -> str:
+        """Columns with their types, and what they refer to."""
+        known = {name.casefold(): name for name in self._names("'r','p','v','m'")}
+        if table.casefold() not in known:
+            raise Refused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
+        rows = self._ask(COLUMNS.format(known[table.casefold()].replace("'", "''")))
+        return ", ".join(f"{name} {kind}{link or ''}" for name, kind, link in rows)
+
+    def schema(self) -> str:
+        """Every table with its columns, one line each."""
+        lines = []
+        for name in self._names("'r','p','v','m'"):
+            columns = self._ask(COLUMNS.format(name.replace("'", "''")))
+            lines.append(f"{name}({', '.join(str(row[0]) for row in columns)})")
+        return "\n".join(lines)
+
+    def execute(self, sql: str) -> dict:  # type: ignore[type-arg]
+        """Run one statement, as `WritableDatabase.execute` does. Raises: Refused with what the server said."""
+        reply = self._run(sql, self._max_rows + 1)
+        if reply.too_long:
+            raise Refused("A row of the result is too long. Ask for less.")
+        self._functions = self._functions or "FUNCTION" in reply.tag or reply.tag.startswith("DO")
+        wrote = self._functions or not reply.tag.startswith(READING)
+        text = self._lines(reply) if reply.columns is not None else f"Done. {reply.tag}."
+        return {"text": text, "open": self._agent.status != "I", "wrote": wrote, "undone": reply.tag == "ROLLBACK"}
+
+    def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
+        """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
+        reply = self._run(sql, most + 1)
+        if reply.columns is None or reply.too_long:
+            raise Refused("Nothing to compare: write one SELECT statement with rows of ordinary length.")
+        kinds = [kind for _, kind in reply.columns]
+        rows = [[_value(value, kind) for value, kind in zip(row, kinds)] for row in reply.rows[:most]]  # noqa: B905
+        return {"rows": rows, "more": len(reply.rows) > most, "steps": None}
+
+    def is_open(self) -> str:
+        """ "" outside of a transaction, "open" in one, "broken" in one that has failed."""
+        return {"T": "open", "E": "broken"}.get(self._agent.status, "")
+
+    def rollback(self) -> None:
+        """Undo what was not committed."""
+        if self._agent.status != "I":
+            self._run("ROLLBACK", 0)
+
+    def state(self) -> str:
+        """Hash of every table's committed contents."""
+
+        def tables():  # type: ignore[no-untyped-def]
+            for name in self._names("'r'"):
+                quoted = name.replace('"', '""')
+                reply = self._guest.execute(f'SELECT * FROM public."{quoted}"', timeout_s=STATE_S)
+                kinds = [kind for _, kind in reply.columns or ()]
+                rows = ([_value(value, kind) for value, kind in zip(row, kinds)] for row in reply.rows)  # noqa: B905
+                yield name, [column for column, _ in reply.columns or ()], rows
+
+        try:
+            return state_of(tables())
+        except ServerError as error:
+            raise Refused(f"The final state cannot be read: {error}") from error
+
+    def _run(self, sql: str, most: int):  # type: ignore[no-untyped-def]
+        try:
+            return self._agent.execute(sql, most, self._timeout_s)
+        except ServerError as error:
+            raise Refused(self._explain(error)) from error
+        except Lost as error:
+            self._connect()
+            raise Refused(
+                "The statement used too much time or memory, and the server ended the connection. An open transaction "
+                "was rolled back. Ask for less."
+            ) from error
+
+    def _explain(self, error: ServerError) -> str:
+        if error.code == "57014":
+            return f"The statement took longer than {self._timeout_s:g} s and was stopped. Ask for less."
+        hint = f" {error.hint[:200]}" if error.hint else ""
+        if error.code == "42P01":
+            hint = f" Tables: {self.tables()}."
+        return f"PostgreSQL: {str(error)[:300]}.{hint}"
+
+    def _lines(self, reply) -> str:  # type: ignore[no-untyped-def]
+        lines: list[str] = []
+        room = self._max_chars
+        kinds = [kind for _, kind in reply.columns]
+        for row in reply.rows:
+            line = " | ".join(cell(_value(value, kind)) for value, kind in zip(row, kinds))  # noqa: B905
+            if len(lines) == self._max_rows or len(line) > room:
+                lines.append(f"[cut: only {len(lines)} rows are shown]" if lines else line[:room] + " [cut]")
+                break
+            lines.append(line)
+            room -= len(line) + 1
+        return "\n".join(lines) or "[no rows]"
+
+    def _names(self, kinds: str) -> list[str]:
+        return [str(row[0]) for row in self._ask(LISTING.format(kinds))]
+
+    def _ask(self, sql: str) -> list[list]:  # type: ignore[type-arg]
+        try:
+            reply = self._guest.execute(sql)
+        except Lost:
+            self._connect()
+            reply = self._guest.execute(sql)
+        return [[None if value is None else value.decode("utf-8", "replace") for value in row] for row in reply.rows]
+
+
+def _value(raw, kind: int):  # type: ignore[no-untyped-def]
+    """A value by its type: whole numbers, numbers, truth as 1 and 0; all others as the text that the server sends."""
+    if raw is None:
+        return None
+    text = raw.decode("utf-8", "replace")
+    if kind in INTEGERS:
+        return int(text)
+    if kind in REALS:
+        return float(text)
+    return int(text == "t") if kind == BOOLEAN else text

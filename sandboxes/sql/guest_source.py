@@ -1,0 +1,71 @@
+"""Runs inside the sandbox: an SQLite file as tables that another engine can take over.
+
+Standard library only. SQLite lets any value stand in any column; other engines do not, so the type of a column is
+that of the values in it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+
+class SourceTable:
+    """One table: `columns` as (name, kind), kind one of integer, real, blob, text; `key` columns; `links`; `rows`."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self.name = name
+        quoted = quote(name)
+        listing = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
+        self.rows = connection.execute(f"SELECT * FROM {quoted}").fetchall()
+        kinds = [_kind_of([row[place] for row in self.rows], column[2]) for place, column in enumerate(listing)]
+        self.columns = [(column[1], kind) for column, kind in zip(listing, kinds)]  # noqa: B905  Python 3.9 in guests
+        self.key = [column[1] for column in sorted(listing, key=lambda column: column[5]) if column[5]]
+        self.links = [
+            (link[3], link[2], link[4] or "id") for link in connection.execute(f"PRAGMA foreign_key_list({quoted})")
+        ]
+        self.rows = [tuple(_fitting(value, kind) for value, kind in zip(row, kinds)) for row in self.rows]  # noqa: B905
+
+
+def source_tables(path: str) -> list[SourceTable]:
+    """Every table of an SQLite file, by name."""
+    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    try:
+        listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+        names = [name for (name,) in connection.execute(listing) if not name.startswith("sqlite_")]
+        return [SourceTable(connection, name) for name in names]
+    finally:
+        connection.close()
+
+
+def quote(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _kind_of(values: list, declared: str) -> str:  # type: ignore[type-arg]
+    present = {type(value) for value in values if value is not None}
+    if not present:
+        affinity = declared.upper()
+        return (
+            "integer"
+            if "INT" in affinity
+            else "real"
+            if any(k in affinity for k in ("REAL", "FLOA", "DOUB"))
+            else "text"
+        )
+    if present == {int}:
+        return "integer"
+    if present <= {int, float}:
+        return "real"
+    return "blob" if present == {bytes} else "text"
+
+
+def _fitting(value: object, kind: str) -> object:
+    if value is None:
+        return None
+    if kind == "real":
+        return float(value)  # type: ignore[arg-type]
+    if kind == "text" and not isinstance(value, str):
+        return value.hex() if isinstance(value, bytes) else str(value)
+    return value

@@ -1,0 +1,139 @@
+"""Runs inside the sandbox: an SQLite database that may be changed, with transactions, on the episode's own copy.
+
+Standard library only. Time stands still in it, and nothing is random: the same statements give the same database.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from .guest import HEAP_LIMIT, READ_ONLY_PRAGMAS, REFUSED_FUNCTIONS, Database
+from .guest_state import state_of
+
+NOW = "2026-01-01 12:00:00"
+CLOCKS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime")
+CURRENT = {"current_timestamp": "datetime", "current_date": "date", "current_time": "time"}
+MORE_PAGES = 4_096  # of 4 KiB, beyond those that the database had
+STATE_S = 5.0
+CHANGES = {
+    sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_TRANSACTION,
+    sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_ALTER_TABLE,
+    sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_VIEW, sqlite3.SQLITE_DROP_VIEW,
+    sqlite3.SQLITE_REINDEX,
+}  # fmt: skip
+
+
+class WritableDatabase(Database):
+    """One connection that may change its file, and nothing else. Foreign keys are enforced."""
+
+    ALLOWED = "statement"
+    REFUSAL = "That is not allowed here: change tables, indexes and views of this database, and nothing else."
+
+    @classmethod
+    def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float) -> WritableDatabase:
+        """Open a file. Bounds the memory of SQLite in the whole process: only for a sandbox."""
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute(HEAP_LIMIT).fetchall()
+        return cls(connection, max_rows, max_chars, timeout_s)
+
+    def __init__(self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float) -> None:
+        super().__init__(connection, max_rows, max_chars, timeout_s)
+        connection.set_authorizer(None)
+        for setting in ("query_only=0", "synchronous=0", "foreign_keys=1", "recursive_triggers=0"):
+            connection.execute(f"PRAGMA {setting}")
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count={pages + MORE_PAGES}").fetchall()
+        _stop_the_clock(connection)
+        connection.set_authorizer(_authorize)
+
+    def execute(self, sql: str) -> dict:  # type: ignore[type-arg]
+        """Run one statement.
+
+        Returns: `text` for the agent, `open` while a transaction is, `wrote` unless it only read, `undone` if it ended
+            a transaction without effect.
+
+        Raises: Refused with what SQLite said.
+        """
+        before = self._connection.total_changes
+        rows, changed = self._run(sql, lambda cursor: (cursor.description and self._lines(cursor), cursor.rowcount))
+        wrote = rows is None or self._connection.total_changes != before
+        if wrote:
+            self._list()
+        text = rows if rows is not None else f"Done. {changed} rows changed." if changed >= 0 else "Done."
+        return {"text": text, "open": self._connection.in_transaction, "wrote": wrote,
+                "undone": sql.lstrip().casefold().startswith("rollback")}  # fmt: skip
+
+    def is_open(self) -> str:
+        """ "open" in a transaction, else "". SQLite ends one by itself after some errors."""
+        return "open" if self._connection.in_transaction else ""
+
+    def rollback(self) -> None:
+        """Undo what was not committed."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+            self._list()
+
+    def state(self) -> str:
+        """Hash of every table's contents as they are now."""
+
+        def tables(_: object):  # type: ignore[no-untyped-def]
+            listing = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+            for (name,) in self._connection.execute(listing).fetchall():
+                quoted = name.replace('"', '""')
+                cursor = self._connection.execute(f'SELECT * FROM "{quoted}"')
+                yield name, [column[0] for column in cursor.description], cursor
+
+        timeout_s, self._timeout_s = self._timeout_s, STATE_S
+        try:
+            return self._run("SELECT 1", lambda cursor: state_of(tables(cursor)))
+        finally:
+            self._timeout_s = timeout_s
+
+    def _list(self) -> None:
+        """Read the names of tables and views again."""
+        listing = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+        self._names = [name for (name,) in self._connection.execute(listing) if not name.startswith("sqlite_")]
+
+    def _explain(self, error: str, sql: str) -> str:
+        told = super()._explain(error, sql)
+        if "interrupted" in error and not self._connection.in_transaction:
+            told += " If a transaction was open, it was rolled back."
+        return told
+
+
+def _stop_the_clock(connection: sqlite3.Connection) -> None:
+    """Let "now" be one moment, so that an episode can be replayed."""
+    reader = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+    def fixed(name: str):  # type: ignore[no-untyped-def]
+        def clock(*arguments: object) -> object:
+            place = 1 if name == "strftime" else 0
+            given = list(arguments)
+            if len(given) <= place:
+                given[place:] = [NOW]
+            given = [NOW if isinstance(one, str) and one.casefold() == "now" else one for one in given]
+            return reader.execute(f"SELECT {name}({','.join('?' * len(given))})", given).fetchone()[0]
+
+        return clock
+
+    for name in CLOCKS:
+        connection.create_function(name, -1, fixed(name), deterministic=True)
+    for name, clock in CURRENT.items():
+        connection.create_function(name, 0, fixed(clock), deterministic=True)
+
+
+def _authorize(action: int, first: str | None, second: str | None, database: str | None, _: object) -> int:
+    """Reading and changing this database; no ATTACH, no triggers, no temporary or virtual tables, no PRAGMA."""
+    if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
+        return sqlite3.SQLITE_OK
+    if action in CHANGES and database in (None, "main"):
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_ALTER_TABLE and first == "main":
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_UPDATE and first == "sqlite_temp_master":  # by a renaming; SQLite refuses it to others
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA and first in READ_ONLY_PRAGMAS:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY

@@ -1,0 +1,107 @@
+"""`agentgym/sql-inprocess-v1`: text to SQL on SQLite in this process, for data and policies one trusts."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from agentgym import Checkpoint, Environment, Message, Task, ToolError, tool
+from agentgym.errors import SandboxError
+
+from .database import database_of
+from .guest import Database, Refused
+from .knowledge import Knowledge
+from .world import MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
+
+
+class SqlInProcess(Environment):
+    """Text to SQL on SQLite in the training process itself, read-only. Nothing is isolated by the kernel here.
+
+    The same guard as in the sandbox stands before the same engine: an authorizer that allows reading only, limits on
+    rows, characters, values and two seconds a query. What is missing: a bound on memory (a query may sort gigabytes
+    in its two seconds), on processor time (queries block the event loop meanwhile), and a second wall should SQLite
+    itself have a hole. The file format is attackable too: open only databases of your own. For policies that may be
+    hostile there is `agentgym/sql-query-v1`, with the same tools and the same tasks.
+
+    Task parameters as of `agentgym/sql-v1`.
+    """
+
+    reward = "sql_execution"
+    system = "Explore the database, then submit one SELECT that answers the question."
+
+    def __init__(self) -> None:
+        self._database: Database | None = None
+        self._known = Knowledge("")
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Load the task's database into memory. Raises: TaskError if there is no such database."""
+        await self._let_go()
+        content = database_of(task)
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.deserialize(content)
+        self._database = Database(connection, MAX_ROWS, MAX_CHARS, QUERY_S)
+        self._known = Knowledge(hashlib.sha256(content).hexdigest())
+        system = self.system
+        if task.parameters.get("show_schema"):
+            system += "\n" + self._database.schema()
+        return [Message("system", system), *task.opening()]
+
+    @tool(inline=True)
+    def tables(self) -> str:
+        """List the tables."""
+        return self._known.add(self._opened().tables())
+
+    @tool(inline=True)
+    def describe(self, table: str) -> str:
+        """Show a table's columns."""
+        return self._known.add(_told(self._opened().describe, table))
+
+    @tool(inline=True)
+    def query(self, sql: str) -> str:
+        """Run one SELECT."""
+        return self._known.add(_told(self._opened().query, sql))
+
+    @tool(final=True, inline=True)
+    def submit(self, sql: str) -> str:
+        """Give the SELECT that answers the question."""
+        return "Submitted."
+
+    async def rows(self, sql: str) -> dict[str, Any]:
+        """For judges, no tool: what a query gives, as `rows` of `agentgym/sql-query-v1` does. Raises: ToolError."""
+        found: dict[str, Any] = _told(self._opened().rows, sql, MAX_JUDGED_ROWS)
+        return found
+
+    async def state_key(self) -> str | None:
+        """Hash of the database and of every result seen so far, in any order."""
+        return self._known.key()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return Checkpoint(self._known.data())
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await self.reset(task, seed=seed)
+        self._known.restore(checkpoint.data)
+
+    async def close(self) -> None:
+        await self._let_go()
+        await super().close()
+
+    async def _let_go(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            raise SandboxError("The SQL environment was used before reset, or after close.")
+        return self._database
+
+
+def _told(method: Callable[..., Any], *arguments: Any) -> Any:
+    """Raises: ToolError with what the database refused."""
+    try:
+        return method(*arguments)
+    except Refused as refusal:
+        raise ToolError(str(refusal)) from refusal

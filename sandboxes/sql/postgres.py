@@ -1,0 +1,85 @@
+"""`agentgym/sql-postgres-v1`: a PostgreSQL server inside the sandbox, whose database the agent may change."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from functools import cache
+from pathlib import Path
+
+from agentgym import SandboxSpec
+from agentgym.errors import SandboxUnavailable
+from agentgym.sandbox import Snapshot
+
+from .guest_link import GuestLink, program
+from .templates import Templates
+from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .writing import WritingWorld
+
+PREPARE_S = 120.0
+PREPARING = ("guest", "guest_state", "guest_wire", "guest_source", "guest_postgres", "guest_cluster")
+SERVING = ("guest", "guest_state", "guest_wire", "guest_postgres")
+_templates = Templates()
+
+
+class SqlPostgres(WritingWorld):
+    """Changes to a database on a PostgreSQL server of its own, in a sandbox. Not isolated: who may change what in it.
+
+    The server comes from Debian's package `postgresql`, or from /usr/bin or /usr/local/bin. It is
+    prepared once for each database (seconds; needs a C compiler, `cc`), and each episode starts from a fork of its
+    files. The agent's user owns the tables and is no superuser. Unlike in `agentgym/sql-write-v1`, the clock runs.
+
+    Task parameters as of `agentgym/sql-v1`; an SQLite database is taken over table by table, with keys and links.
+    """
+
+    sandbox = SandboxSpec(memory_mib=384, processes=64, disk_mib=192, preload=("json", "re", "socket", "sqlite3"))
+    system = "Change the PostgreSQL database as asked, by SQL, then finish. What is not committed then is lost."
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._forked = ""
+
+    @classmethod
+    def missing(cls) -> str:
+        if not server_programs():
+            return "It needs PostgreSQL's server, which is not installed: on Debian, apt-get install postgresql."
+        return "" if shutil.which("cc") else "It needs a C compiler, cc: on Debian, apt-get install gcc libc6-dev."
+
+    async def place(self, content: bytes) -> GuestLink:
+        """Fork the sandbox in which the database's server was prepared."""
+        if lacking := self.missing():
+            raise SandboxUnavailable(f"agentgym/sql-postgres-v1: {lacking}")
+        digest = hashlib.sha256(content).hexdigest()
+        binaries = server_programs()
+        if self._machine is not None and self._forked == digest:
+            await self._machine.reset()
+        else:
+            name = self.backend.name if self.backend is not None else ""
+            template = await _templates.get(f"{name} {digest}", lambda: self._prepared(content, binaries))
+            if self._machine is not None:
+                await self._machine.close()
+            self._machine, self._forked = await self.open_sandbox(snapshot=template), digest
+        maker = f"guest.PostgresDatabase({binaries!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
+        return GuestLink(self._machine, SERVING, maker, call_s=25.0)
+
+    async def _prepared(self, content: bytes, binaries: str) -> Snapshot:
+        machine = await self.open_sandbox()
+        try:
+            await machine.write(FILE, content)
+            code = f"{program(PREPARING)}\nguest.make_cluster({binaries!r}, {f'/work/{FILE}'!r})"
+            done = await machine.run_python(code, timeout_s=PREPARE_S)
+            if not done.ok:
+                said = (done.stdout + done.stderr)[-800:].decode("utf-8", "replace")
+                raise SandboxUnavailable(f"No PostgreSQL cluster can be made here (exit {done.exit_code}): {said}")
+            return await machine.snapshot()
+        finally:
+            await machine.close()
+
+
+@cache
+def server_programs() -> str:
+    """The folder of PostgreSQL's own programs, the newest version's; empty if there is none."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[4].zfill(4))
+    others = [Path(folder, "postgres") for folder in ("/usr/bin", "/usr/local/bin", "/usr/pgsql/bin")]
+    found = [path for path in (*others, *found) if path.with_name("initdb").exists() and path.exists()]
+    return str(found[-1].parent) if found else ""

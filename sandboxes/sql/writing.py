@@ -1,0 +1,124 @@
+"""`agentgym/sql-write-v1`: an SQLite database that the agent may change, judged by what is in it at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from agentgym import Checkpoint, Message, SandboxSpec, Task, ToolError, tool
+
+from .guest_link import GuestLink
+from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlWorld
+
+
+class WritingWorld(SqlWorld):
+    """A database in a sandbox that the agent may change. Not isolated: who may change what within the database.
+
+    BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. What
+    is not committed when the episode ends is rolled back. Subclasses may put another engine into `place`.
+    """
+
+    sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=64, preload=("json", "re", "sqlite3"))
+    reward = "sql_state"
+    system = "Change the database as asked, by SQL, then finish. What is not committed then is lost."
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._committed: list[str] = []  # statements whose effect stands
+        self._pending: list[str] = []  # statements of the open transaction
+        self._state = ""  # hash of what is committed
+        self._unsure = False  # a statement was cut off, and may or may not have had its effect
+        self._order = asyncio.Lock()  # bookkeeping belongs to its statement, also with parallel calls
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Put the task's database into a fresh sandbox. Raises: TaskError if there is no such database."""
+        opening = await super().reset(task, seed=seed)
+        self._committed, self._pending, self._state = [], [], await self._ask("state")
+        self._unsure = False
+        return opening
+
+    async def place(self, content: bytes) -> GuestLink:
+        """SQLite itself, on the file as it is."""
+        maker = f"guest.WritableDatabase.of_file({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
+        return GuestLink(await self._holding(content), ["guest", "guest_state", "guest_write"], maker)
+
+    @tool
+    async def execute(self, sql: str) -> str:
+        """Run one SQL statement: SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, BEGIN, COMMIT, ROLLBACK."""
+        async with self._order:
+            return self._known.add(await self._execute(sql))
+
+    @tool(final=True)
+    async def finish(self, answer: str = "") -> str:
+        """End the work; give the answer if a question was asked."""
+        async with self._order:
+            await self._ask("rollback")
+            return f"Finished. State {await self._ask('state')}."
+
+    async def state_after(self, statements: Sequence[str]) -> str:
+        """For judges, no tool: the state that `finish` tells once these statements were run.
+
+        Raises: ToolError if one is refused.
+        """
+        for statement in statements:
+            await self._execute(statement)
+        await self._ask("rollback")
+        return str(await self._ask("state"))
+
+    async def state_key(self) -> str | None:
+        """Hash of what is committed, of the open transaction's statements, and of the results seen, in any order."""
+        return self._known.key(self._state, *self._pending)
+
+    async def checkpoint(self) -> Checkpoint | None:
+        """The statements whose effect stands, those of the open transaction, and the results seen.
+
+        None once a statement was cut off from outside: what it has done is not known.
+        """
+        if self._unsure:
+            return None
+        return Checkpoint({**self._known.data(), "committed": [*self._committed], "pending": [*self._pending]})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        """Run the checkpoint's statements on a fresh copy: the same statements give the same database."""
+        await self.reset(task, seed=seed)
+        for statement in checkpoint.data["committed"]:
+            await self._execute(statement)
+        for statement in checkpoint.data["pending"]:
+            with suppress(ToolError):  # the one by which a transaction failed
+                await self._execute(statement)
+        self._known.restore(checkpoint.data)
+
+    async def _execute(self, sql: str) -> str:
+        losses = self._guest.losses if self._guest else 0
+        try:
+            reply = await self._ask("execute", sql)
+        except asyncio.CancelledError:
+            self._unsure, self._pending = True, []  # the session is gone, and an open transaction with it
+            raise
+        except ToolError:
+            lost = self._guest is not None and self._guest.losses != losses
+            how = "" if lost or not self._pending else await self._ask("is_open")
+            if not how:
+                self._pending = []  # the engine, or its end, has rolled the transaction back
+            elif how == "broken":
+                self._pending.append(sql)
+            raise
+        if self._unsure and not reply["open"]:
+            self._state = await self._ask("state")
+        if reply["open"]:
+            if reply["wrote"]:
+                self._pending.append(sql)
+        elif reply["wrote"]:
+            if not reply["undone"]:
+                self._committed += [*self._pending, sql]
+                self._state = await self._ask("state")
+            self._pending = []
+        return str(reply["text"])
+
+
+class SqlWrite(WritingWorld):
+    """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: who may change what in the file.
+
+    Task parameters as of `agentgym/sql-v1`. The state that `finish` tells is judged: it hashes what every table holds.
+    """

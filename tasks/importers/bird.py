@@ -1,0 +1,47 @@
+"""Read BIRD, or a folder laid out like it, from where the user has it; no data is part of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, TaskSet
+
+from .items import read_items, text_of
+from .text_to_sql import databases_in, first_file, question
+
+
+def load_bird(path: str | Path, *, split: Split = "held_out", environment: str = "agentgym/sql-query-v1") -> TaskSet:
+    """The questions of a BIRD folder as tasks of a text-to-SQL environment, held out unless asked otherwise.
+
+    The folder holds `dev.json` (or `mini_dev_sqlite.json`, `train.json`) with `question`, `evidence`, `SQL` and
+    `db_id`, and `dev_databases/<name>/<name>.sqlite` (or any folder of SQLite files). The evidence, which says what
+    words of the question mean in the database, is told to the agent.
+
+    Args:
+        path: the folder, or the file of questions in it.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        environment: SQLite in a sandbox; or another that judges queries.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    Source: Li et al. 2023, arXiv:2305.03111.
+    """
+    path = Path(path)
+    file = path if path.is_file() else first_file(path, "dev.json", "mini_dev_sqlite.json", "train.json")
+    databases = databases_in(file.parent)
+    tasks = []
+    for index, item in enumerate(read_items(file)):
+        where = f"{file}, item {index}"
+        name = text_of(item, where, "db_id")
+        if name not in databases:
+            raise TaskError(f"{where}: its database {name!r} is not below {file.parent}: {len(databases)} others are.")
+        prompt = text_of(item, where, "question")
+        if isinstance(item.get("evidence"), str) and item["evidence"].strip():
+            prompt += f"\nWhat to know: {item['evidence'].strip()}"
+        tasks.append(
+            question(
+                f"bird/{item.get('question_id', index)}", prompt, text_of(item, where, "SQL", "query"),
+                databases[name], split=split, set_name="bird", name=name, hardness=str(item.get("difficulty", "")),
+                environment=environment,
+            )
+        )  # fmt: skip
+    return TaskSet("sql/bird-v1", {split: tasks})

@@ -1,0 +1,106 @@
+"""Read DBBench (AgentBench's database tasks) from a file that the user has; no data is part of this package."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+from .items import read_items, text_of
+
+CHANGES = ("INSERT", "UPDATE", "DELETE")
+ENVIRONMENT = "agentgym/sql-write-v1"
+
+
+def load_dbbench(path: str | Path, *, split: Split = "held_out", environment: str = ENVIRONMENT) -> TaskSet:
+    """The tasks of a DBBench file: questions judged by their answer label, changes by the tables at the end.
+
+    A question's published SQL is noisy and not used; nothing may have changed when it is answered. A change's label is
+    the statement itself, which is run to know what the tables must hold. Changes whose statement does not run on
+    SQLite, or changes nothing, are left out, and a warning names them.
+
+    Args:
+        path: JSON lines with `description`, `label`, `type`, `table` and `add_description`.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        environment: SQLite in a sandbox; or another whose `finish` is judged by the final state.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    Source: Liu et al. 2023, arXiv:2308.03688.
+    """
+    path = Path(path)
+    tasks: list[Task] = []
+    left_out: list[str] = []
+    for index, item in enumerate(read_items(path)):
+        where = f"{path}, item {index}"
+        tables = [_table(table, where) for table in _listed(item.get("table"))]
+        label = item.get("label")
+        kinds = item.get("type")
+        if not tables or not isinstance(label, list) or not label or not isinstance(kinds, list) or not kinds:
+            raise TaskError(f"{where}: expected lists `label` and `type` and a `table`, found {sorted(item)}.")
+        change = str(kinds[0]).upper() in CHANGES
+        if change and (reason := _useless(tables, str(label[0]))):
+            left_out.append(f"item {index} ({reason})")
+            continue
+        notes = item.get("add_description")
+        prompt = text_of(item, where, "description") + (f"\n{notes}" if isinstance(notes, str) and notes else "")
+        tasks.append(
+            Task(
+                id=f"dbbench/{index:04d}",
+                environment=environment,
+                prompt=prompt,
+                parameters={"tables": tables},
+                truth={"sql": [str(label[0])]} if change else {"sql": [], "answers": [str(value) for value in label]},
+                split=split,
+                tags=("dbbench", str(kinds[0]).lower()),
+            )
+        )
+    if left_out:
+        warnings.warn(f"{path}: left out, as their statement cannot be judged: {'; '.join(left_out)}.", stacklevel=2)
+    return TaskSet("sql/dbbench-v1", {split: tasks})
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def _table(table: Any, where: str) -> dict[str, Any]:
+    try:
+        columns = [[column["name"], _type(column["type"])] for column in table["table_info"]["columns"]]
+        rows = [[_cell(value) for value in row] for row in table["table_info"]["rows"]]
+        return {"name": table["table_name"], "columns": columns, "rows": rows}
+    except (KeyError, TypeError) as error:
+        raise TaskError(f"{where}: its table is not as DBBench's are: {error!r}.") from error
+
+
+def _type(name: Any) -> str:
+    kept = "".join(char for char in str(name) if char.isalnum() or char in "_ (),.")
+    return kept or "TEXT"
+
+
+def _cell(value: Any) -> Any:
+    return value if value is None or isinstance(value, (int, float, str)) else str(value)
+
+
+def _useless(tables: list[Mapping[str, Any]], statement: str) -> str:
+    """Why a change cannot be judged, empty if it can."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for table in tables:
+            columns = ", ".join(f"{_quoted(name)} {kind}" for name, kind in table["columns"])
+            connection.execute(f"CREATE TABLE {_quoted(table['name'])} ({columns})")
+            marks = ",".join("?" * len(table["columns"]))
+            connection.executemany(f"INSERT INTO {_quoted(table['name'])} VALUES ({marks})", table["rows"])
+        before = connection.total_changes
+        try:
+            connection.execute(statement)
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            return f"SQLite: {error}"
+        return "" if connection.total_changes > before else "it changes nothing"
+
+
+def _quoted(name: str) -> str:
+    return '"' + str(name).replace('"', '""') + '"'

@@ -1,0 +1,47 @@
+"""Read GSM8K (grade-school mathematics) from a file that the user has; the data is never part of this package.
+
+Source: Cobbe et al. 2021, arXiv:2110.14168. The answer of an item stands after "####".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.messages import Call, Message
+from agentgym.task import Split, Task, TaskSet
+
+from .items import read_items, text_of
+
+
+def load_gsm8k(path: str | Path, *, split: Split = "held_out") -> TaskSet:
+    """The problems of a GSM8K file as tasks of `agentgym/code-maths-v1`, held out unless asked otherwise.
+
+    Args:
+        path: JSON lines with `question` and `answer`.
+        split: where the tasks go. The test file is for measuring; the train file is another one.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    path = Path(path)
+    tasks = [_task(item, f"{path}, item {place}", place, split) for place, item in enumerate(read_items(path))]
+    return TaskSet("code/gsm8k-v1", {split: tasks}, answer=_answer)
+
+
+def _task(item: dict[str, Any], where: str, place: int, split: Split) -> Task:
+    question, solution = text_of(item, where, "question"), text_of(item, where, "answer")
+    _, mark, answer = solution.rpartition("####")
+    if not mark or not answer.strip():
+        raise TaskError(f"{where}: no answer after '####' in the field answer.")
+    return Task(
+        id=f"gsm8k/{place + 1:04d}",
+        environment="agentgym/code-maths-v1",
+        prompt=question,
+        truth={"answer": answer.strip(), "solution": solution},
+        split=split,
+        tags=("gsm8k",),
+    )
+
+
+def _answer(task: Task) -> Message:
+    return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))

@@ -1,0 +1,59 @@
+"""Read Spider (text to SQL over many databases) from a folder that the user has; no data is part of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+from .items import read_items, text_of
+from .text_to_sql import databases_in, first_file, question
+
+FILES = ("dev.json", "questions.json", "test.json", "ic_spider_dev.json", "train_spider.json")
+
+
+def load_spider(path: str | Path, *, split: Split = "held_out", environment: str = "agentgym/sql-query-v1") -> TaskSet:
+    """The questions of a Spider folder as tasks of a text-to-SQL environment, held out unless asked otherwise.
+
+    The folder holds the questions (`dev.json`, or InterCode's packaging as `questions.json`) and the databases, as
+    `database/<name>/<name>.sqlite`, or in any folder below. Where a folder `database/<name>` holds further SQLite
+    files, as the published test suites do, a query must be right in each of them. Questions asked twice of one
+    database are read once.
+
+    Args:
+        path: the folder, or the file of questions in it.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        environment: SQLite in a sandbox; or another that judges queries.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
+    """
+    path = Path(path)
+    file = path if path.is_file() else first_file(path, *FILES)
+    databases = databases_in(file.parent)
+    tasks: list[Task] = []
+    asked: set[tuple[str, str]] = set()
+    for index, item in enumerate(read_items(file)):
+        where = f"{file}, item {index}"
+        name = text_of(item, where, "db_id", "db")
+        prompt = text_of(item, where, "question") if "question" in item else text_of(item, where, "query")
+        gold = text_of(item, where, "gold") if "gold" in item else text_of(item, where, "query")
+        if name not in databases:
+            raise TaskError(f"{where}: its database {name!r} is not below {file.parent}: {len(databases)} others are.")
+        if (name, " ".join(prompt.casefold().split())) in asked:
+            continue
+        asked.add((name, " ".join(prompt.casefold().split())))
+        tasks.append(
+            question(
+                f"spider/{index:04d}", prompt, gold, databases[name], split=split, set_name="spider", name=name,
+                hardness=str(item.get("hardness", "")), environment=environment, suite=_suite(databases[name]),
+            )
+        )  # fmt: skip
+    return TaskSet("sql/spider-v1", {split: tasks})
+
+
+def _suite(database: Path) -> tuple[str, ...]:
+    """Further databases of the same schema: the others in a folder that has the database's name."""
+    if database.parent.name != database.stem:
+        return ()
+    return tuple(sorted(str(other) for other in database.parent.glob(f"*{database.suffix}") if other != database))

@@ -1,0 +1,54 @@
+"""What the readers of public text-to-SQL sets share: databases in folders, and tasks of a question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task
+
+ENVIRONMENT = "agentgym/sql-query-v1"
+SUFFIXES = (".sqlite", ".db", ".sqlite3")
+HARDNESS = {"easy": 1.0, "simple": 1.0, "medium": 2.0, "moderate": 2.0, "hard": 3.0, "challenging": 3.0, "extra": 4.0}
+
+
+def first_file(folder: Path, *names: str) -> Path:
+    """The first of these files that the folder has. Raises: TaskError naming all of them."""
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise TaskError(f"{folder} holds none of {', '.join(names)}. Give the folder that does.")
+
+
+def databases_in(folder: Path) -> dict[str, Path]:
+    """SQLite files below a folder by their own names, without the ending: as a flat folder and a folder for each."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in SUFFIXES and path.is_file():
+            found.setdefault(path.stem, path)
+    return found
+
+
+def question(
+    task_id: str, prompt: str, gold: str, database: Path, *, split: Split, set_name: str, name: str, hardness: str = "",
+    environment: str = ENVIRONMENT, suite: tuple[str, ...] = (),
+) -> Task:  # fmt: skip
+    """A task: a question about a database, with its gold query.
+
+    Args:
+        suite: further databases of the same schema, on which the query must be right too.
+    """
+    truth: dict[str, Any] = {"sql": gold}
+    if suite:
+        truth["suite"] = [{"database": path} for path in suite]
+    return Task(
+        id=task_id,
+        environment=environment,
+        prompt=prompt,
+        parameters={"database": str(database), "show_schema": True},
+        truth=truth,
+        split=split,
+        tags=tuple(tag for tag in (set_name, name, hardness) if tag),
+        difficulty=HARDNESS.get(hardness, 0.0),
+    )

@@ -1,0 +1,104 @@
+"""Read WikiSQL's files from where the user has them; no data is part of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+from .items import read_items, text_of
+from .text_to_sql import ENVIRONMENT
+
+AGGREGATES = ("", "MAX", "MIN", "COUNT", "SUM", "AVG")
+OPERATORS = ("=", ">", "<", "OP")
+TYPES = {"text": "TEXT", "real": "REAL"}
+
+
+def load_wikisql(path: str | Path, *, split: Split = "held_out", environment: str = ENVIRONMENT) -> TaskSet:
+    """The questions of a WikiSQL file as tasks of a text-to-SQL environment, each with its one table.
+
+    Beside `dev.jsonl` (`question`, `table_id`, `sql` as `{"sel", "agg", "conds"}`) lies `dev.tables.jsonl` (`id`,
+    `header`, `types`, `rows`). The table is called `data`; text is compared without case, as WikiSQL's own judge does.
+
+    Args:
+        path: the file of questions.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        environment: SQLite in a sandbox; or another that judges queries.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    Source: Zhong et al. 2017, arXiv:1709.00103.
+    """
+    path = Path(path)
+    beside = path.with_name(path.name.removesuffix(".jsonl") + ".tables.jsonl")
+    tables = {str(item.get("id")): item for item in read_items(beside)}
+    tasks = []
+    for index, item in enumerate(read_items(path)):
+        where = f"{path}, item {index}"
+        table = tables.get(str(item.get("table_id")))
+        if table is None:
+            raise TaskError(f"{where}: its table {item.get('table_id')!r} is not in {beside}.")
+        try:
+            gold = _gold(item["sql"], table["header"], table["types"])
+            columns = _columns(table["header"], table["types"])
+            rows = [
+                [_cell(value, kind) for value, kind in zip(row, table["types"], strict=True)] for row in table["rows"]
+            ]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise TaskError(f"{where}: its query or table is not as WikiSQL's are: {error!r}.") from error
+        tasks.append(
+            Task(
+                id=f"wikisql/{index:05d}",
+                environment=environment,
+                prompt=text_of(item, where, "question"),
+                parameters={"tables": [{"name": "data", "columns": columns, "rows": rows}], "show_schema": True},
+                truth={"sql": gold},
+                split=split,
+                tags=("wikisql",),
+                difficulty=float(len(item["sql"]["conds"])),
+            )
+        )
+    return TaskSet("sql/wikisql-v1", {split: tasks})
+
+
+def _gold(query: Mapping[str, Any], header: list[str], types: list[str]) -> str:
+    names = [name for name, _ in _columns(header, types)]
+    quoted = [f'"{name}"' for name in names]
+    chosen = quoted[query["sel"]]
+    aggregate = AGGREGATES[query["agg"]]
+    conditions = []
+    for place, operator, value in query["conds"]:
+        if types[place] == "real":
+            text = repr(_cell(value, "real"))
+            conditions.append(f"{quoted[place]} {OPERATORS[operator]} {text if text != 'None' else 'NULL'}")
+        else:
+            literal = str(value).casefold().replace("'", "''")
+            conditions.append(f"LOWER({quoted[place]}) {OPERATORS[operator]} '{literal}'")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {f'{aggregate}({chosen})' if aggregate else chosen} FROM data{where}"
+
+
+def _columns(header: list[str], types: list[str]) -> list[list[str]]:
+    """Names as the table has them, without quotes, and different from each other without case."""
+    seen: set[str] = set()
+    columns = []
+    for place, (name, kind) in enumerate(zip(header, types, strict=True)):
+        name = str(name).replace('"', "").strip() or f"column {place + 1}"
+        while name.casefold() in seen:
+            name += "_"
+        seen.add(name.casefold())
+        columns.append([name, TYPES[kind]])
+    return columns
+
+
+def _cell(value: Any, kind: str) -> Any:
+    """A number where the column is one and the value reads as one; text else."""
+    if value is None:
+        return None
+    if kind == "real":
+        try:
+            return float(str(value).replace(",", ""))
+        except ValueError:
+            return str(value)
+    return str(value)

@@ -1,0 +1,22 @@
+"""Generated databases of many domains, questions to be answered with a query, and changes to be made. See CARD.md."""
+
+from .database import database
+from .oracle import changer, oracle
+from .task_set import (
+    changes,
+    changes_postgres,
+    schemas,
+    schemas_duckdb,
+    schemas_inprocess,
+)
+
+__all__ = [
+    "changer",
+    "changes",
+    "changes_postgres",
+    "database",
+    "oracle",
+    "schemas",
+    "schemas_duckdb",
+    "schemas_inprocess",
+]

@@ -1,0 +1,95 @@
+"""A kind of question or change: its words and its SQL, over any domain, and reading one back from its words."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .database import key_of, names
+from .domains import Domain
+
+Facts = Mapping[str, str]
+Draw = Callable[[Domain, random.Random], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One kind of question or change.
+
+    Attributes:
+        name: stands in the task's tags.
+        words: what is asked. In words and SQL, `{bs}`, `{b}`, `{b_name}`, `{b_choice}`, `{b_number}`, `{b_id}` are the
+            children's table, singular, first column, column of choices, numeric column and parent's key; `{as}`,
+            `{a}`, `{a_name}`, `{a_city}`, `{a_number}` those of the parents; `{cs}`, `{c}`, `{c_who}`, `{c_number}`,
+            `{c_id}` those of the events. All others are drawn.
+        statements: the gold SQL, with the same names.
+        draw: draws the others for a task.
+        difficulty: 1 for one table and one condition; one more for each join, group or nested query.
+    """
+
+    name: str
+    words: str
+    statements: tuple[str, ...]
+    draw: Draw
+    difficulty: float = 1.0
+
+    def fill(self, domain: Domain, drawn: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """The words and the SQL of one task."""
+        fixed, spoken = words_of(domain)
+        text = self.words.format(**{**fixed, **spoken, **drawn})
+        return text, [sql.format(**{**fixed, **drawn}) for sql in self.statements]
+
+    def read(self, domain: Domain, text: str) -> list[str] | None:
+        """The SQL of words that this template has filled in; None if it has not."""
+        fixed, spoken = words_of(domain)
+        pattern, groups = "", set()
+        for piece in re.split(r"(\{\w+\})", self.words):
+            name = piece.strip("{}")
+            if not piece.startswith("{"):
+                pattern += re.escape(piece)
+            elif name in fixed:
+                pattern += re.escape({**fixed, **spoken}[name])
+            else:
+                pattern += f"(?P={name})" if name in groups else f"(?P<{name}>.+?)"
+                groups.add(name)
+        found = re.fullmatch(pattern, text)
+        return [sql.format(**{**fixed, **found.groupdict()}) for sql in self.statements] if found else None
+
+
+def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
+    """What the names in a template stand for in SQL, and what they are called in words where that differs."""
+    a, b, c = domain.tables
+    fixed = {
+        "as": a.name, "a": a.singular, "a_name": a.columns[0].name, "a_city": a.of_kind("city")[0].name,
+        "a_number": a.of_kind("number", "year")[0].name,
+        "bs": b.name, "b": b.singular, "b_name": b.columns[0].name, "b_choice": b.of_kind("choice")[0].name,
+        "b_number": b.of_kind("number")[0].name, "b_money": b.of_kind("money")[0].name, "b_id": key_of(a),
+        "cs": c.name, "c": c.singular, "c_who": c.columns[0].name, "c_day": c.of_kind("date")[0].name,
+        "c_number": c.of_kind("number")[0].name, "c_id": key_of(b),
+    }  # fmt: skip
+    spoken = {name: text.replace("_", " ") for name, text in fixed.items()}
+    return fixed, spoken
+
+
+def some_parent(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
+    """Names of different parents."""
+    return rng.sample(names(domain, domain.parent.columns[0], 18), count)
+
+
+def some_child(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
+    """Names of different children."""
+    return rng.sample(names(domain, domain.child.columns[0], 70), count)
+
+
+def some_choice(domain: Domain, rng: random.Random, count: int = 1) -> list[str]:
+    """Different values of the children's column of choices."""
+    return rng.sample(domain.child.of_kind("choice")[0].choices, count)
+
+
+def some_bound(domain: Domain, rng: random.Random) -> int:
+    """A number within the middle of the children's numeric column."""
+    column = domain.child.of_kind("number")[0]
+    return rng.randrange(column.low + (column.high - column.low) // 5, column.high - (column.high - column.low) // 5)

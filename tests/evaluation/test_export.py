@@ -1,0 +1,123 @@
+"""Exports are read back by the tools they are for: `datasets`, and Inspect where it is installed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+from agentgym.episode.ledger import Ledger
+from agentgym.evaluation.export.inspect_log import inspect_log
+from agentgym.evaluation.export.parquet import row_of_episode
+from agentgym.evaluation.record import Evaluation
+from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.task import canary_of
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sample_run import make
+
+SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return make(tmp_path_factory.mktemp("export") / "run", samples=2, steps=2).path
+
+
+def agentgym(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env=SETTING)
+
+
+def played(run: Path) -> tuple[Evaluation, list]:
+    after = Evaluation.load(run / "evaluation" / "after.json")
+    ledger = Ledger(run / "ledger.sqlite")
+    found = [ledger.load(f"{after.run}/{row.task}#{i}") for row in after.rows for i in range(2)]
+    ledger.close()
+    return after, found
+
+
+def test_an_evaluation_is_a_log_of_inspect(run, tmp_path):
+    done = agentgym("export", run, "--format", "inspect", "--label", "after", "--out", tmp_path / "after.json")
+    assert done.exit_code == 0, done.output
+    log = json.loads((tmp_path / "after.json").read_text())
+    after, trajectories = played(run)
+    assert list(log) == ["version", "status", "eval", "plan", "results", "stats", "samples"]
+    assert log["results"]["scores"][0]["metrics"]["mean"]["value"] == pytest.approx(after.success().value)
+    assert log["eval"]["config"]["epochs"] == 2
+    assert log["eval"]["metadata"]["canary"] == canary_of(after.task_set)
+    assert len(log["samples"]) == len(trajectories) == 240
+    for sample, trajectory in zip(log["samples"], trajectories, strict=True):
+        assert (sample["id"], sample["epoch"]) == (trajectory.task.id, trajectory.sample + 1)
+        assert (sample["error"] is None) == trajectory.valid == (sample["scores"] is not None)
+        ids = [call["id"] for m in sample["messages"] if m["role"] == "assistant" for call in m["tool_calls"]]
+        assert len(set(ids)) == len(ids)
+        assert [m["tool_call_id"] for m in sample["messages"] if m["role"] == "tool"] == ids
+    assert any(m.get("error", {}).get("type") == "parsing" for s in log["samples"] for m in s["messages"])
+
+
+def test_inspect_reads_the_log(run, tmp_path):
+    """A check for who has inspect_ai installed; it is too large to be a dependency of ours."""
+    if importlib.util.find_spec("inspect_ai") is None:
+        pytest.skip("inspect_ai is not installed")
+    agentgym("export", run, "--format", "inspect", "--label", "after", "--out", tmp_path / "after.json")
+    log = importlib.import_module("inspect_ai.log").read_eval_log(str(tmp_path / "after.json"))
+    assert log.status == "success"
+    assert len(log.samples) == 240
+
+
+def test_images_and_broken_calls_survive_in_both_formats(run):
+    after, trajectories = played(run)
+    one = next(t for t in trajectories if any(c.error for turn in t.turns for c in turn.calls))
+    one.opening = (*one.opening, Message("user", (TextPart("look"), ImagePart("QUJD"))))
+    sample = inspect_log(after, [one])["samples"][0]
+    assert sample["input"][-1]["content"] == [
+        {"type": "text", "text": "look"}, {"type": "image", "image": "data:image/png;base64,QUJD"}
+    ]  # fmt: skip
+    assert any(call.get("parse_error") for m in sample["messages"] for call in m.get("tool_calls", ()))
+    row = row_of_episode(one, tokens=True)
+    assert row["messages"][len(one.opening) - 1]["images"] == ["data:image/png;base64,QUJD"]
+    assert "truth" not in row
+    assert len(row["token_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
+    file = tmp_path / "episodes.parquet"
+    done = agentgym("export", run, "--out", file, "--label", "after", "--tokens")
+    assert done.exit_code == 0, done.output
+    import pyarrow.parquet
+    from datasets import Dataset
+
+    assert pyarrow.parquet.read_schema(file).metadata[b"canary"].decode() == canary_of("sql/store-v1")
+    rows = Dataset.from_parquet(str(file), cache_dir=str(tmp_path / "cache"))
+    after, trajectories = played(run)
+    assert rows.num_rows == 240
+    for row, trajectory in zip(rows, trajectories, strict=True):
+        assert row["id"] == trajectory.id
+        assert row["success"] == (trajectory.success if trajectory.valid else None)
+        assert [m["role"] for m in row["messages"]] == [m.role for m in trajectory.messages()]
+    solved = [row["success"] for row in rows if row["success"] is not None]
+    assert math.fsum(solved) == sum(sum(r.observed) for r in after.rows)
+    both = agentgym("export", run, "--out", tmp_path / "all.parquet", "--list", "held-out")
+    assert "480 episodes" in both.stdout
+
+
+def test_what_cannot_be_exported_is_said(run, tmp_path):
+    for words, told in [
+        ((run, "--format", "inspect", "--out", tmp_path / "x"), "which evaluation?"),
+        ((run, "--label", "never", "--out", tmp_path / "x"), "Cannot read the evaluation"),
+        ((run, "--list", "nothing", "--out", tmp_path / "x"), "no episode to export"),
+        ((tmp_path, "--out", tmp_path / "x"), "There is no run"),
+    ]:
+        done = agentgym("export", *words)
+        assert done.exit_code == 2
+        assert told in done.stderr, done.stderr
+    assert not list(tmp_path.glob("*.partial"))

@@ -1,0 +1,140 @@
+"""Saved episodes judged again: what changes is the verdict alone, and a judge that fails gives no zero."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agentgym import Call, Message, Reward, Task, TaskSet
+from agentgym.episode.ledger import Ledger
+from agentgym.errors import EvaluationError, JudgeError, RewardError
+from agentgym.evaluation import evaluate
+from agentgym.evaluation.rescore import rescore, rescore_evaluation
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.testing.counter import Counter, TargetReached
+
+TASKS = [Task(f"h{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out") for i in range(1, 7)]
+SET = TaskSet("acme/c-v1", {"held_out": TASKS})
+
+
+class Near(TargetReached):
+    """One off counts as well; and turns earn by how many came before, so that the order shows."""
+
+    weights = {"before": 0.5}
+
+    def turn(self, turn, episode):
+        assert episode.stop_reason is None
+        return {"before": float(len(episode.turns) - 1)}
+
+    def outcome(self, episode):
+        said = [call.arguments["amount"] for turn in episode.turns for call in turn.calls if call.name == "add"]
+        return {"success": float(abs(said[0] - episode.task.truth) <= 1), "exact": float(said[0] == episode.task.truth)}
+
+
+def off_by(task: Task) -> ScriptedPolicy:
+    amount = task.truth + {1: 0, 2: 1, 3: 2}.get(task.truth % 4, 0)
+    return ScriptedPolicy([Message("assistant", "", (Call("add", {"amount": amount}),)),
+                           Message("assistant", "", (Call("submit"),))])  # fmt: skip
+
+
+@pytest.fixture
+async def kept(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    made = await evaluate(off_by, SET, environment=Counter, reward=TargetReached(), ledger=ledger, samples=2)
+    yield made, ledger
+    ledger.close()
+
+
+async def test_another_reward_judges_the_same_episodes(kept):
+    before, ledger = kept
+    found = await rescore_evaluation(before, ledger, Near(), label="near")
+    assert before.success().value == pytest.approx(3 / 6)
+    assert found.after.success().value == pytest.approx(5 / 6)
+    assert found.after.label == "near"
+    assert [row.hash for row in found.after.rows] == [row.hash for row in before.rows]
+    assert found.after.manifest == before.manifest
+    assert found.after.success(also="exact").value == before.success().value
+    assert {name.split("/")[-1].split("#")[0] for name, *_ in found.changed} == {"h2", "h6"}
+    assert all((old, new) == (0.0, 1.0) for _, old, new in found.changed)
+    assert found.after.rows[0].reward == [1.0 + 1.0 + 0.5 * (0 + 1)] * 2  # success, exact, and two turns
+    [first] = await rescore([ledger.load(before.run + "/h1#0")], Near())
+    assert [turn.rewards for turn in first.turns] == [{"before": 0.0}, {"before": 1.0}]
+
+
+async def test_judging_again_with_the_same_reward_changes_nothing(kept):
+    before, ledger = kept
+    found = await rescore_evaluation(before, ledger, TargetReached(), label=before.label)
+    assert found.changed == []
+    assert found.after.rows == before.rows
+    assert found.after == before
+
+
+class Beside(TargetReached):
+    """Also sees the two episodes of a task beside each other, and its turns when all is over."""
+
+    def hindsight(self, episode):
+        return [{"late": episode.outcome["success"]} for _ in episode.turns]
+
+    def group(self, episodes):
+        if episodes[0].task.id == "h5":
+            raise JudgeError("cannot compare")
+        return [{"among": float(len(episodes))} for _ in episodes]
+
+
+async def test_a_reward_that_judges_groups_and_in_hindsight_does_so_again(kept):
+    before, ledger = kept
+    got = await rescore([ledger.load(f"{before.run}/h{i}#{s}") for i in (4, 5) for s in (0, 1)], Beside())
+    assert [one.valid for one in got] == [True, True, False, False]
+    assert got[0].outcome == {"success": 1.0, "among": 2.0}
+    assert [turn.rewards for turn in got[0].turns] == [{"ok": 1.0, "late": 1.0}] * 2
+    assert "cannot compare" in (got[2].error or "")
+
+
+async def test_a_judge_that_cannot_judge_gives_no_observation(kept):
+    before, ledger = kept
+
+    class Shy(Reward):
+        """Judges only what it knows."""
+
+        async def outcome(self, episode):
+            if episode.task.id == "h3":
+                raise JudgeError("no idea")
+            if episode.task.id == "h4":
+                await asyncio.sleep(60)
+            return {"success": 1.0}
+
+    played = [ledger.load(f"{before.run}/h{i}#0") for i in (2, 3, 4)]
+    got = await rescore(played, Shy(), time_s=0.05)
+    assert [one.valid for one in got] == [True, False, False]
+    assert "no idea" in (got[1].error or "")
+    assert all(one.valid for one in played)  # the originals are as they were
+    found = await rescore_evaluation(before, ledger, _Without("h3"), label="x")
+    assert found.after.failed == 2
+    assert found.after.success().n == 5
+
+
+class _Without(Reward):
+    def __init__(self, task: str) -> None:
+        self.task = task
+
+    def outcome(self, episode):
+        if episode.task.id == self.task:
+            raise JudgeError("not this one")
+        return {"success": 1.0}
+
+
+async def test_what_cannot_be_judged_again_is_said(kept):
+    before, ledger = kept
+
+    class Wrong(Reward):
+        """No reward."""
+
+        def outcome(self, episode):
+            return {"success": float("nan")}
+
+    with pytest.raises(RewardError):
+        await rescore_evaluation(before, ledger, Wrong(), label="x")
+    before.rows[0].task = "gone"
+    with pytest.raises(EvaluationError, match=r"lacks 2 episodes.*gone#0"):
+        await rescore_evaluation(before, ledger, TargetReached(), label="x")
