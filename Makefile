@@ -14,7 +14,7 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= auto
-BENCHMARKS  ?= overhead sandbox credit environments swe viewer training learning
+BENCHMARKS  ?= overhead sandbox credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
