@@ -116,7 +116,7 @@ async def test_a_world_without_rows_cannot_judge_queries(task):
 
 
 async def test_a_dear_query_earns_less_economy_than_a_cheap_one(task):
-    dear = f"{GOLD} AND (SELECT COUNT(*) FROM loans a, loans b, loans c WHERE a.weeks + b.weeks > c.weeks) > 0"
+    dear = f"{GOLD} AND (SELECT COUNT(*) FROM loans a, loans b WHERE a.weeks > b.weeks) > 0"
     assert (await outcome(task, dear))["economy"] < 0.2
     assert (await outcome(task, GOLD))["economy"] == 1.0
 

@@ -97,16 +97,16 @@ def test_the_two_problems_that_need_an_undefined_class_are_left_out_and_named():
 
 
 @needs_file
-@pytest.mark.slow
 @pytest.mark.needs_namespaces
 @pytest.mark.filterwarnings("ignore:.*left out")
-async def test_972_of_974_published_solutions_pass_the_judge():
+async def test_every_eighth_of_the_published_solutions_passes_the_judge():
+    """All 972 are run by `python benchmarks/importers.py`; docs/benchmarks.md has its table."""
     judge, made = load_reward("hidden_tests"), load("importers", "mbpp")(FILE)
-    room = asyncio.Semaphore(8)
+    tasks, room = made["held_out"][::8], asyncio.Semaphore(8)
 
     async def passes(task):
         async with room:
             return all(await judge.judge(task.truth["reference"], task.truth["tests"], setup=task.truth["setup"]))
 
-    verdicts = await asyncio.gather(*map(passes, made["held_out"]))
-    assert [task.id for task, passed in zip(made["held_out"], verdicts, strict=True) if not passed] == []
+    verdicts = await asyncio.gather(*map(passes, tasks))
+    assert [task.id for task, passed in zip(tasks, verdicts, strict=True) if not passed] == []
