@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxDied, SandboxError
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.messages import ImagePart, Part, TextPart
 from agentgym.sandbox import Channel
 
-from .browsers import Browser, Browsers, browsers_of
+from .browsers import Browser, Browsers, browsers_of, chromium
 from .judge import OVER
 from .observation import VIEWS, View, shown
 from .parameters import Parameters
@@ -21,6 +21,8 @@ from .parameters import Parameters
 SYSTEM = "Act on the page by the [numbers] of its elements. When the task is done, or to tell what was asked, answer."
 CALL_S, TOOL_S = 180.0, 200.0
 """The guest bounds what a page takes; these are for the machine, which may be busy."""
+Seen = str | list[Part]
+"""What an action shows: text, or text and pictures."""
 Key = Literal[
     "Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight",
     "PageUp", "PageDown", "Home", "End", "Control+a", "Control+c", "Control+x", "Control+v",
@@ -59,6 +61,15 @@ class Web(Environment):
         self._over = False
         self._key = ""
 
+    @classmethod
+    def missing(cls) -> str:
+        """What to install where no Chromium is found."""
+        try:
+            chromium()
+        except SandboxUnavailable as error:
+            return str(error)
+        return ""
+
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open the task's first page in a fresh context. Raises: TaskError if there is no such site."""
         parameters = Parameters.of(task)
@@ -84,62 +95,62 @@ class Web(Environment):
         return [Message("system", SYSTEM), *opening[:-1], Message("user", content)]
 
     @tool(timeout_s=TOOL_S)
-    async def click(self, element: int) -> list[Part]:
+    async def click(self, element: int) -> Seen:
         """Click an element."""
         return await self._act("click", element)
 
     @tool(timeout_s=TOOL_S)
-    async def click_at(self, x: int, y: int) -> list[Part]:
+    async def click_at(self, x: int, y: int) -> Seen:
         """Click a point of the view, in pixels."""
         return await self._act("click_at", x, y)
 
     @tool(timeout_s=TOOL_S)
-    async def type(self, element: int, text: str) -> list[Part]:
+    async def type(self, element: int, text: str) -> Seen:
         """Type a text into a field, in place of what it holds."""
         return await self._act("type", element, text)
 
     @tool(timeout_s=TOOL_S)
-    async def press(self, key: Key) -> list[Part]:
+    async def press(self, key: Key) -> Seen:
         """Press a key."""
         return await self._act("press", key)
 
     @tool(timeout_s=TOOL_S)
-    async def select(self, element: int, option: str) -> list[Part]:
+    async def select(self, element: int, option: str) -> Seen:
         """Choose an option of a list; in a list with several choices, switch it."""
         return await self._act("select", element, option)
 
     @tool(timeout_s=TOOL_S)
-    async def scroll(self, direction: Literal["up", "down"], element: int = 0) -> list[Part]:
+    async def scroll(self, direction: Literal["up", "down"], element: int = 0) -> Seen:
         """Scroll the page, or what holds an element."""
         return await self._act("scroll", direction, element)
 
     @tool(timeout_s=TOOL_S)
-    async def drag(self, element: int, onto: int) -> list[Part]:
+    async def drag(self, element: int, onto: int) -> Seen:
         """Drag an element onto another."""
         return await self._act("drag", element, onto)
 
     @tool(timeout_s=TOOL_S)
-    async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> list[Part]:
+    async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> Seen:
         """Drag from a point of the view to another, in pixels."""
         return await self._act("drag_at", x, y, to_x, to_y)
 
     @tool(timeout_s=TOOL_S)
-    async def hover(self, element: int) -> list[Part]:
+    async def hover(self, element: int) -> Seen:
         """Move the pointer onto an element."""
         return await self._act("hover", element)
 
     @tool(timeout_s=TOOL_S)
-    async def back(self) -> list[Part]:
+    async def back(self) -> Seen:
         """Go back to the page before."""
         return await self._act("back")
 
     @tool(timeout_s=TOOL_S)
-    async def tab(self, number: int) -> list[Part]:
+    async def tab(self, number: int) -> Seen:
         """Change to another tab."""
         return await self._act("tab", number)
 
     @tool(timeout_s=TOOL_S)
-    async def wait(self, seconds: float = 1.0) -> list[Part]:
+    async def wait(self, seconds: float = 1.0) -> Seen:
         """Wait, 5 seconds at most, and look again."""
         return await self._act("wait", seconds)
 
@@ -202,7 +213,7 @@ class Web(Environment):
         self._browser = await self._browsers.lease(self.sandbox)
         self._channel = await self._browser.open_episode()
 
-    async def _act(self, action: str, *arguments: Any) -> Any:
+    async def _act(self, action: str, *arguments: Any) -> Seen:
         """One action, and what is seen after it. Raises: ToolError if it cannot be done."""
         async with self._turn:
             if self._over:
@@ -221,7 +232,7 @@ class Web(Environment):
         self._over = True
         return OVER + json.dumps(outcome, sort_keys=True)
 
-    def _shown(self, seen: dict[str, Any]) -> str | list[Part]:
+    def _shown(self, seen: dict[str, Any]) -> Seen:
         text = shown(seen, self._max_chars)
         pictures = [ImagePart(seen[view]) for view in ("screenshot", "marks") if view in seen]
         return [TextPart(text), *pictures] if pictures else text

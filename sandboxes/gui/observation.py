@@ -31,7 +31,8 @@ def shown(seen: dict[str, Any], max_chars: int) -> str:
 
 
 def _cut(lines: list[str], max_chars: int) -> str:
-    kept, room = [], max_chars
+    kept: list[str] = []
+    room = max_chars
     for place, line in enumerate(lines):
         line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
         room -= len(line) + 1

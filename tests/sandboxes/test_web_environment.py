@@ -16,7 +16,7 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError
 from agentgym.messages import ImagePart, Message, ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.registry import close_backends, load_reward, load_task_set
+from agentgym.registry import close_backends, load, load_reward, load_task_set
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import browsers_of, chromium
 from agentgym.sandboxes.gui.judge import OVER
@@ -348,6 +348,7 @@ async def test_a_machine_without_chromium_says_what_to_install(monkeypatch):
     monkeypatch.setenv("AGENTGYM_CHROMIUM", "/usr/bin/no-such-browser")
     with pytest.raises(SandboxUnavailable, match="apt-get install chromium-headless-shell"):
         chromium()
+    assert "apt-get install" in load("environments", "agentgym/web-v1").missing()
 
 
 async def test_a_truth_that_says_nothing_cannot_be_judged():

@@ -11,7 +11,7 @@ import time
 from .cdp import Crashed, Late, Refused
 from .tab import LOAD_S, NotPossible, Tab
 
-MAX_TABS = 5
+MAX_TABS, _MAX_WAIT_S = 5, 5.0
 _ACTIONS = ("click", "click_at", "type", "press", "select", "scroll", "drag", "drag_at", "hover", "back")
 
 
@@ -36,6 +36,11 @@ class Episode:
         except Refused as error:
             return {"died": f"the browser refused a command: {error}"}
 
+    def pause(self, request):
+        """Wait, if that is asked for. Apart from `answer`, for it needs no processor."""
+        if request.get("action") == "wait":
+            time.sleep(min(max(float(request["arguments"][0]), 0.0), _MAX_WAIT_S))
+
     # ---- operations ------------------------------------------------------------------------------------------------
 
     def do_begin(self, site, viewport, observe):
@@ -57,10 +62,10 @@ class Episode:
 
     def do_act(self, action, arguments, observe):
         """One action of the agent, and what is shown after it."""
-        if action == "wait":
-            time.sleep(min(max(float(arguments[0]), 0.0), 5.0))
-        elif action == "tab":
+        if action == "tab":
             self._switch(*arguments)
+        elif action == "wait":
+            pass  # `pause` did
         elif action in _ACTIONS:
             self._tab.said.clear()
             getattr(self._tab, action)(*arguments)

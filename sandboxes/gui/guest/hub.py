@@ -54,6 +54,7 @@ class Hub:
                     request = json.loads(line)
                     if "site" in request:
                         request["site"] = self.site(request["site"])
+                    episode.pause(request)
                     with self._room:
                         answer = episode.answer(request)
                     connection.sendall(json.dumps(answer).encode() + b"\n")
