@@ -71,7 +71,8 @@ async def dialog(page: Page) -> None:
 async def in_turn(page: Page) -> None:
     await page.click("document.querySelector('#subbtn')")
     if found := re.search(r"wait (\d+)", page.ask):
-        await page.act("wait", seconds=float(found[1]) + 0.2)
+        for _ in range(int(found[1])):
+            await page.act("wait", seconds=1.1)
     await page.click("document.querySelector('#subbtn2')")
 
 

@@ -6,7 +6,9 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
@@ -150,8 +152,8 @@ class Web(Environment):
         return await self._act("tab", number)
 
     @tool(timeout_s=TOOL_S)
-    async def wait(self, seconds: float = 1.0) -> Seen:
-        """Wait, 5 seconds at most, and look again."""
+    async def wait(self, seconds: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0) -> Seen:
+        """Wait, and look again."""
         return await self._act("wait", seconds)
 
     @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S)

@@ -11,7 +11,7 @@ import time
 from .cdp import Crashed, Late, Refused
 from .tab import LOAD_S, NotPossible, Tab
 
-MAX_TABS, _MAX_WAIT_S = 5, 5.0
+MAX_TABS, _MAX_WAIT_S = 5, 2.0
 _ACTIONS = ("click", "click_at", "type", "press", "select", "scroll", "drag", "drag_at", "hover", "back")
 
 
