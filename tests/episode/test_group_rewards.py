@@ -13,6 +13,7 @@ from agentgym import Combined, Gate, JudgeError, Reward
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.summary import TABLE
 from agentgym.errors import LedgerError
 from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
