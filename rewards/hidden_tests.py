@@ -8,6 +8,7 @@ that is always true, patched modules or frames have nothing to forge.
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import json
 import math
@@ -25,6 +26,7 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
 from . import judge_guest
+from .remote_check import RemoteCheck
 
 SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
 MAX_CODE, MAX_REPORT = 200_000, 2**20
@@ -43,7 +45,8 @@ class HiddenTest:
 class HiddenTests(Reward):
     """Outcome components `success` (every test passed) and `tests_passed` (the fraction that did).
 
-    Tests are `truth["tests"]`, assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`;
+    Tests are `truth["tests"]`, or, where they are a program, `truth["check"]` and `truth["entry_point"]` (see
+    remote_check.py). The former are assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`;
     `truth["setup"]` is code that runs before the submission. The submission is the argument `code` of the first final
     call that succeeded; without one both components are 0. `tests_passed` counts 0 in the scalar reward.
 
@@ -70,24 +73,30 @@ class HiddenTests(Reward):
     async def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError when the tests are unusable or no sandbox would run them."""
         truth = episode.task.truth
-        if not isinstance(truth, dict) or not truth.get("tests"):
+        if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):
             raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by hidden_tests.")
         code = self._submission(episode)
+        if code is not None and truth.get("check"):
+            check = RemoteCheck(self.cpu_s, self.timeout_s, self.backend)
+            held = await check.judge(code, truth["check"], truth["entry_point"], setup=truth.get("setup", ""))
+            return {SUCCESS: float(held), "tests_passed": float(held)}
         passed = [False] if code is None else await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
-    async def judge(self, code: str, tests: Sequence[str], *, setup: str = "") -> list[bool]:
-        """Which of the assertions hold for the code. Raises: JudgeError."""
+    async def judge(
+        self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
+    ) -> list[bool]:
+        """Which of the assertions hold for the code, with files that lie beside it. Raises: JudgeError."""
         parsed = [take_apart(test) for test in tests]
         if len(code) > MAX_CODE:
             return [False] * len(parsed)
         expected = await self._expected(parsed, setup)
         calls = [test.call for test in parsed]
         try:
-            given = await self._run(code, calls, setup)
+            given = await self._run(code, calls, setup, files)
         except SandboxError:  # once more in another sandbox: the machine may have had a bad moment
             try:
-                given = await self._run(code, calls, setup)
+                given = await self._run(code, calls, setup, files)
             except SandboxError as error:
                 await self._check_machine(error)
                 given = {}  # sandboxes work, and twice this code broke its own: that is its failure, not ours
@@ -131,16 +140,19 @@ class HiddenTests(Reward):
                 found[number] = values[place]
         return found
 
-    async def _run(self, code: str, calls: Sequence[str], setup: str) -> dict[int, Any]:
+    async def _run(
+        self, code: str, calls: Sequence[str], setup: str, files: Mapping[str, bytes] | None = None
+    ) -> dict[int, Any]:
         """Evaluate calls in a fresh sandbox. Returns: data by number of the call; a call that failed is absent."""
         nonce = secrets.token_hex(8)
         program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
         machine = await shared_backend(self.backend).create(SPEC)
         try:
+            await asyncio.gather(*(machine.write(path, raw) for path, raw in (files or {}).items()))
             result = await machine.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
         finally:
             await machine.close()
-        return _read_report(result.stdout, nonce, len(calls))
+        return read_report(result.stdout, nonce, len(calls))
 
 
 @cache
@@ -205,7 +217,7 @@ def _truth_of(data: Any) -> bool:
     return len(data) > 1 and data[0] in ("l", "t", "e", "d", "c", "b") and bool(data[1] != "")
 
 
-def _read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
+def read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
     """The first line for each call. Whatever else the submission wrote is ignored."""
     found: dict[int, Any] = {}
     for line in raw.decode("utf-8", "replace").splitlines():

@@ -23,6 +23,7 @@ from agentgym.cli import (
     show,
     tasks,
     train,
+    view,
 )
 from agentgym.cli.screen import complain, err
 from agentgym.errors import AgentGymError
@@ -102,6 +103,7 @@ app.command("fork")(again.fork)
 app.command("export")(export.export)
 app.command("show")(show.show)
 app.command("report")(report.report)
+app.command("view")(view.view)
 app.command("check")(check.check)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")

@@ -12,12 +12,15 @@ from agentgym.cli.screen import out
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, e.g. runs/quickstart.")],
+    mib: Annotated[
+        float, typer.Option(min=0, help="How many MiB of episodes go in whole; the others are listed alone.")
+    ] = 3.0,
 ) -> None:
-    """Write RUN/report.html: one page with the result, the learning curves and episodes to read.
+    """Write RUN/report.html: one file with the result, the curves, and episodes to go through turn by turn.
 
     Example: [b]agentgym report runs/quickstart[/b]
     """
     from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.report import write_report
 
-    out().print(str(write_report(RunFolder.existing(run))), markup=False, soft_wrap=True)
+    out().print(str(write_report(RunFolder.existing(run), most_bytes=round(mib * 2**20))), markup=False, soft_wrap=True)

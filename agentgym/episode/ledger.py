@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agentgym.episode import summary
 from agentgym.episode.records import TurnRow, pack_head, pack_turn, unpack_head, unpack_turn
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import LedgerError
@@ -55,6 +57,7 @@ class Ledger:
         self._turns: list[tuple[Any, ...]] = []
         self._begun: list[tuple[Any, ...]] = []
         self._ended: list[tuple[Any, ...]] = []
+        self._summaries: list[tuple[Any, ...]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # where the next commit is already due
         self._written: dict[str, int] = {}  # turns kept so far of the unfinished episodes begun here
@@ -100,15 +103,34 @@ class Ledger:
         end = (key, trajectory.id, len(trajectory.turns), *pack_head(trajectory))
         self._turns += rows
         self._ended.append(end)
+        self._summaries.append(summary.summary_row(key, trajectory))
         await self._committed()
         self._keys.pop(trajectory.id, None)
         self._written.pop(trajectory.id, None)
 
-    def finished(self, run: str) -> set[str]:
-        """Ids of the finished episodes of a run."""
+    def amend(self, trajectories: Sequence[Trajectory]) -> None:
+        """Write what is kept beside the turns of finished episodes (outcome, weights, stop reason) anew, all or none.
+
+        Raises: LedgerError, also for an episode that is not finished here.
+        """
+        find = "SELECT key FROM episode WHERE id = ? AND turns IS NOT NULL"
+        with self._telling("written"):
+            keys = [row[0] for one in trajectories for row in self._connection.execute(find, (one.id,))]
+            if len(keys) != len(trajectories):
+                raise LedgerError(
+                    f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
+                )
+            kept = list(zip(keys, trajectories, strict=True))
+            ended = [(key, one.id, len(one.turns), *pack_head(one)) for key, one in kept]
+            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept])
+
+    def finished(self, run: str, *, noting: str | None = None) -> set[str]:
+        """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""
         with self._telling("read"):
             rows = self._connection.execute(
-                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ?", (f"{run}/", f"{run}0")
+                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ? "
+                "AND (? IS NULL OR json_type(head, '$.provenance.' || ?) IS NOT NULL)",
+                (f"{run}/", f"{run}0", noting, noting),
             )  # '0' is the character after '/'
             return {row[0] for row in rows}
 
@@ -173,6 +195,7 @@ class Ledger:
             self._next_key += 1
         self._written[trajectory.id] = 0
         self._begun.append((key, trajectory.id, *pack_head(trajectory)))
+        self._summaries.append(summary.summary_row(key, replace(trajectory, turns=[], stop_reason=None)))
 
     async def _committed(self) -> None:
         """Wait for the commit that ends this pass of the event loop."""
@@ -186,12 +209,12 @@ class Ledger:
 
     def _commit(self) -> None:
         waiting, self._waiting, self._loop = self._waiting, [], None
-        begun, turns, ended = self._begun, self._turns, self._ended
-        self._begun, self._turns, self._ended = [], [], []
+        begun, turns, ended, summaries = self._begun, self._turns, self._ended, self._summaries
+        self._begun, self._turns, self._ended, self._summaries = [], [], [], []
         failure: Exception | None = None
         try:
             with self._telling("written"):
-                self._write(begun, turns, ended)
+                self._write(begun, turns, ended, summaries)
         except Exception as error:
             if not waiting:
                 raise
@@ -206,7 +229,7 @@ class Ledger:
                 own.__cause__ = failure.__cause__
                 done.set_exception(own)
 
-    def _write(self, begun: list[Any], turns: list[Any], ended: list[Any]) -> None:
+    def _write(self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any]) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -217,6 +240,9 @@ class Ledger:
                 connection.executemany(_WRITE_TURN, turns)
             if ended:
                 connection.executemany(_FINISH_EPISODE, ended)
+            if summaries:
+                summary.create(connection)  # a ledger of an earlier agentgym has none
+                connection.executemany(summary.WRITE.format(where=""), summaries)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

@@ -35,7 +35,7 @@ class RunFolder:
         self.state = self.path / "state.json"
         if self.path.exists() and not self.path.is_dir():
             raise LedgerError(f"{self.path} is a file, not a run folder. Name a folder, for example runs/quickstart.")
-        if self.path.is_dir() and not self._is_run() and any(self.path.iterdir()):
+        if self.path.is_dir() and not self.is_run(self.path) and any(self.path.iterdir()):
             found = ", ".join(sorted(item.name for item in self.path.iterdir())[:5])
             raise LedgerError(
                 f"{self.path} is not a run folder: it holds {found}, and none of {', '.join(_SIGNS)}. "
@@ -46,11 +46,16 @@ class RunFolder:
     def existing(cls, path: str | Path) -> RunFolder:
         """A folder that some run has written. Raises: LedgerError when there is none at the path."""
         folder = cls(path)
-        if not folder._is_run():
+        if not cls.is_run(folder.path):
             here = folder.path.parent
             runs = sorted(p.name for p in here.iterdir() if p.is_dir()) if here.is_dir() else []
             raise LedgerError(f"There is no run at {folder.path}. Folders in {here}: {', '.join(runs[:10]) or 'none'}.")
         return folder
+
+    @staticmethod
+    def is_run(path: Path) -> bool:
+        """Whether a run has written into a folder."""
+        return any((path / sign).exists() for sign in _SIGNS)
 
     def create(self) -> RunFolder:
         """Make the folder, if it is not there yet."""
@@ -121,9 +126,6 @@ class RunFolder:
     def evaluations(self) -> list[str]:
         """Labels of the evaluations that were written, sorted."""
         return sorted(path.stem for path in (self.path / "evaluation").glob("*.json"))
-
-    def _is_run(self) -> bool:
-        return any((self.path / sign).exists() for sign in _SIGNS)
 
     def _inside(self, name: str) -> Path:
         path = self.path / name

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from agentgym.evaluation.report import POLICY
-from agentgym.evaluation.report.html import Html, el, join
+from agentgym.evaluation.report.html import STILL, Html, el, join
 
 
 def page(found: Mapping[str, Any]) -> str:
@@ -17,7 +16,7 @@ def page(found: Mapping[str, Any]) -> str:
     title = f"{' against '.join(found['arms'])}"
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
     head = el(
-        "head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        "head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=STILL),
         el("meta", name_="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name_="color-scheme", content="light dark"), el("title", title), el("style", Html(style)),
     )  # fmt: skip

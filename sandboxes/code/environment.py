@@ -10,7 +10,9 @@ from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolEr
 from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox import ExecResult, Sandbox
 
-RUN_S, MAX_CHARS = 10.0, 2_000
+from .report import last_lines, report
+
+RUN_S = 10.0
 
 
 class Code(Environment):
@@ -42,7 +44,7 @@ class Code(Environment):
     @tool
     async def run(self, code: str) -> str:
         """Run Python and show what it prints."""
-        return self._keep(_report(await self._python(code)))
+        return self._keep(report(await self._python(code), RUN_S))
 
     @tool
     async def test(self, code: str) -> str:
@@ -50,14 +52,14 @@ class Code(Environment):
         if not self._tests:
             raise ToolError("This task has no visible tests. Try the code with run.")
         program = f"{_guest()}\ntry_tests(*{[code, self._setup, self._tests]!a})\n"
-        return self._keep(_report(await self._python(program)))
+        return self._keep(report(await self._python(program), RUN_S))
 
     @tool(final=True)
     async def submit(self, code: str) -> str:
         """Hand in the code."""
         check = await self._python(f"compile({code!a}, 'submission.py', 'exec')")
         if not check.ok and b"Error" in check.stderr:
-            raise ToolError(f"The code does not compile: {_last_lines(check.stderr, 3)}")
+            raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
         return "Submitted."
 
     async def state_key(self) -> str | None:
@@ -97,21 +99,3 @@ class Code(Environment):
 @cache
 def _guest() -> str:
     return files("agentgym.sandboxes.code").joinpath("guest.py").read_text(encoding="utf-8")
-
-
-def _report(result: ExecResult) -> str:
-    """What a run printed, and how it ended if not well. Raises: ToolError if it was stopped."""
-    printed = result.text.rstrip()
-    if len(printed) > MAX_CHARS:
-        printed = f"{printed[:MAX_CHARS]}\n[cut: {MAX_CHARS} characters are shown]"
-    if result.timed_out:
-        raise ToolError(f"{printed}\nStopped after {RUN_S:g} s: the code ran too long.".strip())
-    if result.oom_killed:
-        raise ToolError(f"{printed}\nStopped: the code used too much memory.".strip())
-    if result.exit_code:
-        return f"{printed}\n{_last_lines(result.stderr, 6) or f'Ended with status {result.exit_code}.'}".strip()
-    return printed or "[no output]"
-
-
-def _last_lines(raw: bytes, count: int) -> str:
-    return "\n".join(raw.decode("utf-8", "replace").strip().splitlines()[-count:])[-MAX_CHARS:]

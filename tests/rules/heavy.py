@@ -13,6 +13,8 @@ from importlib.metadata import packages_distributions
 from source_tree import project
 
 HEAVY_MODULES = {
+    "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.decoding": "train",
     "agentgym.policy.key_values": "train",
     "agentgym.policy.rendering": "train",
@@ -32,6 +34,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",
+    "agentgym.viewer.application": "view",
 }
 
 

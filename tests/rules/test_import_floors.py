@@ -25,6 +25,7 @@ NEIGHBOURS = {
     ("reward", "task"): "a judge reads the task's truth",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
+    ("cli", "viewer"): "`agentgym view` starts the server",
 }
 
 FRAMEWORK = [path for path in source_files() if path.parts[0] == "agentgym" and len(path.parts) > 1]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode.ledger import Ledger
+from agentgym.episode.reader import LedgerReader
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.record import Evaluation
@@ -29,6 +29,7 @@ class Contents:
         credit: advantages per turn by trajectory id, of the steps worth showing. `credit_steps`: its step.
         state: the trainer's own state file.
         notes: files that could not be read, and why.
+        updated: Unix seconds when one of the files was last written.
     """
 
     path: Path
@@ -41,6 +42,10 @@ class Contents:
     credit_steps: dict[str, int] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def updated(self) -> float:
+        return max((path.stat().st_mtime for path in self.path.iterdir() if path.is_file()), default=0.0)
 
     def setting(self, *keys: str, default: Any = None) -> Any:
         """A value of the recipe by its path, for example `setting("train", "estimator")`."""
@@ -74,7 +79,7 @@ class Contents:
             return {}
         found: dict[str, Trajectory] = {}
         try:
-            ledger = Ledger(path)
+            ledger = LedgerReader(path)
         except AgentGymError as error:
             self.notes.append(f"ledger.sqlite: {error}")
             return {}
@@ -89,15 +94,16 @@ class Contents:
         return found
 
 
-def read(path: Path) -> Contents:
-    """Read a run folder. Raises: AgentGymError if there is no such folder."""
+def read(path: Path, *, credit: bool = True) -> Contents:
+    """Read a run folder, or all of it but the credit. Raises: AgentGymError if there is no such folder."""
     if not path.is_dir():
         raise AgentGymError(f"There is no run folder {path}. Runs are folders such as runs/quickstart.")
     contents = Contents(path, path.resolve().name)
     _read_recipe(contents)
     _read_metrics(contents)
     _read_evaluations(contents)
-    _read_credit(contents)
+    if credit:
+        _read_credit(contents)
     contents.state = _json(contents, path / "state.json", dict) or {}
     return contents
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from agentgym.credit.bench import Figure, Row
 from agentgym.errors import AgentGymError
-from agentgym.evaluation.report.html import Html, el
+from agentgym.evaluation.report.html import STILL, Html, el
 from agentgym.evaluation.report.settings import written
 from agentgym.evaluation.report.svg import Series, line_chart
 
 DRAWN = ("turn_gae", "return_to_go", "gigpo", "grpo")
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def write_page(rows: Sequence[Row], path: Path) -> Path:
@@ -42,7 +41,7 @@ def render(rows: Sequence[Row]) -> Html:
                 "head",
                 el("meta", charset="utf-8"),
                 el("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-                el("meta", http_equiv="Content-Security-Policy", content=POLICY),
+                el("meta", http_equiv="Content-Security-Policy", content=STILL),
                 el("meta", name_="color-scheme", content="light dark"),
                 el("title", "agentgym credit bench"),
                 el("style", Html(style)),

@@ -17,6 +17,12 @@ FOLD_AFTER = 900
 MOST_SHOWN = 20_000
 
 
+def chosen(contents: Contents) -> list[str]:
+    """Ids of the episodes that the document shows."""
+    pairs = _choose_pairs(*contents.pair())
+    return [name for pair in pairs for name in pair if name] + _choose_group(contents.credit)
+
+
 def episodes(contents: Contents) -> Html:
     """Pairs from before and after on the same task, and a group from training with its credit."""
     before, after = contents.pair()

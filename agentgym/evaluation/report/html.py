@@ -8,6 +8,9 @@ from typing import Any
 
 from agentgym.evaluation.visible import visible
 
+STILL = "default-src 'none'; style-src 'unsafe-inline'"
+"""Content security policy of a page without scripts, images or anything from outside."""
+
 
 class Html(str):
     """Markup that was made here. A plain str is text, whatever it contains."""

@@ -1,0 +1,71 @@
+"""The credit that a trainer gave, found in a run's credit.jsonl by trajectory without reading it all."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+MANY = 100
+"""Trajectories from which on the whole file is read once, instead of being searched for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """One advantage a turn, in the estimator's units, and the optimiser step it was given at."""
+
+    advantages: tuple[float, ...]
+    step: int
+
+
+def credit_of(file: Path, trajectories: Iterable[str]) -> dict[str, Credit]:
+    """The last credit of each of these trajectories; those that got none, or were cut short by a crash, are left out.
+
+    Args:
+        file: lines `{"trajectory": id, "step": int, "advantages": [float, ...]}`; it may be missing.
+    """
+    wanted = set(trajectories)
+    try:
+        if len(wanted) > MANY:
+            return _all(file, wanted)
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            found = {name: _last(text, name) for name in wanted}
+    except (OSError, ValueError):  # no such file, or an empty one
+        return {}
+    return {name: credit for name, credit in found.items() if credit is not None}
+
+
+def _all(file: Path, wanted: set[str]) -> dict[str, Credit]:
+    found: dict[str, Credit] = {}
+    with file.open("rb") as opened:
+        for line in opened:
+            name, credit = _read(line)
+            if credit is not None and name in wanted:
+                found[name] = credit
+    return found
+
+
+def _last(text: mmap.mmap, name: str) -> Credit | None:
+    needle, end = json.dumps(name).encode(), len(text)
+    while (at := text.rfind(needle, 0, end)) >= 0:
+        start, stop = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
+        whose, credit = _read(text[start : stop if stop >= 0 else len(text)])
+        if whose == name and credit is not None:
+            return credit
+        end = at
+    return None
+
+
+def _read(line: bytes) -> tuple[str, Credit | None]:
+    """Whose credit a line holds, and what; None for a line that is cut short or holds something else."""
+    try:
+        row = json.loads(line)
+        name, step, values = row["trajectory"], row["step"], row["advantages"]
+        if isinstance(name, str) and isinstance(step, int) and all(math.isfinite(v) for v in values):
+            return name, Credit(tuple(map(float, values)), step)
+    except (ValueError, KeyError, TypeError):
+        pass
+    return "", None

@@ -1,0 +1,207 @@
+"""Episodes as plain data for a page. What agents and tools wrote is made visible here, and only ever shown as text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.evaluation.report.credit_lines import Credit
+from agentgym.evaluation.visible import visible
+from agentgym.messages import Call, Content, ImagePart, Message, Result
+
+MOST_SHOWN = 100_000
+"""Characters of one text that a page gets; the ledger holds the rest."""
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Pictures a page shows. SVG is a document, which could hold a script, so it is not among them."""
+
+Link = Callable[[ImagePart, tuple[int, ...]], str]
+"""Where a page finds an image, from the image and its place: see `image_at`."""
+
+
+def episode_data(trajectory: Trajectory, credit: Credit | None = None, link: Link | None = None) -> dict[str, Any]:
+    """A whole episode. Numbers that are not finite become None, as JSON has none.
+
+    Args:
+        credit: what the trainer gave its turns.
+        link: where the page finds images; by default they are in the data.
+    """
+    task, link = trajectory.task, link or data_uri
+    return {
+        "id": trajectory.id, "run": run_of(trajectory), "sample": trajectory.sample, "seed": trajectory.seed,
+        "stop": trajectory.stop_reason and trajectory.stop_reason.value, "verdict": verdict(trajectory),
+        "error": _text(trajectory.error or ""), "outcome": _json(trajectory.outcome),
+        "weights": _json(dict(trajectory.weights)), "reward": _number(trajectory.return_from()),
+        "duration_s": _number(trajectory.duration_s), "usage": _json(trajectory.usage()),
+        "provenance": _json(trajectory.provenance), "credit_step": credit and credit.step,
+        "task": {
+            "id": task.id, "environment": task.environment, "split": task.split, "tags": _json(list(task.tags)),
+            "difficulty": _number(task.difficulty), "parameters": _json(dict(task.parameters)),
+            "truth": _json(task.truth),
+        },
+        "opening": [
+            message_data(message, link, (0, i))
+            for i, message in enumerate(trajectory.opening or trajectory.task.opening())
+        ],
+        "turns": [_turn(turn, credit, link) for turn in trajectory.turns],
+    }  # fmt: skip
+
+
+def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
+    """Every token in spans: the prompt, then each turn's own tokens and the observation spliced in after it.
+
+    A span of kind `turn` is what the loss sees; its `logprobs` are natural logarithms as sampled, None where the
+    policy gave none.
+    """
+    spans: list[dict[str, Any]] = [{"kind": "prompt", "turn": -1, "ids": trajectory.prompt_ids}]
+    for turn in trajectory.turns:
+        known = len(turn.logprobs) == len(turn.token_ids)
+        spans.append(
+            {"kind": "turn", "turn": turn.index, "ids": turn.token_ids,
+             "logprobs": [_number(p, 4) for p in turn.logprobs] if known else None}
+        )  # fmt: skip
+        spans.append({"kind": "observation", "turn": turn.index, "ids": turn.observation_ids})
+    return [span for span in spans if span["ids"]]
+
+
+def verdict(trajectory: Trajectory) -> str:
+    """`running`, `failed`, `unjudged`, `solved` or `unsolved`."""
+    stop = trajectory.stop_reason
+    if stop is None:
+        return "running"
+    if stop.failed:
+        return "failed"
+    if trajectory.success is None:
+        return "unjudged"
+    return "solved" if trajectory.success >= 1 else "unsolved"
+
+
+def run_of(trajectory: Trajectory) -> str:
+    """What stands before the task in the id."""
+    return trajectory.id.removesuffix(f"/{trajectory.task.id}#{trajectory.sample}")
+
+
+def message_data(message: Message, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
+    """A message: its role and its parts, texts and images in order."""
+    found: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, place)}
+    if message.calls:
+        found["calls"] = [_call(call) for call in message.calls]
+    return found
+
+
+def image_at(trajectory: Trajectory, place: Sequence[int]) -> tuple[str, bytes] | None:
+    """The image at a place, as its media type and bytes; None where there is none that a page shows.
+
+    A place is (0, message, part) in the opening, (1, turn, part) in what the agent said, (2, turn, result, part) and
+    (3, turn, reply, part) in what came back.
+    """
+    try:
+        if any(index < 0 for index in place):
+            return None
+        kind, *rest = place
+        if kind == 0:
+            content = (trajectory.opening or trajectory.task.opening())[rest[0]].content
+        elif kind == 1:
+            content = trajectory.turns[rest[0]].message.content
+        else:
+            turn = trajectory.turns[rest[0]]
+            content = (turn.results if kind == 2 else turn.replies)[rest[1]].content
+        part = content[rest[-1]]
+    except (IndexError, ValueError):
+        return None
+    if not isinstance(part, ImagePart) or part.media_type not in MEDIA_TYPES:
+        return None
+    try:
+        return part.media_type, base64.b64decode(part.data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def data_uri(image: ImagePart, _place: tuple[int, ...] = ()) -> str:
+    """The image itself as an address."""
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+def _turn(turn: Turn, credit: Credit | None, link: Link) -> dict[str, Any]:
+    known = bool(turn.logprobs)
+    return {
+        "index": turn.index, "parts": _parts(turn.message.content, link, (1, turn.index)),
+        "calls": [_call(call) for call in turn.calls],
+        "results": [_result(result, link, (2, turn.index, i)) for i, result in enumerate(turn.results)],
+        "replies": [message_data(m, link, (3, turn.index, i)) for i, m in enumerate(turn.replies)],
+        "rewards": _json(turn.rewards), "value": _number(turn.value), "potential": _number(turn.potential),
+        "state_key": turn.state_key, "void": turn.void and not _spoke(turn), "finish": turn.finish_reason,
+        "version": turn.policy_version, "tokens": len(turn.token_ids), "seen": len(turn.observation_ids),
+        "logprob": _number(sum(turn.logprobs) / len(turn.logprobs), 4) if known else None,
+        "generate_s": _number(turn.generate_s, 4), "tools_s": _number(turn.tools_s, 4), "usage": _json(turn.usage),
+        "credit": credit.advantages[turn.index] if credit and turn.index < len(credit.advantages) else None,
+    }  # fmt: skip
+
+
+def _spoke(turn: Turn) -> bool:
+    return bool(not turn.calls and turn.message.content and turn.finish_reason != "length")
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {"name": _text(call.name), "arguments": _json(call.arguments), "error": call.error and _text(call.error)}
+
+
+def _result(result: Result, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "name": _text(result.name), "status": result.status.value, "parts": _parts(result.content, link, place),
+        "final": result.final, "truncated": result.truncated, "duration_s": _number(result.duration_s, 4),
+    }  # fmt: skip
+
+
+def _parts(content: Content, link: Link, place: tuple[int, ...]) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [_text_part(content)] if content else []
+    return [
+        _image_part(part, link, (*place, i)) if isinstance(part, ImagePart) else _text_part(part.text)
+        for i, part in enumerate(content)
+    ]
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"text": _text(text)}
+    if len(text) > MOST_SHOWN:
+        found["left_out"] = len(text) - MOST_SHOWN
+    return found
+
+
+def _image_part(image: ImagePart, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
+    if image.media_type not in MEDIA_TYPES:
+        return {"text": f"[an image of the type {visible(image.media_type)!r}, which pages do not show]"}
+    return {"image": link(image, place)}
+
+
+def _text(value: str) -> str:
+    return visible(value[:MOST_SHOWN])
+
+
+def _json(value: Any, depth: int = 0) -> Any:
+    """Plain data with every text made visible, and nothing deeper than a page can unfold."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**53 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth > 40:
+        return "[nested too deeply to be shown]"
+    if isinstance(value, Mapping):
+        return {_text(str(key)): _json(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(item, depth + 1) for item in value]
+    return _text(str(value))
+
+
+def _number(value: float | None, digits: int | None = None) -> float | None:
+    if value is None or not math.isfinite(value):
+        return None
+    return round(value, digits) if digits is not None else float(value)

@@ -1,0 +1,41 @@
+"""Lists of episodes as plain data for a page: short rows, and the group of one task with the credit of every turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.evaluation.report.credit_lines import Credit
+from agentgym.evaluation.visible import visible
+from agentgym.messages import StopReason
+
+
+def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Summaries as a page lists them: with their verdict, and what went wrong by kind. Ids stay as they are."""
+    return [_row(row) for row in rows]
+
+
+def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, Credit]) -> list[dict[str, Any]]:
+    """The episodes of one task and run, each with the advantages of its turns, None where it got none."""
+    given = {name: list(found.advantages) for name, found in credit.items()}
+    return [row | {"credit": given.get(row["id"])} for row in listed(group)]
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(row)
+    found["verdict"] = _verdict(row)
+    found["problems"] = json.loads(row["problems"]) if row["problems"] else {}
+    found["shown"] = visible(row["id"])
+    return found
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    """As `verdict` in agentgym.evaluation.report.episode_data, from a summary."""
+    if row["stop"] is None:
+        return "running"
+    if StopReason(row["stop"]).failed:
+        return "failed"
+    if row["success"] is None:
+        return "unjudged"
+    return "solved" if row["success"] >= 1 else "unsolved"

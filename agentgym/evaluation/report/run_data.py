@@ -1,0 +1,159 @@
+"""A whole run as plain data for a page: what it is, how far it is, its curves and its evaluations."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from agentgym.errors import AgentGymError
+from agentgym.evaluation.comparison import compare
+from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.report.contents import Contents
+from agentgym.evaluation.statistics import Estimate, wilson
+from agentgym.evaluation.visible import visible
+
+MOST_POINTS = 600
+"""Of one curve on a page; longer ones are thinned by means of neighbours."""
+SPARK_POINTS = 48
+MOST_TAGS = 4
+NOT_CURVES = {"step", "time", "epoch"}
+
+
+def run_summary(contents: Contents) -> dict[str, Any]:
+    """What a list of runs shows of one."""
+    train, steps = contents.metrics.get("train", []), contents.setting("train", "steps", default=0)
+    iterations = contents.setting("train", "iterations", default=1)
+    before, after = contents.pair()
+    stratum = _stratum(contents)
+    spark = _points(train, "success") or _points(train, "reward")
+    last = {name: rows[-1][1] for name in ("success", "reward") if (rows := _points(train, name))}
+    validated = _points(contents.metrics.get("validation", []), "success")
+    phase = max(contents.metrics, key=lambda name: contents.metrics[name][-1].get("time", 0.0), default=None)
+    return {
+        "name": visible(contents.name), "tasks": _word(contents.setting("tasks", "set")) or _tasks(contents),
+        "estimator": _word(contents.setting("train", "estimator")), "policy": _policy(contents),
+        "phase": phase and visible(phase), "step": int(train[-1]["step"]) if train else 0,
+        "steps": steps * iterations if isinstance(steps, int) and isinstance(iterations, int) else 0,
+        "spark": thinned(spark, SPARK_POINTS), "last": last,
+        "validation": validated[-1][1] if validated else None,
+        "held_out": [_evaluation(e, stratum) for e in (before, after) if e is not None], "stratum": stratum,
+    }  # fmt: skip
+
+
+def run_data(contents: Contents) -> dict[str, Any]:
+    """Everything of a run but its episodes."""
+    return run_summary(contents) | {
+        "evaluations": [_evaluation(e, _stratum(contents)) for e in contents.evaluations],
+        "gain": _gain(*contents.pair(), _stratum(contents)),
+        "curves": {visible(phase): _curves(rows) for phase, rows in contents.metrics.items()},
+        "bands": {
+            phase: _bands(contents, phase, section)
+            for phase, section in (("validation", "train"), ("warm_start_validation", "warm_start"))
+        },
+        "alarms": _alarms(contents), "notes": [visible(note) for note in contents.notes],
+        "recipe": visible(contents.recipe_text),
+    }  # fmt: skip
+
+
+def _alarms(contents: Contents) -> list[str]:
+    """What the collapse guard said while training, in words; guard.json may be missing or cut short."""
+    try:
+        found = json.loads((contents.path / "guard.json").read_text(encoding="utf-8"))
+        return [f"Step {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in found["alarms"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def thinned(points: Sequence[Sequence[float]], most: int) -> list[list[float]]:
+    """At most so many points: means of neighbours, the last point as it is."""
+    if len(points) <= most:
+        return [list(point) for point in points]
+    size = math.ceil((len(points) - 1) / (most - 1))
+    chunks = [points[at : at + size] for at in range(0, len(points) - 1, size)]
+    found = [[sum(p[0] for p in chunk) / len(chunk), sum(p[1] for p in chunk) / len(chunk)] for chunk in chunks]
+    return [*found, list(points[-1])]
+
+
+def _curves(rows: Sequence[Mapping[str, float]]) -> dict[str, list[list[float]]]:
+    names = sorted({name for row in rows for name in row} - NOT_CURVES)
+    found = {visible(name): thinned(_points(rows, name), MOST_POINTS) for name in names}
+    return {name: points for name, points in found.items() if points}
+
+
+def _bands(contents: Contents, phase: str, section: str) -> list[list[float]]:
+    """Wilson's 95 % interval around each validated success: step, low, high."""
+    count = contents.setting(section, "validate_tasks", default=64)
+    count = count if isinstance(count, int) and count > 0 else 64
+    found = []
+    for row in contents.metrics.get(phase, []):
+        if 0 <= row.get("success", -1) <= 1:
+            n = max(1, count - int(row.get("failed", 0)))
+            estimate = wilson(row["success"] * n, n)
+            found.append([row["step"], estimate.low, estimate.high])
+    return found
+
+
+def _points(rows: Sequence[Mapping[str, float]], name: str) -> list[list[float]]:
+    return [[row["step"], row[name]] for row in rows if name in row and math.isfinite(row[name])]
+
+
+def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, Any]:
+    """With its largest tags, `first` before all others."""
+    tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)]
+    tags = sorted(tags, key=lambda tag: tag != first)[:MOST_TAGS]
+    return {
+        "label": visible(evaluation.label), "task_set": visible(evaluation.task_set), "split": evaluation.split,
+        "policy": visible(evaluation.policy), "tasks": len(evaluation.rows), "samples": evaluation.samples,
+        "success": _estimate(evaluation.success()), "headline": _estimate(evaluation.success(first)),
+        "failed": evaluation.failed, "manifest": evaluation.manifest,
+        "run": visible(evaluation.run), "turns": _finite(evaluation.mean_turns()), "created": evaluation.created,
+        "calls_ok": _finite(evaluation.execution_rate()), "failures": dict(evaluation.failures()),
+        "tags": [
+            {"tag": visible(tag), "tasks": len(evaluation.select(tag)), "success": _estimate(evaluation.success(tag))}
+            for tag in tags
+        ],
+    }  # fmt: skip
+
+
+def _stratum(contents: Contents) -> str | None:
+    """The tag that the headline speaks of, where the recipe names one that the tasks carry."""
+    wanted = contents.setting("evaluate", "stratum")
+    return wanted if any(e is not None and wanted in e.tags for e in contents.pair()) else None
+
+
+def _gain(before: Evaluation | None, after: Evaluation | None, tag: str | None) -> dict[str, Any] | None:
+    if before is None or after is None:
+        return None
+    try:
+        found = compare(before, after, tag=tag)
+    except AgentGymError:
+        return None
+    change = _estimate(found.difference)
+    return {"before": visible(before.label), "after": visible(after.label), "p": _finite(found.p_value)} | change
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {name: _finite(value) for name, value in asdict(estimate).items() if name in ("value", "low", "high")}
+
+
+def _tasks(contents: Contents) -> str | None:
+    return visible(contents.evaluations[-1].task_set) if contents.evaluations else None
+
+
+def _policy(contents: Contents) -> str | None:
+    if path := contents.setting("policy", "path"):
+        return visible(path)
+    if contents.evaluations:
+        return visible(contents.evaluations[-1].policy)
+    return "a tiny model from nothing" if contents.setting("policy", "tiny") is not None else None
+
+
+def _word(value: Any) -> str | None:
+    return None if value is None else visible(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,91 @@
+"""What the tokens of a run read as, from the tokenizer file beside its checkpoints; no tokenizer library is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from agentgym.evaluation.visible import visible
+
+MOST_BYTES = 200_000_000
+"""Of a tokenizer file: those of published models are at most a tenth of it."""
+
+
+class Vocabulary:
+    """Pieces of text by token id. An id that is not in the file, or any without a file, has none."""
+
+    def __init__(self, pieces: dict[int, str] | None = None) -> None:
+        self._pieces = pieces or {}
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def of(self, ids: Iterable[int]) -> dict[int, str]:
+        """The pieces of these ids, made visible; bytes that are no whole character are written as in `\\xe2`."""
+        return {i: visible(self._pieces[i]) for i in set(ids) if i in self._pieces}
+
+    @classmethod
+    def load(cls, file: Path) -> Vocabulary:
+        """Read a `tokenizer.json` in the format of Hugging Face's tokenizers; empty when it cannot be read."""
+        try:
+            if file.stat().st_size > MOST_BYTES:
+                return cls()
+            data = json.loads(file.read_text(encoding="utf-8"))
+            return cls(_pieces(data))
+        except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+            return cls()
+
+
+def tokenizer_file(run: Path, policy: str | None = None) -> Path | None:
+    """The newest tokenizer among a run's checkpoints, or that of the checkpoint folder it began from."""
+    found = [path for path in (run / "checkpoints").glob("*/tokenizer.json") if path.is_file()]
+    if found:
+        return max(found, key=lambda path: path.stat().st_mtime)
+    began = Path(policy) / "tokenizer.json" if policy else None
+    return began if began is not None and began.is_file() else None
+
+
+def _pieces(data: dict[str, Any]) -> dict[int, str]:
+    vocabulary = data["model"]["vocab"]
+    raw = (
+        {index: token for token, index in vocabulary.items()}
+        if isinstance(vocabulary, dict)
+        else {index: entry[0] for index, entry in enumerate(vocabulary)}  # Unigram: token and score
+    )
+    read = _of_bytes if _is_byte_level(data) else _of_words
+    pieces = {int(index): read(str(token)) for index, token in raw.items()}
+    pieces.update({int(one["id"]): str(one["content"]) for one in data.get("added_tokens") or []})
+    return pieces
+
+
+def _is_byte_level(data: dict[str, Any]) -> bool:
+    """Whether a piece's characters stand for bytes, as in GPT-2's vocabulary."""
+    return '"ByteLevel"' in json.dumps([data.get("pre_tokenizer"), data.get("decoder")])
+
+
+def _of_bytes(token: str) -> str:
+    raw = bytearray()
+    for char in token:
+        if char not in _BYTE_OF:
+            return token
+        raw.append(_BYTE_OF[char])
+    return raw.decode("utf-8", errors="backslashreplace")
+
+
+def _of_words(token: str) -> str:
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):  # SentencePiece's single bytes
+        byte = int(token[3:5], 16)
+        return chr(byte) if byte < 128 else f"\\x{byte:02x}"
+    return token.replace("\N{LOWER ONE EIGHTH BLOCK}", " ")
+
+
+def _byte_characters() -> dict[str, int]:
+    """GPT-2's stand-ins: printable characters of Latin-1 for themselves, the other bytes from U+0100 on, in order."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+_BYTE_OF = _byte_characters()

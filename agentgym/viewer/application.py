@@ -1,0 +1,141 @@
+"""What the page may ask: the runs, one run, its episodes, one episode, its tokens and images. All of it reading."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+
+from agentgym.errors import AgentGymError
+from agentgym.evaluation.report import page, policy
+from agentgym.evaluation.report.assets import MEDIA_TYPES, assets
+from agentgym.messages import ImagePart
+from agentgym.viewer.opened_run import OpenedRun
+from agentgym.viewer.shelf import find_runs
+
+
+class Viewer:
+    """The runs under some paths, looked for anew at every list, so that one that begins meanwhile appears."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = list(paths)
+        self._opened: dict[Path, OpenedRun] = {}
+        self._keys: dict[str, Path] = {}
+
+    def runs(self) -> list[OpenedRun]:
+        """Every run that is there now."""
+        self._keys = find_runs(self._paths)
+        return [self._open(key, path) for key, path in self._keys.items()]
+
+    def run(self, key: str) -> OpenedRun:
+        """A run by its key. Raises: LookupError; a key is only ever looked up, never made into a path."""
+        if key not in self._keys:
+            self._keys = find_runs(self._paths)
+        if key not in self._keys:
+            raise LookupError(key)
+        return self._open(key, self._keys[key])
+
+    def close(self) -> None:
+        """Close every ledger."""
+        for run in self._opened.values():
+            run.close()
+
+    def _open(self, key: str, path: Path) -> OpenedRun:
+        found = self._opened.setdefault(path, OpenedRun(path, key))
+        found.key = key
+        return found
+
+
+def application(paths: Sequence[Path]) -> FastAPI:
+    """The application without its guard: see agentgym.viewer.serving."""
+    viewer = Viewer(paths)
+
+    @asynccontextmanager
+    async def alive(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        viewer.close()
+
+    app = FastAPI(title="agentgym view", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive)
+
+    @app.exception_handler(AgentGymError)
+    async def told(_: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"detail": str(error)}, status_code=404)
+
+    def opened(key: str) -> OpenedRun:
+        try:
+            return viewer.run(key)
+        except LookupError:
+            raise HTTPException(404, f"There is no run {key!r} any more.") from None
+
+    @app.get("/")
+    def index() -> Response:
+        return HTMLResponse(assets()["index.html"])
+
+    @app.get("/page/{name}")
+    def asset(name: str) -> Response:
+        if name not in assets():
+            raise HTTPException(404, "The page has no such file.")
+        return Response(assets()[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+
+    @app.get("/api/runs")
+    def runs() -> list[dict[str, Any]]:
+        return [_summary(run) for run in viewer.runs()]
+
+    @app.get("/api/runs/{key}")
+    def run(key: str) -> dict[str, Any]:
+        return opened(key).overview()
+
+    @app.get("/api/runs/{key}/pulse")
+    def pulse(key: str) -> dict[str, Any]:
+        return opened(key).pulse()
+
+    @app.get("/api/runs/{key}/report")
+    def report(key: str) -> Response:
+        return HTMLResponse(page(opened(key).path), headers={"content-security-policy": policy()})
+
+    @app.get("/api/runs/{key}/episodes")
+    def episodes(
+        key: str, request: Request, sort: str = "episode", descending: bool = False,
+        offset: int = Query(0, ge=0), limit: int = Query(200, ge=1, le=500),
+    ) -> dict[str, Any]:  # fmt: skip
+        asked = request.query_params
+        where = {k: asked[k] for k in ("only", "phase", "run", "task", "stop", "problem", "text") if asked.get(k)}
+        return opened(key).episodes(where, sort=sort, descending=descending, offset=offset, limit=limit)
+
+    @app.get("/api/runs/{key}/episode")
+    def episode(key: str, id: str) -> dict[str, Any]:  # noqa: A002 - the word in the address
+        return opened(key).episode(id, _image_link(key, id))
+
+    @app.get("/api/runs/{key}/tokens")
+    def tokens(key: str, id: str) -> dict[str, Any]:  # noqa: A002
+        return opened(key).tokens(id)
+
+    @app.get("/api/runs/{key}/image")
+    def image(key: str, id: str, at: str) -> Response:  # noqa: A002
+        place = tuple(int(part) for part in at.split(".") if part.isascii() and part.isdigit())
+        found = opened(key).image(id, place)
+        if found is None:
+            raise HTTPException(404, "There is no such image.")
+        return Response(found[1], media_type=found[0])
+
+    return app
+
+
+def _summary(run: OpenedRun) -> dict[str, Any]:
+    """A run that cannot be read is listed with the reason: it must not hide the others."""
+    try:
+        return run.summary()
+    except AgentGymError as error:
+        return {"key": run.key, "name": run.path.name, "path": str(run.path), "broken": str(error), **run.pulse()}
+
+
+def _image_link(key: str, episode: str) -> Callable[[ImagePart, tuple[int, ...]], str]:
+    def link(_: ImagePart, place: tuple[int, ...]) -> str:
+        return f"/api/runs/{quote(key, safe='')}/image?" + urlencode({"id": episode, "at": ".".join(map(str, place))})
+
+    return link

@@ -1,0 +1,156 @@
+"""One run, read again and again while it may be written: files that did not change are not read twice."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym.episode.reader import LedgerReader
+from agentgym.errors import LedgerError
+from agentgym.evaluation.report.contents import Contents, read
+from agentgym.evaluation.report.credit_lines import credit_of
+from agentgym.evaluation.report.episode_data import Link, episode_data, image_at, run_of, token_data
+from agentgym.evaluation.report.rows import listed, siblings
+from agentgym.evaluation.report.run_data import run_data, run_summary
+from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
+
+LIVE_S = 30.0
+"""A run that wrote something within this time is shown as running."""
+MOST_ROWS = 500
+"""Of one answer: a page asks for more as one scrolls."""
+
+
+class OpenedRun:
+    """A run folder and what was read of it. Safe to share among threads.
+
+    Args:
+        path: the folder. `key`: its name in addresses.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path, self.key = path, key
+        self._lock = threading.Lock()
+        self._reader: LedgerReader | None = None
+        self._file: tuple[int, int] | None = None  # device and inode of the ledger that is open
+        self._contents: tuple[str, Contents] | None = None
+        self._vocabulary: tuple[str, Vocabulary] | None = None
+
+    def close(self) -> None:
+        """Close the ledger. May be called twice."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def pulse(self) -> dict[str, Any]:
+        """`version`, which changes when the run wrote something; `updated`, Unix seconds; `live`, whether just now."""
+        stamps = [
+            *self._stamps(["metrics.jsonl", "credit.jsonl", "recipe.toml", "evaluation", "state.json", "guard.json"])
+        ]
+        stamps += self._stamps(["ledger.sqlite", "ledger.sqlite-wal"])
+        newest = max((stamp[1] for stamp in stamps), default=0) / 1e9
+        version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+        return {"version": version, "updated": newest, "live": time.time() - newest < LIVE_S}
+
+    def summary(self) -> dict[str, Any]:
+        """What a list of runs shows."""
+        found = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
+        reader = self.reader()
+        lacking = reader.summarise(0.02) if reader else 0
+        return found | {"episodes": reader.count() if reader else 0, "lacking": lacking}
+
+    def overview(self) -> dict[str, Any]:
+        """Everything but the episodes."""
+        return run_data(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
+
+    def episodes(
+        self, where: Mapping[str, str], *, sort: str, descending: bool, offset: int, limit: int
+    ) -> dict[str, Any]:
+        """Rows of a choice of episodes, how many there are, and of which kinds."""
+        reader = self.reader()
+        if reader is None:
+            return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}}
+        lacking = reader.summarise()
+        # The kinds to choose from are those within the phase, run, task and text that were chosen.
+        within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "text")}
+        facets = reader.facets(within) | {"phase": reader.phases()}
+        return {
+            "rows": listed(
+                reader.select(where, sort=sort, descending=descending, offset=offset, limit=min(limit, MOST_ROWS))
+            ),
+            "total": reader.count(where), "all": reader.count(), "lacking": lacking, "facets": facets,
+        }  # fmt: skip
+
+    def episode(self, name: str, link: Link | None = None) -> dict[str, Any]:
+        """One episode, with its group. Raises: LedgerError when there is none."""
+        trajectory = self._ledger().load(name)
+        group = self._ledger().select({"run": run_of(trajectory), "task": trajectory.task.id}, limit=64)
+        credit = credit_of(self.path / "credit.jsonl", {name, *(row["id"] for row in group)})
+        others = self._ledger().select({"task": trajectory.task.id}, sort="episode", limit=200)
+        found = episode_data(trajectory, credit.get(name), link)
+        return found | {"group": siblings(group, credit), "same_task": listed(others)}
+
+    def tokens(self, name: str) -> dict[str, Any]:
+        """The tokens of an episode in spans, and what they read as. Raises: LedgerError when there is none."""
+        spans = token_data(self._ledger().load(name))
+        return {"spans": spans, "pieces": self._words().of(i for span in spans for i in span["ids"])}
+
+    def image(self, name: str, place: tuple[int, ...]) -> tuple[str, bytes] | None:
+        """The media type and bytes of an image of an episode. Raises: LedgerError when there is no such episode."""
+        return image_at(self._ledger().load(name), place)
+
+    def contents(self) -> Contents:
+        """The files beside the ledger, as they are now."""
+        version = repr(
+            self._stamps(
+                ["recipe.toml", "metrics.jsonl", "state.json", "guard.json", "evaluation", "evaluation/*.json"]
+            )
+        )
+        with self._lock:
+            if self._contents is None or self._contents[0] != version:
+                self._contents = (version, read(self.path, credit=False))
+            return self._contents[1]
+
+    def reader(self) -> LedgerReader | None:
+        """The ledger as it is now, None where there is none yet; one that was replaced is opened anew."""
+        path = self.path / "ledger.sqlite"
+        with self._lock:
+            try:
+                status = path.stat()
+            except OSError:
+                return None
+            if self._reader is None or self._file != (status.st_dev, status.st_ino):
+                if self._reader is not None:
+                    self._reader.close()
+                self._reader, self._file = LedgerReader(path), (status.st_dev, status.st_ino)
+            return self._reader
+
+    def _ledger(self) -> LedgerReader:
+        reader = self.reader()
+        if reader is None:
+            raise LedgerError(f"{self.path} holds no ledger.sqlite: this run kept no episodes.")
+        return reader
+
+    def _words(self) -> Vocabulary:
+        policy = self.contents().setting("policy", "path")
+        file = tokenizer_file(self.path, policy if isinstance(policy, str) else None)
+        if file is None:
+            return Vocabulary()
+        version = repr((file, file.stat().st_mtime_ns))
+        with self._lock:
+            if self._vocabulary is None or self._vocabulary[0] != version:
+                self._vocabulary = (version, Vocabulary.load(file))
+            return self._vocabulary[1]
+
+    def _stamps(self, names: list[str]) -> list[tuple[int, int, int]]:
+        found = []
+        for name in names:
+            for path in sorted(self.path.glob(name)):
+                try:
+                    status = path.stat()
+                except OSError:
+                    continue
+                found.append((status.st_size, status.st_mtime_ns, status.st_ino))
+        return found

@@ -1,0 +1,56 @@
+"""Starts the server of the page, on this machine's own address and nowhere else."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import AgentGymError, MissingExtraError
+from agentgym.viewer.guard import Guard
+
+ADDRESS = "127.0.0.1"
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on this machine's own address; port 0 takes any. Raises: AgentGymError when it is taken."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((ADDRESS, port))
+        listening.listen(128)  # a browser that is quicker than the server waits
+    except OSError as error:
+        listening.close()
+        raise AgentGymError(
+            f"Port {port} cannot be used: {error.strerror}. Choose another by --port, or let any be taken by --port 0."
+        ) from error
+    return listening
+
+
+def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[Any], None] | None = None) -> None:
+    """Show the runs under some paths until it is interrupted.
+
+    Args:
+        listening: from `listen`. It is closed at the end.
+        ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
+    Raises: MissingExtraError without the extra `view`.
+    """
+    try:
+        import uvicorn
+
+        from agentgym.viewer.application import application
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The viewer needs {error.name}, which is not installed. Run: pip install 'agentgym-core[view]'"
+        ) from error
+    app = Guard(application(paths), listening.getsockname()[1])
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
+    )
+    if ready is not None:
+        ready(server)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()

@@ -1,0 +1,97 @@
+"""`completion`: how much nearer each piece of written code comes to the function that stood there.
+
+Source: immediate rewards on partial code in place of one at the end, IRCoCo (Li et al. 2024, arXiv:2401.16637). There a
+learned evaluator predicts a completion's quality; here the quality of the piece itself is measured, as a potential,
+whose differences cannot be collected twice (Ng et al. 1999).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from agentgym import JudgeError, Reward
+from agentgym.messages import Call
+from agentgym.reward import SUCCESS, Components, EpisodeView, TurnView
+from agentgym.sandbox import Backend
+
+from .hidden_tests import HiddenTests
+
+MAX_TEXT = 10_000
+
+
+class Completion(Reward):
+    """Turn component `nearer`; outcome components `success`, `tests_passed`, `exact` and `similarity`.
+
+    The code so far is worked out from the calls: `write(text)` appends, `undo()` takes the last piece away. `nearer` is
+    the change of its similarity to `truth["completion"]` (0 to 1, by matching pieces of text, white space at the ends
+    of lines ignored); over an episode it adds up to the final similarity. `success` is that the whole function
+    passes the hidden tests. `tests_passed`, `exact` and `similarity` count 0 in the scalar reward.
+
+    Args:
+        cpu_s: processor time of the hidden tests. backend: makes the judge's sandboxes.
+    """
+
+    weights: Mapping[str, float] = {"nearer": 0.3, "tests_passed": 0.0, "exact": 0.0, "similarity": 0.0}
+
+    def __init__(self, *, cpu_s: int = 10, backend: str | Backend = "namespaces") -> None:
+        self.tests = HiddenTests(cpu_s=cpu_s, backend=backend)
+
+    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no completion."""
+        wanted = _wanted(episode)
+        before = written([past for past in episode.turns if past.index < turn.index])
+        after = written([past for past in episode.turns if past.index <= turn.index])
+        return {"nearer": similarity(after, wanted) - similarity(before, wanted)}
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no completion or tests, or no sandbox works."""
+        wanted, truth = _wanted(episode), episode.task.truth
+        if not truth.get("tests"):
+            raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by completion.")
+        text = written(episode.turns)
+        if not text.strip():
+            return {SUCCESS: 0.0, "tests_passed": 0.0, "exact": 0.0, "similarity": 0.0}
+        code = str(episode.task.parameters.get("before", "")) + text + str(episode.task.parameters.get("after", ""))
+        passed = await self.tests.judge(code, truth["tests"])
+        return {
+            SUCCESS: float(all(passed)),
+            "tests_passed": sum(passed) / len(passed),
+            "exact": float(_lines(text) == _lines(wanted)),
+            "similarity": similarity(text, wanted),
+        }
+
+
+def written(turns: Sequence[TurnView]) -> str:
+    """The code that the calls of some turns have written."""
+    pieces: list[str] = []
+    for turn in turns:
+        for call, result in zip(turn.calls, turn.results, strict=False):
+            if result.ok:
+                _apply(call, pieces)
+    return "".join(pieces)
+
+
+def _apply(call: Call, pieces: list[str]) -> None:
+    text = call.arguments.get("text")
+    if call.name == "write" and isinstance(text, str):
+        pieces.append(text if text.endswith("\n") else text + "\n")
+    elif call.name == "undo" and pieces:
+        pieces.pop()
+
+
+def similarity(text: str, wanted: str) -> float:
+    """Share of matching characters, from 0 to 1; text past 10,000 characters is not read."""
+    left, right = _lines(text[:MAX_TEXT]), _lines(wanted)
+    return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio() if left else 0.0
+
+
+def _lines(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
+
+
+def _wanted(episode: EpisodeView) -> str:
+    truth = episode.task.truth
+    if not isinstance(truth, dict) or not isinstance(truth.get("completion"), str):
+        raise JudgeError(f"{episode.task.id} has no truth['completion'] for a completion to be compared with.")
+    return str(truth["completion"])

@@ -1,0 +1,64 @@
+"""Plain Python values as JSON-able data and back, without loss and without any code of their own.
+
+Standard library only: this text is sent into the judge's sandboxes as it stands. What comes back is built from lists,
+dicts, numbers and text alone, so an `__eq__` that is always true, a lazy object or a subclass cannot pass through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MAX_DEPTH = 60
+
+
+class NoPlainValue(ValueError):
+    """A value that cannot be sent: it is no plain data, or nested too deeply."""
+
+
+def pack(value: Any, depth: int = 0) -> Any:
+    """A value as [kind, content]. Subclasses of plain types are sent as the plain type. Raises: NoPlainValue."""
+    if depth > MAX_DEPTH:
+        raise NoPlainValue("nested too deeply")
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return ["s", str(value)]
+    if isinstance(value, int):
+        return ["i", hex(int(value))]
+    if isinstance(value, float):
+        return ["f", float(value).hex()]
+    if isinstance(value, complex):
+        return ["c", value.real.hex(), value.imag.hex()]
+    if isinstance(value, (bytes, bytearray)):
+        return ["b", bytes(value).hex()]
+    for kind, types in (("l", list), ("t", tuple), ("e", (set, frozenset))):
+        if isinstance(value, types):  # type: ignore[arg-type]
+            return [kind, [pack(item, depth + 1) for item in value]]
+    if isinstance(value, dict):
+        return ["d", [[pack(key, depth + 1), pack(item, depth + 1)] for key, item in value.items()]]
+    raise NoPlainValue(type(value).__name__)
+
+
+def unpack(data: Any, depth: int = 0) -> Any:
+    """The value that was packed. Raises: NoPlainValue for data that `pack` never makes."""
+    if data is None or data is True or data is False:
+        return data
+    try:
+        if depth > MAX_DEPTH or not isinstance(data, list):
+            raise NoPlainValue("nested too deeply or of no kind")
+        kind, content = data[0], data[1]
+        if kind == "s" and isinstance(content, str):
+            return content
+        if kind == "i":
+            return int(content, 16)
+        if kind == "f":
+            return float.fromhex(content)
+        if kind == "c":
+            return complex(float.fromhex(content), float.fromhex(data[2]))
+        if kind == "b":
+            return bytes.fromhex(content)
+        if kind == "d":
+            return {unpack(key, depth + 1): unpack(item, depth + 1) for key, item in content}
+        return {"l": list, "t": tuple, "e": set}[kind](unpack(item, depth + 1) for item in content)
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+        raise NoPlainValue(f"no packed value: {error}") from error

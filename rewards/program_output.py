@@ -1,0 +1,53 @@
+"""`program_output`: does the submitted program print the right answer for inputs that the agent never saw?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym.sandbox import Backend
+
+from .fresh_files import Command, FreshMachine, SubmittedFiles, submitted_text
+
+
+class ProgramOutput(Reward):
+    """Outcome components `success` (right on every input) and `runs_passed` (the fraction that is right).
+
+    The program is the text argument of the final call; the task's `parameters["program"]` says what file it is
+    written to, what builds it, if anything, and what runs it. `truth["runs"]` is a list of {"stdin", "stdout"}. The
+    program is built and run in a fresh sandbox without the expected outputs, which are compared outside, line by line
+    without spaces at the ends. `runs_passed` counts 0 in the scalar reward.
+
+    Args:
+        cpu_s: processor time of each run. timeout_s: wall time of each, for programs that sleep.
+        backend: makes the judge's sandboxes; a name or a Backend.
+        argument: the final tool's argument that holds the program.
+    """
+
+    weights: Mapping[str, float] = {"runs_passed": 0.0}
+
+    def __init__(
+        self,
+        *,
+        cpu_s: int = 10,
+        timeout_s: float = 60.0,
+        backend: str | Backend = "namespaces",
+        argument: str = "code",
+    ) -> None:
+        self.machine, self.argument = FreshMachine(backend, timeout_s, cpu_s), argument
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError when the task has no hidden runs, its program makes no sense, or no sandbox works."""
+        truth, program = episode.task.truth, episode.task.parameters.get("program")
+        if not isinstance(truth, dict) or not truth.get("runs"):
+            raise JudgeError(f"{episode.task.id} has no truth['runs'], so nothing can be judged by program_output.")
+        if not isinstance(program, Mapping) or not program.get("run") or not program.get("file"):
+            raise JudgeError(f"{episode.task.id} has no parameters['program'] with a file and a command that runs it.")
+        commands = [Command.of(run, program["run"]) for run in truth["runs"]]
+        code = submitted_text(episode, self.argument)
+        if code is None:
+            return {SUCCESS: 0.0, "runs_passed": 0.0}
+        files = SubmittedFiles({program["file"]: code.encode("utf-8", "surrogatepass")})
+        passed = await self.machine.verdicts(files, commands, build=program.get("build", ()))
+        return {SUCCESS: float(all(passed)), "runs_passed": sum(passed) / len(passed)}

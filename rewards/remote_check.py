@@ -1,0 +1,92 @@
+"""Tests of any form, run in one sandbox against a function that lives in another.
+
+A test such as HumanEval's is a program: loops, tolerances, random inputs, helper functions. It cannot be taken apart
+into calls and values beforehand, and beside the submission it would be at its mercy. So it runs where the submission is
+not, and its candidate is a stand-in: each call is carried over as plain data, and so is what it returns.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from agentgym import JudgeError
+from agentgym.errors import SandboxDied, SandboxError
+from agentgym.registry import shared_backend
+from agentgym.sandbox import Backend, Channel
+
+from . import judge_candidate, judge_checker, judge_values
+from .fresh_files import SPEC
+
+MAX_CALLS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCheck:
+    """Runs a check against a submission.
+
+    Attributes:
+        cpu_s: processor time of the submission. timeout_s: wall time of each of its answers.
+        backend: makes both sandboxes; a name or a Backend.
+    """
+
+    cpu_s: int = 10
+    timeout_s: float = 60.0
+    backend: str | Backend = "namespaces"
+
+    async def judge(self, code: str, check: str, entry_point: str, *, setup: str = "") -> bool:
+        """Whether the check runs to its end without an error.
+
+        Args:
+            code: the submission. check: Python that calls `entry_point`. setup: Python before both.
+        Raises: JudgeError if no sandbox works, or the check itself breaks.
+        """
+        backend = shared_backend(self.backend)
+        try:
+            tests, submission = await backend.create(SPEC), None
+            try:
+                submission = await backend.create(SPEC)
+                checker = await tests.open_channel(["python3", "-I", "-S", "-c", _program(judge_checker)])
+                candidate = await submission.open_channel(["python3", "-I", "-S", "-c", _program(judge_candidate)])
+                order = {"setup": setup, "check": check, "entry_point": entry_point}
+                return await self._carry(checker, candidate, order, code)
+            finally:
+                await tests.close()
+                if submission is not None:
+                    await submission.close()
+        except (SandboxError, OSError) as error:
+            raise JudgeError(f"No sandbox would run the check of {entry_point!r}: {error}") from error
+
+    async def _carry(self, checker: Channel, candidate: Channel, order: dict[str, str], code: str) -> bool:
+        """Carry calls one way and answers the other, until the checker has a verdict."""
+        loaded = {"setup": order["setup"], "code": code, "entry_point": order["entry_point"], "cpu_s": self.cpu_s}
+        alive = await self._ask(candidate, loaded) is not None
+        said = await checker.request(order, timeout_s=self.timeout_s)
+        for _ in range(MAX_CALLS):
+            if not isinstance(said, dict) or "call" not in said:
+                break
+            answer = await self._ask(candidate, {"call": said["call"]}) if alive else None
+            alive = answer is not None
+            said = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
+        if not isinstance(said, dict) or not isinstance(said.get("passed", False), bool):
+            raise JudgeError(f"The check of {order['entry_point']!r} gave no verdict: {said!r:.200}")
+        return said.get("passed", False)
+
+    async def _ask(self, candidate: Channel, message: dict[str, Any]) -> dict[str, Any] | None:
+        """The submission's answer; None once it has ended its process, hangs or talks nonsense."""
+        try:
+            answer = await candidate.request(message, timeout_s=self.timeout_s)
+        except (SandboxDied, TimeoutError):
+            return None
+        return answer if isinstance(answer, dict) else None
+
+
+@cache
+def _program(module: Any) -> str:
+    return f"{inspect.getsource(judge_values)}\n{_without_future(inspect.getsource(module))}\nserve()\n"
+
+
+def _without_future(source: str) -> str:
+    return source.replace("from __future__ import annotations\n", "")

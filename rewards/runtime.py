@@ -1,0 +1,137 @@
+"""`runtime`: is the submitted function right, and how much processor time does it take beside the reference?
+
+Sources: correctness and measured runtime in one rule-based reward, ACECode (Yang et al. 2024, arXiv:2412.17264); the
+metrics %OPT and SP, PIE (Shypula et al. 2023, arXiv:2302.07867, section 4). The bounded scale of `faster` is ours.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.errors import SandboxError
+from agentgym.registry import shared_backend
+from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym.sandbox import Backend
+
+from . import judge_guest
+from .fresh_files import SPEC, submitted_text
+from .hidden_tests import MAX_REPORT, HiddenTests, read_report, same, take_apart
+
+IMPROVED = 1.1
+"""PIE counts a program as optimised if it is at least 10 % faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one program took: processor seconds above an empty one's, the values of its calls, processes it started."""
+
+    cpu_s: float
+    values: Mapping[int, Any]
+    started: int
+
+
+class Runtime(Reward):
+    """Outcome components `success`, `tests_passed`, and for right code `speedup`, `faster` and `optimised`.
+
+    The reference is `truth["reference"]`; both run the calls of `truth["timing"]` (by default those of the hidden
+    tests), in turn, each time in a fresh sandbox, and the least processor time of each counts. `speedup` is the
+    reference's time by the submission's; `optimised` is 1.0 where that is 1.1 or more; `faster` grows with its
+    logarithm from 0 at 1 to 1 at `best`. Wrong code, and code that starts other processes, whose time could be hidden,
+    has a speedup of 0. The sandbox measures, outside of the submission's process. `speedup`, `optimised` weigh 0.
+
+    Args:
+        best: the speedup from which on `faster` is 1.0, above 1.
+        rounds: measurements of each. least_s: processor time below which a difference is noise; both are raised to it.
+        cpu_s: processor time of one run. backend: makes the sandboxes.
+        argument: the final tool's argument that holds the code.
+    """
+
+    weights: Mapping[str, float] = {"tests_passed": 0.0, "speedup": 0.0, "optimised": 0.0, "faster": 0.5}
+
+    def __init__(
+        self,
+        *,
+        best: float = 4.0,
+        rounds: int = 3,
+        least_s: float = 0.002,
+        cpu_s: int = 20,
+        backend: str | Backend = "namespaces",
+        argument: str = "code",
+    ) -> None:
+        if not best > 1 or rounds < 1 or not least_s > 0:
+            raise ValueError(f"runtime needs best > 1, rounds >= 1 and least_s > 0, not {best}, {rounds}, {least_s}.")
+        self.best, self.rounds, self.least_s, self.cpu_s = best, rounds, least_s, cpu_s
+        self.backend, self.argument = backend, argument
+        self.tests = HiddenTests(cpu_s=cpu_s, backend=backend, argument=argument)
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError when there are no tests or no reference, or no sandbox works."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or not truth.get("tests") or not truth.get("reference"):
+            raise JudgeError(f"{episode.task.id}: truth needs tests and a reference, for runtime to compare with.")
+        components = await self.tests.outcome(episode)
+        code = submitted_text(episode, self.argument)
+        if code is None or components[SUCCESS] < 1.0:
+            return components
+        calls = truth.get("timing") or [take_apart(test).call for test in truth["tests"]]
+        speedup = await self.speedup(code, truth["reference"], calls, setup=truth.get("setup", ""))
+        return {
+            **components,
+            "speedup": speedup,
+            "optimised": float(speedup >= IMPROVED),
+            "faster": min(max(math.log(speedup) / math.log(self.best), 0.0), 1.0) if speedup else 0.0,
+        }
+
+    async def speedup(self, code: str, reference: str, calls: Sequence[str], *, setup: str = "") -> float:
+        """Processor time of the reference by that of the code; 0 if their values differ. Raises: JudgeError."""
+        ours, theirs = [], []
+        for _ in range(self.rounds):
+            theirs.append(await self._time(reference, calls, setup))
+            ours.append(await self._time(code, calls, setup))
+        wanted = theirs[0].values
+        if len(wanted) < len(calls):
+            raise JudgeError(f"The reference answers {len(wanted)} of {len(calls)} calls: it is no reference.")
+        for one in ours:
+            if any(number not in one.values or not same(one.values[number], wanted[number]) for number in wanted):
+                return 0.0
+            if one.started > theirs[0].started:
+                return 0.0
+        return max(min(t.cpu_s for t in theirs), self.least_s) / max(min(t.cpu_s for t in ours), self.least_s)
+
+    async def _time(self, code: str, calls: Sequence[str], setup: str) -> Timing:
+        nonce = secrets.token_hex(8)
+        source = inspect.getsource(judge_guest)
+        try:
+            machine = await shared_backend(self.backend).create(SPEC)
+            try:
+                empty = await machine.run_python(f"{source}\nmain(*{['', '', [], nonce, 5]!a})\n")
+                program = f"{source}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
+                result = await machine.run_python(program, timeout_s=6.0 * self.cpu_s, max_output_bytes=MAX_REPORT)
+            finally:
+                await machine.close()
+        except SandboxError as error:
+            raise JudgeError(f"No sandbox would measure the submission: {error}") from error
+        values = read_report(result.stdout, nonce, len(calls))
+        return Timing(max(result.usage.cpu_s - empty.usage.cpu_s, 0.0), values, result.usage.started)
+
+
+def pie_metrics(speedups: Sequence[float]) -> dict[str, float]:
+    """PIE's figures over many problems, from the speedup of each: 0 where the program is wrong.
+
+    Returns: `correct`, `opt` (%OPT as a fraction: right and at least 10 % faster), `sp` (mean speedup, in which a
+        wrong or slower program counts as 1). Raises: ValueError without any speedup, or for one below 0.
+    """
+    if not speedups or any(not value >= 0 for value in speedups):
+        raise ValueError(f"pie_metrics needs speedups of 0 or more, not {speedups!r:.100}.")
+    count = len(speedups)
+    return {
+        "correct": sum(value > 0 for value in speedups) / count,
+        "opt": sum(value >= IMPROVED for value in speedups) / count,
+        "sp": math.fsum(max(value, 1.0) for value in speedups) / count,
+    }

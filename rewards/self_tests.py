@@ -1,0 +1,115 @@
+"""`self_tests`: are the tests that the agent wrote right, and would they notice a wrong solution?
+
+Sources: tests written by the policy and judged by a gold solution that only the trainer has: ReVeal (Jin et al. 2025,
+arXiv:2506.11442), for Verilog testbenches VeriPrefer (Wang et al. 2025, arXiv:2504.15804). Killed mutants as the
+measure of a test's worth: DeMillo et al. 1978.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym.sandbox import Backend
+
+from .hidden_tests import HiddenTests
+
+MAX_TESTS, MAX_LENGTH = 20, 500
+
+
+class SelfTests(Reward):
+    """Turn component `tests_valid`, outcome components `tests_valid_final` and `mutants_killed`, each from 0 to 1.
+
+    Tests are the list argument `tests` of a call: assertions `assert f(2) == 4` with literal arguments and a literal
+    value, so that a test says something about the function's values and can look at nothing else. Valid is one that the
+    gold solution, `truth["reference"]`, passes; a mutant of `truth["mutants"]` is killed if a valid test fails on it.
+    Each new test is paid in the first turn that has it, as a fraction of MAX_TESTS, and an invalid one takes as much
+    away; so no number of repetitions pays. At the end the first 20 tests of the final call count.
+
+    Args:
+        argument: the tools' argument that holds the tests.
+        cpu_s: processor time of all tests on one solution. backend: makes the sandboxes.
+    """
+
+    weights: Mapping[str, float] = {"tests_valid": 0.1, "tests_valid_final": 0.1, "mutants_killed": 0.2}
+
+    def __init__(self, *, argument: str = "tests", cpu_s: int = 5, backend: str | Backend = "namespaces") -> None:
+        self.argument, self.judge = argument, HiddenTests(cpu_s=cpu_s, backend=backend)
+
+    async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no reference."""
+        reference = _reference(episode)
+        seen = {test for past in episode.turns if past.index < turn.index for test in self._written(past)}
+        new = [test for test in self._written(turn) if test not in seen][: max(MAX_TESTS - len(seen), 0)]
+        if not new:
+            return {"tests_valid": 0.0}
+        valid = sum(await self._holding(reference, new))
+        return {"tests_valid": (2 * valid - len(new)) / MAX_TESTS}
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no reference or no mutants."""
+        reference, mutants = _reference(episode), episode.task.truth.get("mutants")
+        if not mutants:
+            raise JudgeError(f"{episode.task.id} has no truth['mutants']: self_tests cannot tell what tests notice.")
+        tests = self._final(episode)
+        if not tests:
+            return {"tests_valid_final": 0.0, "mutants_killed": 0.0}
+        holding = await self._holding(reference, tests)
+        valid = [test for test, holds in zip(tests, holding, strict=True) if holds]
+        killed = [bool(valid) and not all(await self.judge.judge(mutant, valid)) for mutant in mutants]
+        return {"tests_valid_final": len(valid) / len(tests), "mutants_killed": sum(killed) / len(killed)}
+
+    async def _holding(self, solution: str, tests: Sequence[str]) -> list[bool]:
+        """Which tests are well-formed and hold for a solution."""
+        formed = [test for test in tests if is_plain(test)]
+        held = await self.judge.judge(solution, formed) if formed else []
+        verdicts = dict(zip(formed, held, strict=True))
+        return [verdicts.get(test, False) for test in tests]
+
+    def _written(self, turn: TurnView) -> list[str]:
+        """The tests of all calls of a turn that succeeded, each once."""
+        found = [
+            test
+            for call, result in zip(turn.calls, turn.results, strict=False)
+            if result.ok
+            for test in _listed(call.arguments.get(self.argument))
+        ]
+        return list(dict.fromkeys(found))
+
+    def _final(self, episode: EpisodeView) -> list[str]:
+        for turn in episode.turns:
+            for call, result in zip(turn.calls, turn.results, strict=False):
+                if result.final and result.ok:
+                    return list(dict.fromkeys(_listed(call.arguments.get(self.argument))))[:MAX_TESTS]
+        return []
+
+
+def is_plain(test: str) -> bool:
+    """Whether a text is `assert name(literals) == literal`, and short."""
+    try:
+        body = ast.parse(test.strip()).body if len(test) <= MAX_LENGTH else []
+        claim = body[0].test if len(body) == 1 and isinstance(body[0], ast.Assert) else None
+        if not isinstance(claim, ast.Compare) or len(claim.ops) != 1 or not isinstance(claim.ops[0], ast.Eq):
+            return False
+        call = claim.left
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            return False
+        for node in (*call.args, *(keyword.value for keyword in call.keywords), claim.comparators[0]):
+            ast.literal_eval(node)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _listed(given: Any) -> list[str]:
+    return [test for test in given if isinstance(test, str)] if isinstance(given, list | tuple) else []
+
+
+def _reference(episode: EpisodeView) -> str:
+    truth = episode.task.truth
+    if not isinstance(truth, dict) or not isinstance(truth.get("reference"), str):
+        raise JudgeError(f"{episode.task.id} has no truth['reference'], by which self_tests judges tests.")
+    return str(truth["reference"])

@@ -1,0 +1,73 @@
+"""`agentgym/code-bash-v1`: an interactive shell that keeps its folder, variables, functions and options."""
+
+from __future__ import annotations
+
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
+
+from .report import transcript
+from .workbench import RUN_S, Workbench, files_of
+
+SYSTEM = "You work in a shell, in /work. Do what is asked with commands, then call done."
+
+# One process a command, so that a checkpoint needs no live process. The state of the shell is written down by a trap,
+# so that it is kept when a command calls exit. A variable that the shell itself keeps is read-only or set by it.
+KEEPER = r"""
+state=/tmp/.shell
+__keep() {
+    { printf 'cd -- %q 2>/dev/null\n' "$PWD"
+      local __name
+      for __name in $(compgen -v); do case $__name in
+          BASH*|EUID|UID|PPID|SHELLOPTS|FUNCNAME|GROUPS|DIRSTACK|PIPESTATUS|RANDOM|SRANDOM|SECONDS|LINENO|EPOCH*|_|__name|\
+          state|HOSTNAME|HOSTTYPE|MACHTYPE|OSTYPE|IFS|OPT*|PS4|SHLVL|COMP_*) ;;
+          *) declare -p "$__name" 2>/dev/null ;;
+      esac; done
+      declare -f; alias -p; shopt -p; set +o
+    } > $state 2>/dev/null
+}
+if [ -f $state ]; then . $state >/dev/null 2>&1; fi
+shopt -s expand_aliases
+trap __keep EXIT
+eval "$1"
+"""
+
+
+class CodeBash(Environment):
+    """A shell on a few files in a sandbox without network. Not isolated: its commands share files, /tmp included.
+
+    The folder, variables, functions, aliases and options outlive a command; processes do not: what still runs at a
+    command's end is killed. Task parameters: `files`, texts by path below /work. What must be true in the end is in
+    the task's truth: the reward `final_files` looks at the files in another sandbox.
+    """
+
+    sandbox = SandboxSpec(memory_mib=256, processes=64, disk_mib=64, preload=("json",))
+    reward = "final_files"
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: TaskError for files that are none."""
+        self._bench = Workbench(self, files_of(task), programs=("bash",))
+        return [Message("system", SYSTEM), *task.opening()]
+
+    @tool
+    async def bash(self, command: str) -> str:
+        """Run a command in the shell."""
+        if "\x00" in command:
+            raise ToolError("The command holds a null character.")
+        argv = ["bash", "--noprofile", "--norc", "-c", KEEPER, "bash", command]
+        async with self._bench.turn:  # commands of one message in their order
+            return transcript(await self._bench.command(argv), RUN_S, max_chars=4_000)
+
+    @tool(final=True, max_output_chars=1_500_000)
+    async def done(self) -> str:
+        """Say that the files under /work are as they shall be."""
+        async with self._bench.turn:
+            return await self._bench.submission()
+
+    async def state_key(self) -> str | None:
+        """Hash of all files; the shell's own state is one of them."""
+        return await self._bench.state_key()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return await self._bench.checkpoint()
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._bench = Workbench(self, files_of(task), programs=("bash",), checkpoint=checkpoint)

@@ -1,0 +1,59 @@
+"""`agentgym/code-maths-v1`: mathematics with a Python interpreter at hand, sympy included where it is installed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from importlib.util import find_spec
+
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, tool
+
+from .report import report
+from .workbench import RUN_S, Workbench
+
+SYSTEM = "Solve the problem. You may compute with Python{sympy}. Then answer with the result alone."
+
+
+class CodeMaths(Environment):
+    """A problem with one exact answer, and Python in a sandbox without network. Not isolated: runs share their files.
+
+    Each run is a program of its own. If sympy is installed beside agentgym, the sandbox has it, already imported, so
+    that using it costs no start-up. The answer is in the task's truth, which never comes here.
+    """
+
+    sandbox = SandboxSpec(memory_mib=512, processes=16, disk_mib=32)
+    reward = "symbolic_maths"
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        self._open(None)
+        return [Message("system", SYSTEM.format(sympy=" and sympy" if self._has_sympy else "")), *task.opening()]
+
+    @tool
+    async def python(self, code: str) -> str:
+        """Run Python and show what it prints."""
+        async with self._bench.turn:
+            result = report(await self._bench.python(code), RUN_S)
+        self._seen.add(result)
+        return result
+
+    @tool(final=True, inline=True)
+    def answer(self, text: str) -> str:
+        """Give the answer: a number, or an expression."""
+        return "Noted."
+
+    async def state_key(self) -> str | None:
+        """Hash of every result seen so far, in any order, and of the files: what the agent can know."""
+        text = f"{sorted(self._seen)!r} {await self._bench.state_key()}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return await self._bench.checkpoint(seen=sorted(self._seen))
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._open(checkpoint)
+
+    def _open(self, checkpoint: Checkpoint | None) -> None:
+        self._has_sympy = find_spec("sympy") is not None
+        spec = replace(CodeMaths.sandbox, preload=("sympy",)) if self._has_sympy else None
+        self._bench = Workbench(self, {}, spec=spec, checkpoint=checkpoint)
+        self._seen: set[str] = set(checkpoint.data["seen"] if checkpoint else ())

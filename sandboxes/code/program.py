@@ -1,0 +1,170 @@
+"""`agentgym/code-program-v1`: write a whole program, in any language the image has, that reads input and prints."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
+from agentgym.errors import TaskError
+
+from .report import cut, last_lines, stop_if_stopped, transcript
+from .workbench import RUN_S, Workbench
+
+MAX_CODE, BUILD_S = 200_000, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """How a language's programs are made and run: a file name, a command that builds it, if any, one that runs it."""
+
+    file: str
+    build: Sequence[str]
+    run: Sequence[str]
+
+    @classmethod
+    def of(cls, task: Task) -> Program:
+        """The task's `parameters["program"]`. Raises: TaskError if that is none."""
+        given: Any = task.parameters.get("program")
+        if not isinstance(given, Mapping) or not given.get("run") or not isinstance(given.get("file"), str):
+            raise TaskError(
+                f"{task.id}: parameters['program'] is {given!r:.200}; give file, run and, if it is compiled, build, "
+                "such as {'file': 'main.c', 'build': ['gcc', 'main.c', '-o', 'main'], 'run': ['./main']}."
+            )
+        return cls(given["file"], list(map(str, given.get("build", ()))), list(map(str, given["run"])))
+
+    @property
+    def needs(self) -> list[str]:
+        """Programs that the image must have."""
+        return [argv[0] for argv in (self.build, self.run) if argv and "/" not in argv[0]]
+
+
+class ProgramBench:
+    """A workbench on which one program is written, built and tried on the examples of a task.
+
+    Attributes:
+        program: the task's. examples: inputs and outputs that the agent may try.
+    """
+
+    def __init__(self, environment: Environment, task: Task, checkpoint: Checkpoint | None = None) -> None:
+        """Raises: TaskError for a program or examples that are none."""
+        self.program = Program.of(task)
+        examples: Any = task.parameters.get("examples", [])
+        if not isinstance(examples, list | tuple) or not all(
+            isinstance(one, Mapping) and isinstance(one.get("stdin"), str) and isinstance(one.get("stdout"), str)
+            for one in examples
+        ):
+            raise TaskError(f"{task.id}: parameters['examples'] is {examples!r:.200}; give a list of stdin and stdout.")
+        self.examples = [dict(one) for one in examples]
+        self._bench = Workbench(environment, {}, programs=self.program.needs, checkpoint=checkpoint)
+
+    async def run(self, code: str, stdin: str) -> str:
+        """What a program prints. Raises: ToolError if it does not compile or is stopped."""
+        async with self._bench.turn:
+            await self._build(code)
+            return transcript(await self._bench.command(self.program.run, stdin=stdin), RUN_S)
+
+    async def test(self, code: str) -> str:
+        """How many of the examples pass, and what is wrong with the others. Raises: ToolError, as `run`."""
+        if not self.examples:
+            raise ToolError("This task has no examples. Try the program with input of your own.")
+        async with self._bench.turn:
+            await self._build(code)
+            failures = [said for example in self.examples if (said := await self._attempt(example))]
+        count = len(self.examples)
+        if failures:
+            return f"{count - len(failures)} of {count} examples pass. These fail:\n" + "\n\n".join(failures)
+        return f"All {count} examples pass."
+
+    async def submit(self, code: str) -> str:
+        """Raises: ToolError if it does not compile."""
+        _check_length(code)
+        if self.program.build:
+            async with self._bench.turn:
+                await self._build(code)
+        return "Submitted."
+
+    async def state_key(self) -> str:
+        """Hash of all files, the program tried last among them, and of the examples."""
+        text = f"{await self._bench.state_key()} {self.examples!r}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    async def checkpoint(self) -> Checkpoint:
+        """All files as they are."""
+        return await self._bench.checkpoint()
+
+    async def _attempt(self, example: Mapping[str, str]) -> str:
+        """What is wrong with the built program's output for an example; nothing if it is right."""
+        result = await self._bench.command(self.program.run, stdin=example["stdin"])
+        stop_if_stopped(result, RUN_S, f"input:\n{cut(example['stdin'], 300)}")
+        if result.ok and result.text.split() == example["stdout"].split():
+            return ""
+        got = transcript(result, RUN_S, max_chars=300)
+        return f"input:\n{cut(example['stdin'], 300)}\nexpected:\n{example['stdout']}\ngot:\n{got}"
+
+    async def _build(self, code: str) -> None:
+        """Write the program and compile it. Raises: ToolError with what the compiler says."""
+        _check_length(code)
+        await self._bench.write(self.program.file, code)
+        if not self.program.build:
+            return
+        built = await self._bench.command(self.program.build, timeout_s=BUILD_S)
+        stop_if_stopped(built, BUILD_S, "")
+        if not built.ok:
+            said = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
+            raise ToolError(f"The program does not compile:\n{said}")
+
+
+def _check_length(code: str) -> None:
+    if len(code) > MAX_CODE:
+        raise ToolError(f"The program has {len(code)} characters; at most {MAX_CODE} are taken.")
+
+
+class CodeProgram(Environment):
+    """Program writing in a sandbox without network. Not isolated: the agent's own runs share its files under /work.
+
+    Task parameters: `program` (file, build, run: any commands that the image has) and `examples`, a list of
+    {"stdin", "stdout"} that the agent may try. The hidden inputs are in the task's truth, which never comes here: the
+    reward `program_output` runs them in another sandbox.
+    """
+
+    sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64)
+    reward = "program_output"
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: TaskError for a program or examples that are none."""
+        self._bench = ProgramBench(self, task)
+        return [Message("system", "Write the program, try it, then submit all of it."), *task.opening()]
+
+    @tool(timeout_s=BUILD_S + 2 * RUN_S)
+    async def run(self, code: str, stdin: str = "") -> str:
+        """Run a program and show what it prints.
+
+        Args:
+            code: the whole program.
+            stdin: its input.
+        """
+        return await self._bench.run(code, stdin)
+
+    @tool(timeout_s=BUILD_S + 5 * RUN_S)
+    async def test(self, code: str) -> str:
+        """Try a program on the examples."""
+        return await self._bench.test(code)
+
+    @tool(final=True, timeout_s=BUILD_S + 2 * RUN_S)
+    async def submit(self, code: str) -> str:
+        """Hand in the program."""
+        return await self._bench.submit(code)
+
+    async def state_key(self) -> str | None:
+        """Hash of all files, the program tried last among them, and of the examples."""
+        return await self._bench.state_key()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return await self._bench.checkpoint()
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._bench = ProgramBench(self, task, checkpoint)

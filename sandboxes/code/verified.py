@@ -1,0 +1,77 @@
+"""`agentgym/code-verified-v1`: write a function and the tests that show it to be right; both are judged."""
+
+from __future__ import annotations
+
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
+
+from .report import last_lines, report
+from .workbench import RUN_S, Workbench
+
+MAX_TESTS, MAX_LENGTH = 20, 500
+SYSTEM = (
+    "Write the function and tests for it: assertions such as 'assert f(2) == 4' with plain values. Check the one with "
+    "the other, then submit both."
+)
+
+
+class CodeVerified(Environment):
+    """Function writing with tests of one's own, in a sandbox without network. Not isolated: runs share files.
+
+    Turns alternate between writing code and checking it. No tests are given. The hidden tests, the gold solution that
+    judges the agent's tests, and the mutants that these should notice are in the task's truth, which never comes here.
+    """
+
+    sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json",))
+    reward = "verified_code"
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        self._bench = Workbench(self, {})
+        return [Message("system", SYSTEM), *task.opening()]
+
+    @tool
+    async def run(self, code: str) -> str:
+        """Run Python and show what it prints."""
+        async with self._bench.turn:
+            return report(await self._bench.python(code), RUN_S)
+
+    @tool
+    async def check(self, code: str, tests: list[str]) -> str:
+        """Try code on tests of your own.
+
+        Args:
+            code: the function.
+            tests: assertions, at most 20.
+        """
+        _check_tests(tests)
+        async with self._bench.turn:
+            return report(await self._bench.guest("guest.py", "try_tests", code, "", tests), RUN_S)
+
+    @tool(final=True)
+    async def submit(self, code: str, tests: list[str]) -> str:
+        """Hand in the function and its tests.
+
+        Args:
+            code: the function.
+            tests: assertions, at most 20.
+        """
+        _check_tests(tests)
+        async with self._bench.turn:  # in the sandbox: compiling what a stranger wrote can break an interpreter
+            check = await self._bench.python(f"compile({code!a}, 'submission.py', 'exec')")
+        if not check.ok and b"Error" in check.stderr:
+            raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
+        return "Submitted."
+
+    async def state_key(self) -> str | None:
+        """Hash of all files: runs leave nothing else behind."""
+        return await self._bench.state_key()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return await self._bench.checkpoint()
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._bench = Workbench(self, {}, checkpoint=checkpoint)
+
+
+def _check_tests(tests: list[str]) -> None:
+    if len(tests) > MAX_TESTS or any(len(test) > MAX_LENGTH for test in tests):
+        raise ToolError(f"At most {MAX_TESTS} tests of {MAX_LENGTH} characters each.")

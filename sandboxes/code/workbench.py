@@ -1,0 +1,176 @@
+"""The sandbox of one episode: opened when a tool first needs it, with the task's files in it.
+
+An agent that only talks costs no sandbox. A checkpoint is the snapshot of one that was opened, else nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files as resources
+from typing import Any
+
+from agentgym import Checkpoint, Environment, SandboxSpec, Task, ToolError
+from agentgym.errors import TaskError
+from agentgym.sandbox import ExecResult, Sandbox
+
+RUN_S = 10.0
+MAX_PATH = 200
+_SUBMITTED = "Submitted:"
+
+
+class Workbench:
+    """Runs things for an environment in a sandbox that it opens at the first use.
+
+    Args:
+        environment: opens the sandbox and closes it.
+        files: texts by path below /work that lie there from the beginning.
+        programs: what the image must have; looked for when the sandbox is opened.
+        spec: of the sandbox, where it is not the environment's own.
+        checkpoint: of another workbench on the same task, to go on from in their place.
+    Attributes:
+        turn: held by a tool that does several things in a row; calls of one message get it in their order.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        files: Mapping[str, str],
+        *,
+        programs: Sequence[str] = (),
+        spec: SandboxSpec | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self._environment, self._files, self._programs, self._spec = environment, dict(files), programs, spec
+        self._snapshot = checkpoint.snapshot if checkpoint else None
+        self._machine: Sandbox | None = None
+        self._opening, self.turn = asyncio.Lock(), asyncio.Lock()
+        given = json.dumps(self._files, sort_keys=True).encode()
+        self._key: str | None = checkpoint.data["key"] if checkpoint else hashlib.sha256(given).hexdigest()[:32]
+
+    async def machine(self) -> Sandbox:
+        """The sandbox. Raises: TaskError if its image lacks a program; SandboxError."""
+        async with self._opening:
+            if self._machine is None:
+                machine = await self._environment.open_sandbox(self._spec, snapshot=self._snapshot)
+                if self._programs:
+                    await _check_programs(machine, self._programs)
+                if self._snapshot is None:
+                    await asyncio.gather(*(machine.write(path, text.encode()) for path, text in self._files.items()))
+                self._machine = machine
+            return self._machine
+
+    async def command(
+        self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = RUN_S, max_output_bytes: int = 65_536
+    ) -> ExecResult:
+        """Run a program in /work."""
+        self._key = None
+        raw = stdin.encode("utf-8", "surrogatepass")
+        machine = await self.machine()
+        return await machine.exec(argv, stdin=raw, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
+
+    async def python(self, code: str, *, session: str | None = None, timeout_s: float = RUN_S) -> ExecResult:
+        """Run Python in /work; a session keeps its variables."""
+        self._key = None
+        return await (await self.machine()).run_python(code, session=session, timeout_s=timeout_s)
+
+    async def guest(self, module: str, call: str, *arguments: Any, max_output_bytes: int = 65_536) -> ExecResult:
+        """Run a function of a module of this folder inside, with plain data as its arguments."""
+        self._key = None
+        program = f"{_source(module)}\n{call}(*{list(arguments)!a})\n"
+        machine = await self.machine()
+        return await machine.run_python(program, timeout_s=RUN_S, max_output_bytes=max_output_bytes)
+
+    async def write(self, path: str, text: str) -> None:
+        """Raises: ToolError if the path cannot be written."""
+        self._key = None
+        try:
+            await (await self.machine()).write(path, text.encode("utf-8", "surrogatepass"))
+        except OSError as error:
+            raise ToolError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+    async def read(self, path: str) -> str:
+        """The text of a file. Raises: ToolError if there is none, or it is too large."""
+        try:
+            raw = await (await self.machine()).read(path, max_bytes=2**20)
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        return raw.decode("utf-8", "replace")
+
+    async def submission(self) -> str:
+        """All files under /work as the text of a final result, from which rewards read them.
+
+        Raises: ToolError if they are too many or too large.
+        """
+        result = await self.guest("collect.py", "collect", "/work", max_output_bytes=2**21)
+        if not result.ok or result.truncated:
+            raise ToolError(f"The files cannot be handed in: {result.stderr.decode('utf-8', 'replace')[-300:].strip()}")
+        return f"{_SUBMITTED} {result.text.strip()}"
+
+    async def state_key(self) -> str:
+        """A hash of the files: of the task's own as long as no tool could have changed them."""
+        if self._key is None:
+            self._key = (await (await self.machine()).snapshot()).id[:32]
+        return self._key
+
+    async def checkpoint(self, **data: Any) -> Checkpoint:
+        """The files now, and whatever else the environment must keep."""
+        snapshot = self._snapshot if self._machine is None else await self._machine.snapshot()
+        return Checkpoint({**data, "key": await self.state_key()}, snapshot)
+
+
+async def _check_programs(machine: Sandbox, programs: Sequence[str]) -> None:
+    """Raises: TaskError naming the programs that the image of the sandbox lacks."""
+    found = await machine.exec(["sh", "-c", 'for p; do command -v "$p" >/dev/null || echo "$p"; done', "sh", *programs])
+    if missing := found.text.split():
+        raise TaskError(
+            f"This task needs {', '.join(missing)}, which the sandbox's image lacks. Install it (Debian packages: gcc, "
+            "g++, nodejs, iverilog), or leave out the tasks with that tag."
+        )
+
+
+@cache
+def _source(module: str) -> str:
+    return resources("agentgym.sandboxes.code").joinpath(module).read_text(encoding="utf-8")
+
+
+def files_of(task: Task) -> dict[str, str]:
+    """The task's `parameters["files"]`. Raises: TaskError if they are no texts by path below /work."""
+    files = task.parameters.get("files", {})
+    if not isinstance(files, Mapping) or not all(
+        isinstance(path, str) and isinstance(text, str) and _is_below(path) for path, text in files.items()
+    ):
+        raise TaskError(f"{task.id}: parameters['files'] is {files!r:.200}; give texts by path, such as 'src/a.py'.")
+    return dict(files)
+
+
+def assertions_of(task: Task) -> list[str]:
+    """The task's `parameters["tests"]`. Raises: TaskError if they are no list of text."""
+    tests = task.parameters.get("tests", [])
+    if not (isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests)):
+        raise TaskError(f"{task.id}: parameters['tests'] is {tests!r:.200}; give a list of assertions as text.")
+    return list(tests)
+
+
+def text_of(task: Task, name: str, default: str = "") -> str:
+    """A text among the task's parameters. Raises: TaskError if it is something else."""
+    text = task.parameters.get(name, default)
+    if not isinstance(text, str):
+        raise TaskError(f"{task.id}: parameters[{name!r}] is {text!r:.200}; give text.")
+    return text
+
+
+def checked_path(path: str) -> str:
+    """The path, if it lies below /work. Raises: ToolError saying what a path looks like."""
+    path = path.removeprefix("/work/").removeprefix("./") or "."
+    if not _is_below(path):
+        raise ToolError(f"{path[:80]!r} is no path here. Paths are relative to /work, such as 'src/main.py'.")
+    return path
+
+
+def _is_below(path: str) -> bool:
+    parts = path.split("/")
+    return 0 < len(path) <= MAX_PATH and path[0] != "/" and ".." not in parts and path.isprintable()

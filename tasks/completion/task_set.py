@@ -1,0 +1,45 @@
+"""The task set `code/completion-v1`: the functions of `code/functions-v1`, with their words, cut off after the head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+
+from agentgym.messages import Call, Message
+from agentgym.registry import load_task_set
+from agentgym.task import SPLITS, Task, TaskSet
+
+NAME, MATERIAL = "code/completion-v1", "code/functions-v1"
+
+
+@cache
+def task_set() -> TaskSet:
+    """Build the task set. Splits, strata and difficulty are those of `code/functions-v1`."""
+    material = load_task_set(MATERIAL)
+    return TaskSet(NAME, {split: [_task(task) for task in material[split]] for split in SPLITS}, oracle=oracle)
+
+
+def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
+    """A script: one line a turn, then `finish`."""
+    lines = task.truth["completion"].splitlines()
+
+    def script(messages: Sequence[Message]) -> Message:
+        done = sum(message.role == "tool" for message in messages)
+        call = Call("write", {"text": lines[done]}) if done < len(lines) else Call("finish", {})
+        return Message("assistant", "", (call,))
+
+    return script
+
+
+def _task(task: Task) -> Task:
+    head, _, body = task.truth["reference"].partition("\n")
+    words = task.prompt.partition("; it takes ")[2]
+    before = f'{head}\n    """Take {words}"""\n'
+    return replace(
+        task,
+        environment="agentgym/code-complete-v1",
+        prompt=f"Complete this Python function:\n{before}",
+        parameters={"before": before},
+        truth={"tests": task.truth["tests"], "completion": body},
+    )

@@ -1,0 +1,131 @@
+"""Read HumanEval and HumanEvalFix from files that the user has; the data is never part of this package.
+
+Sources: Chen et al. 2021, arXiv:2107.03374 (HumanEval); Muennighoff et al. 2023, arXiv:2308.07124 (HumanEvalFix).
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet
+
+
+def load_humaneval(path: str | Path, *, split: Split = "held_out") -> TaskSet:
+    """The problems of a HumanEval file as tasks of `agentgym/code-v1`, held out unless asked otherwise.
+
+    The examples of a docstring may be tried; the published check judges. What stands before the function in the prompt
+    (imports, helper functions) runs before the submission too.
+
+    Args:
+        path: JSON lines, perhaps gzipped.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    return _load(path, "code/humaneval-v1", split, _completion)
+
+
+def load_humanevalfix(path: str | Path, *, split: Split = "held_out") -> TaskSet:
+    """The problems of HumanEvalFix (the Python file of HumanEvalPack) as tasks of `agentgym/code-v1`.
+
+    A function is shown with a bug in it, and must be handed in without. Args and Raises: as of `load_humaneval`.
+    """
+    return _load(path, "code/humanevalfix-v1", split, _repair)
+
+
+def _completion(item: dict[str, str]) -> tuple[str, str, str]:
+    """What is asked, the gold solution, the check."""
+    asked = f"Complete this Python function and submit all of it:\n{item['prompt'].strip()}"
+    check = f"{item['test']}\ncheck({item['entry_point']})\n"
+    return asked, item["prompt"] + item["canonical_solution"], check
+
+
+def _repair(item: dict[str, str]) -> tuple[str, str, str]:
+    wrong = f"{item['declaration'].strip()}\n{item['buggy_solution'].rstrip()}"
+    words = "\n".join(line for line in item["docstring"].strip().splitlines())
+    asked = (
+        f"This Python function has a bug:\n{wrong}\n\nIt should do this:\n{words}\nFind the bug, mend it, and "
+        f"submit the "
+        "whole function."
+    )
+    return asked, item["prompt"] + item["canonical_solution"], item["test"]
+
+
+def _load(
+    path: str | Path, name: str, split: Split, parts: Callable[[dict[str, str]], tuple[str, str, str]]
+) -> TaskSet:
+    path = Path(path)
+    tasks = []
+    for number, item in enumerate(_items(path), 1):
+        where = f"{path}, item {number}"
+        if not isinstance(item, dict):
+            raise TaskError(f"{where}: expected a JSON object, found {type(item).__name__}.")
+        try:
+            asked, gold, check = parts(item)
+            entry, prompt, task_id = item["entry_point"], item["prompt"], item["task_id"]
+        except KeyError as error:
+            raise TaskError(f"{where}: the field {error.args[0]!r} is missing.") from error
+        except (TypeError, AttributeError) as error:
+            raise TaskError(f"{where}: a field is no text: {error}.") from error
+        setup = _before(prompt, entry, where)
+        tasks.append(
+            Task(
+                id=str(task_id),
+                environment="agentgym/code-v1",
+                prompt=asked,
+                parameters={"tests": _examples(prompt, entry), "setup": setup},
+                truth={"check": check, "entry_point": entry, "setup": setup, "reference": gold},
+                split=split,
+                tags=(name.partition("/")[2].rpartition("-")[0],),
+            )
+        )
+    return TaskSet(name, {split: tasks})
+
+
+def _items(path: Path) -> list[Any]:
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
+    except (OSError, EOFError) as error:
+        raise TaskError(f"Cannot read {path}: {error}. Give the path of a HumanEval file.") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+    try:
+        items = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise TaskError(f"{path} holds a line that is no JSON: {error}.") from error
+    if not items:
+        raise TaskError(f"{path} holds no problem.")
+    return items
+
+
+def _before(prompt: str, entry: str, where: str) -> str:
+    """What stands before the function that is asked for: imports and helper functions."""
+    found = list(re.finditer(rf"^def {re.escape(entry)}\b", prompt, re.MULTILINE))
+    if not found:
+        raise TaskError(f"{where}: the prompt does not define {entry!r}.")
+    return prompt[: found[-1].start()].strip() + "\n"
+
+
+def _examples(prompt: str, entry: str) -> list[str]:
+    """The doctests of the prompt whose result is a literal, as assertions."""
+    found = []
+    try:
+        parsed = doctest.DocTestParser().get_examples(prompt[prompt.rfind(f"def {entry}") :])
+    except ValueError:  # a docstring whose examples are not written as doctests
+        return []
+    for example in parsed:
+        try:
+            ast.literal_eval(example.want.strip())
+            ast.parse(example.source.strip(), mode="eval")
+        except (ValueError, SyntaxError):
+            continue
+        found.append(f"assert {example.source.strip()} == {example.want.strip()}")
+    return found

@@ -1,0 +1,119 @@
+"""The language table: how each language's programs are made and run, and how a reference solution is written in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .steps import ENDINGS, STEPS, Chosen, in_python
+
+C = """#include <HEADER>
+int main() {{
+    long long n, acc = {start};
+    if (scanf("%lld", &n) != 1) return 1;
+    for (long long i = 1; i <= n; i++) {{
+        long long x;
+        if (scanf("%lld", &x) != 1) return 1;
+{steps}        acc = {update};
+{each}    }}
+{after}    return 0;
+}}
+"""
+JAVASCRIPT = """const words = require("fs").readFileSync(0, "utf8").split(/\\s+/).filter(Boolean);
+const numbers = words.slice(1).map(Number);
+let acc = {start}, i = 0;
+for (let x of numbers) {{
+    i++;
+{steps}    acc = {update};
+{each}}}
+{after}"""
+BASH = """read -r n
+read -r -a numbers
+acc={start}
+i=0
+for x in "${{numbers[@]}}"; do
+    i=$((i + 1))
+{steps}    acc=$(({update}))
+{each}done
+{after}"""
+PYTHON = """import sys
+
+numbers = [int(word) for word in sys.stdin.read().split()[1:]]
+acc = {start}
+for i, x in enumerate(numbers, 1):
+{steps}    acc = {update}
+{each}{after}"""
+
+Parts = Mapping[str, Any]
+
+
+def _of_c(steps: Sequence[Chosen], ending: Chosen, *, skip: str, put: str, divide: str, indent: str) -> Parts:
+    """Pieces of a program in a language whose expressions are C's."""
+    end = ENDINGS[ending[0]]
+    lines = []
+    for name, k in steps:
+        code = STEPS[name].code.replace("IDIV(x,K)", divide).replace("K", str(k))
+        lines.append(indent + (skip if STEPS[name].keeps else put).replace("CODE", code) + "\n")
+    return {"start": end.start, "steps": "".join(lines), "update": end.code.replace("K", str(ending[1]))}
+
+
+def _c_like(header: str) -> Callable[[Sequence[Chosen], Chosen], str]:
+    def write(steps: Sequence[Chosen], ending: Chosen) -> str:
+        parts = _of_c(steps, ending, skip="if (!(CODE)) continue;", put="x = CODE;", divide="x / K", indent=" " * 8)
+        each, show = ENDINGS[ending[0]].each, 'printf("%lld\\n", acc);\n'
+        frame = C.replace("HEADER", header)
+        return frame.format(each=f"        {show}" if each else "", after="" if each else f"    {show}", **parts)
+
+    return write
+
+
+def _javascript(steps: Sequence[Chosen], ending: Chosen) -> str:
+    parts = _of_c(
+        steps, ending, skip="if (!(CODE)) continue;", put="x = CODE;", divide="Math.floor(x / K)", indent="    "
+    )
+    each, show = ENDINGS[ending[0]].each, "console.log(acc);\n"
+    return JAVASCRIPT.format(each=f"    {show}" if each else "", after="" if each else show, **parts)
+
+
+def _bash(steps: Sequence[Chosen], ending: Chosen) -> str:
+    parts = _of_c(steps, ending, skip="((CODE)) || continue", put="x=$((CODE))", divide="x / K", indent="    ")
+    each = ENDINGS[ending[0]].each
+    return BASH.format(each='    echo "$acc"\n' if each else "", after="" if each else 'echo "$acc"\n', **parts)
+
+
+def _python(steps: Sequence[Chosen], ending: Chosen) -> str:
+    end = ENDINGS[ending[0]]
+    lines = []
+    for name, k in steps:
+        code = in_python(STEPS[name], k)
+        lines.append(f"    if not ({code}):\n        continue\n" if STEPS[name].keeps else f"    x = {code}\n")
+    update = (end.python or end.code).replace("K", str(ending[1]))
+    each, after = ("    print(acc)\n", "") if end.each else ("", "print(acc)\n")
+    return PYTHON.format(start=end.start, steps="".join(lines), update=update, each=each, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One language: its name in a prompt, the program as an environment needs it, and the writer of solutions."""
+
+    title: str
+    file: str
+    run: Sequence[str]
+    write: Callable[[Sequence[Chosen], Chosen], str]
+    build: Sequence[str] = ()
+
+    def program(self) -> dict[str, Any]:
+        """`parameters["program"]` of a task."""
+        return {"file": self.file, "build": list(self.build), "run": list(self.run)}
+
+
+LANGUAGES: Mapping[str, Language] = {
+    "shell": Language("a bash script", "main.sh", ("bash", "main.sh"), _bash),
+    "python": Language("Python", "main.py", ("python3", "-S", "main.py"), _python),  # -S: starts in half the time
+    "c": Language("C", "main.c", ("./main",), _c_like("stdio.h"),
+                  ("gcc", "-O1", "-std=c11", "-o", "main", "main.c", "-lm")),
+    "cpp": Language("C++", "main.cpp", ("./main",), _c_like("cstdio"),
+                    ("g++", "-O1", "-std=c++17", "-o", "main", "main.cpp")),
+    "javascript": Language("JavaScript (node)", "main.js", ("node", "main.js"), _javascript),
+}  # fmt: skip

@@ -1,0 +1,249 @@
+"""The task set `code/projects-v1`: a package of three modules in which something must be mended, added or renamed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.messages import Call, Message
+from agentgym.registry import load_task_set
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+from ..mutation import mutants
+
+NAME, MATERIAL = "code/projects-v1", "code/functions-v1"
+SIZES = {"train": 1_000, "validation": 120, "unseen_functions": 120, "unseen_kinds": 120}
+KINDS, UNSEEN_KINDS = ("fix", "add", "rename"), ("move",)
+PACKAGES = ("toolbox", "parts", "toolkit", "library", "basics", "workshop")
+MODULES = ("shapes", "lists", "figures", "words", "counts", "rules", "parts_of", "marks", "steps", "tables")
+VISIBLE = 3
+OVERVIEW = "overview"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function of the project, from the set `code/functions-v1`: its name, words, source and assertions."""
+
+    name: str
+    words: str
+    source: str
+    tests: Sequence[str]
+
+    @classmethod
+    def of(cls, task: Task) -> Function:
+        words = task.prompt.partition("; it takes ")[2].partition(" For example, ")[0]
+        tests = (*task.parameters["tests"], *task.truth["tests"])
+        return cls(task.tags[0], "Take " + words, task.truth["reference"], tests)
+
+    def text(self, source: str = "") -> str:
+        """The function with its words as a docstring."""
+        head, _, body = (source or self.source).partition("\n")
+        return f'{head}\n    """{self.words}"""\n{body}'
+
+    def example(self) -> tuple[str, str]:
+        """A call and its value, as text."""
+        call, _, value = self.tests[0].removeprefix("assert ").partition(" == ")
+        return call, value
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A package: which functions stand in which module; the last module calls one of each.
+
+    Attributes:
+        written: what stands in the place of a function's right text, by name; "" leaves it out.
+    """
+
+    package: str
+    modules: Mapping[str, Sequence[Function]]
+
+    def files(
+        self, *, names: Mapping[str, str] | None = None, written: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Texts by path, with functions called by other `names` and written otherwise."""
+        names, written = names or {}, written or {}
+        found = {f"{self.package}/__init__.py": ""}
+        for module, functions in self.modules.items():
+            texts = [written.get(one.name, one.text()) for one in functions]
+            text = "\n\n".join(one.strip("\n") + "\n" for one in texts if one)
+            found[f"{self.package}/{module}.py"] = _renamed(text, names)
+        imports = [f"from .{module} import {functions[0].name}" for module, functions in self.modules.items()]
+        calls = ", ".join(functions[0].example()[0] for functions in self.modules.values())
+        text = "\n".join([*imports, "", "", f"def {OVERVIEW}():", f"    return [{calls}]", ""])
+        found[f"{self.package}/summary.py"] = _renamed(text, names)
+        return found
+
+    def imports(self, names: Mapping[str, str] | None = None) -> str:
+        """Python that brings every function into one namespace."""
+        lines = [
+            f"from {self.package}.{module} import {', '.join(one.name for one in functions)}"
+            for module, functions in self.modules.items()
+        ]
+        return _renamed("\n".join([*lines, f"from {self.package}.summary import {OVERVIEW}", ""]), names or {})
+
+    def overview(self) -> str:
+        """The assertion that the summary's function holds."""
+        return f"assert {OVERVIEW}() == [{', '.join(functions[0].example()[1] for functions in self.modules.values())}]"
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for old, new in names.items():
+        text = (
+            text.replace(f"{old}(", f"{new}(").replace(f"import {old}", f"import {new}").replace(f", {old}", f", {new}")
+        )
+    return text
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses which functions stand together, and what is to be done.
+
+    Held-out tasks carry the tag `unseen_functions` (work as in training, on functions of which none is trained on) or
+    `unseen_kinds` (a function moves to another module: work that is never trained). Difficulty is the band of the
+    function that the work is on.
+    """
+    material = load_task_set(MATERIAL)
+
+    def draw(split: Split, stratum: str, kinds: Sequence[str]) -> list[Task]:
+        return [_draw(material[split], split, stratum, kinds, seed, index) for index in range(SIZES[stratum])]
+
+    held_out = [*draw("held_out", "unseen_functions", KINDS), *draw("held_out", "unseen_kinds", UNSEEN_KINDS)]
+    train, validation = draw("train", "train", KINDS), draw("validation", "validation", KINDS)
+    return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
+
+
+def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
+    """A script that looks, writes the changed files, tests and submits."""
+    solution: Mapping[str, str] = task.truth["solution"]
+    calls = [
+        (Call("read", {"path": next(iter(solution))}),),
+        tuple(Call("write", {"path": path, "text": text}, f"w{n}") for n, (path, text) in enumerate(solution.items())),
+        (Call("test", {}),),
+        (Call("submit", {}),),
+    ]
+
+    def script(messages: Sequence[Message]) -> Message:
+        return Message("assistant", "", calls[sum(message.role == "assistant" for message in messages)])
+
+    return script
+
+
+def _draw(material: Sequence[Task], split: Split, stratum: str, kinds: Sequence[str], seed: int, index: int) -> Task:
+    """One task, from a stream of random numbers of its own."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    for _ in range(200):
+        drawn = {task.tags[0]: task for task in rng.sample(list(material), 6)}
+        if len(drawn) < 4:
+            continue
+        chosen = list(drawn.values())[:4]
+        functions = [Function.of(task) for task in chosen]
+        first, second = rng.sample(MODULES, 2)
+        project = Project(rng.choice(PACKAGES), {first: functions[:2], second: functions[2:]})
+        kind = kinds[index % len(kinds)]
+        made = _WORK[kind](project, rng)
+        if made is not None:
+            prompt, files, solution, truth = made
+            task = chosen[0]
+            return Task(
+                id=f"{stratum}/{index:04d}",
+                environment="agentgym/code-files-v1",
+                prompt=f"The project is the Python package {project.package} in /work. {prompt}",
+                parameters={"files": files, **_visible(truth)},
+                truth={**truth, "solution": {path: text for path, text in solution.items() if files.get(path) != text}},
+                split=split,
+                tags=(kind, *(one.name for one in functions), *((stratum,) if split == "held_out" else ())),
+                difficulty=task.difficulty,
+            )
+    raise TaskError(f"{NAME}: no project could be drawn for {stratum}, index {index}.")
+
+
+Made = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]
+"""What is asked, the files given, the files as they shall be, the truth."""
+
+
+def _fix(project: Project, rng: random.Random) -> Made | None:
+    target = _target(project)
+    wrong = mutants(target.source, target.tests[VISIBLE:], rng)
+    if not wrong:
+        return None
+    files = project.files(written={target.name: target.text(wrong[0])})
+    return (
+        "One of its functions does not do what its docstring says. Find it and mend it.",
+        files, project.files(), {"imports": project.imports(), "tests": _all_tests(project)},
+    )  # fmt: skip
+
+
+def _add(project: Project, rng: random.Random) -> Made | None:
+    target, module = _target(project), next(iter(project.modules))
+    files = project.files(written={target.name: ""})
+    call, value = target.example()
+    head = target.source.partition("\n")[0].removeprefix("def ").rstrip(":")
+    return (
+        f"The function {head} is missing from {project.package}/{module}.py, and summary.py needs it. Write it. "
+        f"{target.words} For example, {call} is {value}.",
+        files, project.files(), {"imports": project.imports(), "tests": _all_tests(project)},
+    )  # fmt: skip
+
+
+def _rename(project: Project, rng: random.Random) -> Made | None:
+    target = _target(project)
+    names = {target.name: f"{rng.choice(('new', 'better', 'plain', 'quick', 'own'))}_{target.name}"}
+    truth = {
+        "imports": project.imports(names),
+        "tests": [_renamed(test, names) for test in _all_tests(project)],
+        "lacks": [
+            [path, text] for path in project.files() for text in (f"def {target.name}(", f"import {target.name}")
+        ],
+    }
+    return (
+        f"Rename the function {target.name} to {names[target.name]}, wherever it stands; the old name shall be gone.",
+        project.files(), project.files(names=names), truth,
+    )  # fmt: skip
+
+
+def _move(project: Project, rng: random.Random) -> Made | None:
+    target, (first, second) = _target(project), list(project.modules)
+    after = Project(project.package, {first: project.modules[first][1:], second: [*project.modules[second], target]})
+    files, solution = project.files(), after.files()
+    solution[f"{project.package}/summary.py"] = files[f"{project.package}/summary.py"].replace(
+        f"from .{first} import", f"from .{second} import", 1
+    )
+    truth = {
+        "imports": after.imports(),
+        "tests": _all_tests(project),
+        "lacks": [[f"{project.package}/{first}.py", target.name]],
+    }
+    return (
+        f"Move the function {target.name} from {first}.py to {second}.py, and let summary.py take it from there.",
+        files, solution, truth,
+    )  # fmt: skip
+
+
+_WORK: Mapping[str, Callable[[Project, random.Random], Made | None]] = {
+    "fix": _fix, "add": _add, "rename": _rename, "move": _move,
+}  # fmt: skip
+
+
+def _target(project: Project) -> Function:
+    """The function that the work is on: the first of the first module, which the summary calls."""
+    return next(iter(project.modules.values()))[0]
+
+
+def _all_tests(project: Project) -> list[str]:
+    """Assertions on every function, the target's first."""
+    tests = [test for functions in project.modules.values() for one in functions for test in one.tests[:6]]
+    return [
+        *_target(project).tests,
+        *[test for test in tests if test not in _target(project).tests],
+        project.overview(),
+    ]
+
+
+def _visible(truth: dict[str, Any]) -> dict[str, Any]:
+    """The target's first assertions, for the agent to try; the truth keeps the others only."""
+    shown, truth["tests"] = truth["tests"][:VISIBLE], truth["tests"][VISIBLE:]
+    return {"tests": shown, "imports": truth["imports"]}

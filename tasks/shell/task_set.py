@@ -1,0 +1,68 @@
+"""The task set `code/shell-v1`: generated jobs for a shell, judged by the files that are there in the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from agentgym.messages import Call, Message
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+from .jobs import KNOWN_JOBS, UNSEEN_JOBS, Job
+from .world import KNOWN, STRANGE, World, draw
+
+NAME = "code/shell-v1"
+SIZES = {"train": 1_000, "validation": 120, "unseen_files": 120, "unseen_jobs": 120}
+BANDS = {
+    "count_level": 1, "sum_column": 1, "set_option": 1, "unique_names": 2, "slowest": 2, "rename_suffix": 2,
+    "delete_leftovers": 2, "script_of_column": 3, "move_long": 3, "total_by_name": 3, "busiest": 3, "pack": 2,
+    "split_table": 3,
+}  # fmt: skip
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses the files and jobs.
+
+    Held-out tasks carry the tag `unseen_files` (jobs as in training, on files made of other names) or `unseen_jobs`
+    (jobs that are never trained, on such files). Difficulty is the band, 1 to 3.
+    """
+
+    def some(split: Split, stratum: str, jobs: Mapping[str, Callable[[World, random.Random], Job]]) -> list[Task]:
+        return [_task(split, stratum, jobs, seed, index) for index in range(SIZES[stratum])]
+
+    held_out = [*some("held_out", "unseen_files", KNOWN_JOBS), *some("held_out", "unseen_jobs", UNSEEN_JOBS)]
+    train, validation = some("train", "train", KNOWN_JOBS), some("validation", "validation", KNOWN_JOBS)
+    return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
+
+
+def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
+    """A script of two turns: the command, then `done`."""
+
+    def script(messages: Sequence[Message]) -> Message:
+        if messages[-1].role != "tool":
+            return Message("assistant", "", (Call("bash", {"command": task.truth["command"]}),))
+        return Message("assistant", "", (Call("done", {}),))
+
+    return script
+
+
+def _task(
+    split: Split, stratum: str, jobs: Mapping[str, Callable[[World, random.Random], Job]], seed: int, index: int
+) -> Task:
+    """One task, from a stream of random numbers of its own; the jobs take turns."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    world = draw(rng, STRANGE if split == "held_out" else KNOWN)
+    name = list(jobs)[index % len(jobs)]
+    asked, command, checks = jobs[name](world, rng)
+    return Task(
+        id=f"{stratum}/{index:04d}",
+        environment="agentgym/code-bash-v1",
+        prompt=asked,
+        parameters={"files": dict(world.files)},
+        truth={**checks, "command": command},
+        split=split,
+        tags=(name, *((stratum,) if split == "held_out" else ())),
+        difficulty=float(BANDS[name]),
+    )

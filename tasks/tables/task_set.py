@@ -1,0 +1,238 @@
+"""The task set `code/tables-v1`: a drawn table with a second one that explains it, and a question about both."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from agentgym.messages import Call, Message
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+NAME = "code/tables-v1"
+SIZES = {"train": 1_000, "validation": 120, "unseen_tables": 120, "unseen_questions": 120}
+KNOWN_WORLDS = {
+    "orders.csv": ("shop", ("north", "harbour", "station", "market"), "amount"),
+    "trips.csv": ("driver", ("ada", "ben", "cleo", "dan"), "distance"),
+    "visits.csv": ("page", ("home", "news", "help", "about"), "seconds"),
+}
+STRANGE_WORLDS = {
+    "harvest.csv": ("field", ("upper", "lower", "river", "hill"), "weight"),
+    "loans.csv": ("reader", ("kai", "lena", "milo", "nora"), "days"),
+}
+LOAD = """import csv
+rows = [dict(row, value=int(row["{value}"])) for row in csv.DictReader(open("{file}"))]
+region = {{row["{key}"]: row["region"] for row in csv.DictReader(open("regions.csv"))}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of (key, month, value), and the region of each key.
+
+    Attributes:
+        file: the table's name. key: its first column. value: its last one.
+    """
+
+    file: str
+    key: str
+    value: str
+    rows: Sequence[tuple[str, int, int]]
+    region: Mapping[str, str]
+
+    def files(self) -> dict[str, str]:
+        """Both files as text."""
+        lines = [f"{self.key},month,{self.value}", *(",".join(map(str, row)) for row in self.rows)]
+        regions = [f"{self.key},region", *(f"{key},{region}" for key, region in self.region.items())]
+        return {self.file: "\n".join(lines) + "\n", "regions.csv": "\n".join(regions) + "\n"}
+
+
+Question = tuple[str, str, str]
+"""The question, the last cell of a solution, the answer."""
+
+
+def total(t: Table, rng: random.Random) -> Question:
+    """A sum over one key and the months from one on."""
+    key, month = rng.choice(t.rows)[0], rng.randint(2, 9)
+    answer = sum(v for k, m, v in t.rows if k == key and m >= month)
+    code = f'sum(r["value"] for r in rows if r["{t.key}"] == "{key}" and int(r["month"]) >= {month})'
+    return f"What is the sum of {t.value} of the {t.key} {key} from month {month} on?", code, str(answer)
+
+
+def mean(t: Table, rng: random.Random) -> Question:
+    """A mean, rounded."""
+    region = rng.choice(sorted(set(t.region.values())))
+    values = [v for k, _, v in t.rows if t.region[k] == region]
+    answer = round(float(Fraction(sum(values), len(values))), 2) if values else 0
+    code = (
+        f'values = [r["value"] for r in rows if region[r["{t.key}"]] == "{region}"]\n'
+        "round(sum(values) / len(values), 2) if values else 0"
+    )
+    asked = f"What is the mean of {t.value} over all rows of the region {region}, to two decimals? Without rows: 0."
+    return asked, code, str(answer)
+
+
+def busiest_month(t: Table, rng: random.Random) -> Question:
+    """The month with the largest sum."""
+    least = rng.randint(1, 30)
+    sums: Counter[int] = Counter()
+    for _, month, value in t.rows:
+        sums[month] += value if value >= least else 0
+    answer = min(sums, key=lambda month: (-sums[month], month))
+    code = (
+        "from collections import Counter\nsums = Counter()\nfor r in rows:\n"
+        f'    sums[int(r["month"])] += r["value"] * (r["value"] >= {least})\nmin(sums, key=lambda m: (-sums[m], m))'
+    )
+    asked = (
+        f"Counting only rows with a {t.value} of at least {least}, which month has the largest sum of "
+        f"{t.value}? Answer "
+        "with its number; if several are equal, the earliest."
+    )
+    return asked, code, str(answer)
+
+
+def rows_between(t: Table, rng: random.Random) -> Question:
+    """A count with two conditions."""
+    low, wide = rng.randint(1, 50), rng.randint(10, 40)
+    region = rng.choice(sorted(set(t.region.values())))
+    answer = sum(low <= v <= low + wide and t.region[k] != region for k, _, v in t.rows)
+    code = f'sum({low} <= r["value"] <= {low + wide} and region[r["{t.key}"]] != "{region}" for r in rows)'
+    asked = f"How many rows outside of the region {region} have a {t.value} from {low} to {low + wide}, both included?"
+    return asked, code, str(answer)
+
+
+def spread(t: Table, rng: random.Random) -> Question:
+    """The difference of two extremes."""
+    key, month = rng.choice(t.rows)[0], rng.randint(7, 12)
+    values = [v for k, m, v in t.rows if k == key and m <= month] or [0]
+    code = (
+        f'values = [r["value"] for r in rows if r["{t.key}"] == "{key}" and int(r["month"]) <= {month}] or [0]\n'
+        "max(values) - min(values)"
+    )
+    asked = (
+        f"What is the difference of the largest and the smallest {t.value} of the {t.key} {key} up to month {month}? "
+        "Without rows: 0."
+    )
+    return asked, code, str(max(values) - min(values))
+
+
+def median_of_sums(t: Table, rng: random.Random) -> Question:
+    """The middle of the sums by key, weighted."""
+    weight = rng.randint(2, 9)
+    sums: dict[str, int] = defaultdict(int)
+    for key, month, value in t.rows:
+        sums[key] += value * (weight if month > 6 else 1)
+    ordered = sorted(sums.values())
+    answer = ordered[(len(ordered) - 1) // 2]
+    code = (
+        "from collections import Counter\nsums = Counter()\nfor r in rows:\n"
+        f'    sums[r["{t.key}"]] += r["value"] * ({weight} if int(r["month"]) > 6 else 1)\n'
+        "sorted(sums.values())[(len(sums) - 1) // 2]"
+    )
+    asked = (
+        f"Add up {t.value} for each {t.key} that has rows, counting every row after month 6 {weight} times. "
+        f"What is the "
+        "middle of these sums in order of size (the lower one if there are two)?"
+    )
+    return asked, code, str(answer)
+
+
+def best_region_share(t: Table, rng: random.Random) -> Question:
+    """A share in percent."""
+    least = rng.randint(1, 25)
+    sums: Counter[str] = Counter()
+    for key, _, value in t.rows:
+        sums[t.region[key]] += max(value - least, 0)
+    answer = round(float(Fraction(100 * max(sums.values()), sum(sums.values()) or 1)), 1)
+    code = (
+        "from collections import Counter\nsums = Counter()\nfor r in rows:\n"
+        f'    sums[region[r["{t.key}"]]] += max(r["value"] - {least}, 0)\n'
+        "round(100 * max(sums.values()) / (sum(sums.values()) or 1), 1)"
+    )
+    asked = (
+        f"Subtract {least} from {t.value} in every row, but never go below 0. Which share of the whole sum has "
+        f"the region "
+        "with the most, in percent, rounded to one decimal?"
+    )
+    return asked, code, str(answer)
+
+
+KNOWN: Mapping[str, Callable[[Table, random.Random], Question]] = {
+    family.__name__: family for family in (total, mean, busiest_month, rows_between, spread)
+}
+UNSEEN: Mapping[str, Callable[[Table, random.Random], Question]] = {
+    family.__name__: family for family in (median_of_sums, best_region_share)
+}
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses tables and questions.
+
+    Held-out tasks carry the tag `unseen_tables` (questions as in training on tables of another kind) or
+    `unseen_questions`. Difficulty is 1 for one condition, 2 for a join, 3 for questions that are never trained.
+    """
+
+    def some(
+        split: Split, stratum: str, families: Mapping[str, Callable[[Table, random.Random], Question]]
+    ) -> list[Task]:
+        return [_task(split, stratum, families, seed, index) for index in range(SIZES[stratum])]
+
+    held_out = [*some("held_out", "unseen_tables", KNOWN), *some("held_out", "unseen_questions", UNSEEN)]
+    train, validation = some("train", "train", KNOWN), some("validation", "validation", KNOWN)
+    splits = {"held_out": held_out, "validation": validation, "train": train}
+    return TaskSet(NAME, splits, oracle=oracle, answer=answer)
+
+
+def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
+    """A script: load the tables in one cell, work it out in the next, submit what that showed."""
+    cells: Sequence[str] = task.truth["cells"]
+
+    def script(messages: Sequence[Message]) -> Message:
+        done = sum(message.role == "tool" for message in messages)
+        if done < len(cells):
+            return Message("assistant", "", (Call("cell", {"code": cells[done]}),))
+        return Message("assistant", "", (Call("submit", {"text": messages[-1].text}),))
+
+    return script
+
+
+def answer(task: Task) -> Message:
+    """The message that answers rightly."""
+    return Message("assistant", "", (Call("submit", {"text": task.truth["answer"]}),))
+
+
+def _task(
+    split: Split,
+    stratum: str,
+    families: Mapping[str, Callable[[Table, random.Random], Question]],
+    seed: int,
+    index: int,
+) -> Task:
+    """One task, from a stream of random numbers of its own; the questions take turns."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    worlds = STRANGE_WORLDS if split == "held_out" else KNOWN_WORLDS
+    file = rng.choice(sorted(worlds))
+    key, names, value = worlds[file]
+    keys = [f"{name}{number}" for name in names for number in rng.sample(range(1, 9), 2)]
+    region = {one: rng.choice(("east", "west", "south")) for one in keys}
+    rows = [(rng.choice(keys), rng.randint(1, 12), rng.randint(1, 99)) for _ in range(rng.randint(20, 70))]
+    table = Table(file, key, value, rows, region)
+    name = list(families)[index % len(families)]
+    question, code, solution = families[name](table, rng)
+    return Task(
+        id=f"{stratum}/{index:04d}",
+        environment="agentgym/code-notebook-v1",
+        prompt=(
+            f"In /work are {file} with the columns {key}, month (1 to 12) and {value}, and regions.csv with the region "
+            f"of each {key}. {question} Submit the number alone."
+        ),
+        parameters={"files": table.files()},
+        truth={"answer": solution, "cells": [LOAD.format(file=file, key=key, value=value), code]},
+        split=split,
+        tags=(name, *((stratum,) if split == "held_out" else ())),
+        difficulty=3.0 if name in UNSEEN else 2.0 if "region" in code else 1.0,
+    )

@@ -1,0 +1,82 @@
+"""What a hardware design is to a task: ports, words, a model in Python and a reference in Verilog."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+Values = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """One module to write.
+
+    Attributes:
+        kind: its family. words: what it does.
+        inputs, outputs: widths in bits by name; `clk` and `rst` of a clocked design are added.
+        model: from input values, one mapping a vector or clock edge, to the output values after it.
+        body: the reference's inside. registers: outputs that are declared `reg`.
+        clocked: outputs change at the rising edge of clk; rst is synchronous and makes the state 0.
+    """
+
+    kind: str
+    words: str
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    model: Callable[[Sequence[Values]], list[Values]]
+    body: str
+    registers: bool = False
+    clocked: bool = False
+
+    def header(self) -> str:
+        """The module's ports."""
+        ports = ["input clk", "input rst"] if self.clocked else []
+        ports += [f"input {_range(width)}{name}" for name, width in self.inputs.items()]
+        kind = "output reg" if self.registers else "output"
+        ports += [f"{kind} {_range(width)}{name}" for name, width in self.outputs.items()]
+        return f"module dut({', '.join(ports)});"
+
+    def reference(self) -> str:
+        """The design as Verilog."""
+        return f"{self.header()}\n{self.body.strip()}\nendmodule\n"
+
+    def testbench(self, vectors: Sequence[Values]) -> str:
+        """Verilog that applies the values and prints the outputs after each."""
+        lines = ["`timescale 1ns/1ns", "module testbench;"]
+        lines += ["reg clk = 0, rst = 1;"] if self.clocked else []
+        lines += [f"reg {_range(width)}{name} = 0;" for name, width in self.inputs.items()]
+        lines += [f"wire {_range(width)}{name};" for name, width in self.outputs.items()]
+        names = [*(("clk", "rst") if self.clocked else ()), *self.inputs, *self.outputs]
+        lines += [f"dut unit({', '.join(f'.{name}({name})' for name in names)});", "initial begin"]
+        if self.clocked:
+            lines.append("#5 clk = 1; #5 clk = 0; rst = 0;")
+        shown = ", ".join(self.outputs)
+        form = " ".join(f"{name}=%0d" for name in self.outputs)
+        step = "#5 clk = 1; #5 clk = 0;" if self.clocked else "#5"
+        for number, values in enumerate(vectors):
+            put = " ".join(f"{name} = {self.inputs[name]}'d{value};" for name, value in values.items())
+            lines.append(f'{put} {step} $display("{number}: {form}", {shown});')
+        return "\n".join([*lines, "$finish;", "end", "endmodule", ""])
+
+    def printed(self, vectors: Sequence[Values]) -> str:
+        """What the testbench prints for a right design."""
+        lines = []
+        for number, values in enumerate(self.model(vectors)):
+            lines.append(f"{number}: " + " ".join(f"{name}={values[name]}" for name in self.outputs))
+        return "\n".join(lines) + "\n"
+
+    def draw(self, rng: random.Random, count: int) -> list[Values]:
+        """Random input values; the extremes come often."""
+        return [
+            {
+                name: rng.choice((0, 2**width - 1)) if rng.random() < 0.15 else rng.randrange(2**width)
+                for name, width in self.inputs.items()
+            }
+            for _ in range(count)
+        ]
+
+
+def _range(width: int) -> str:
+    return f"[{width - 1}:0] " if width > 1 else ""

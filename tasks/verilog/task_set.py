@@ -1,0 +1,95 @@
+"""The task set `code/verilog-v1`: generated hardware modules, with a visible and several hidden testbenches."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from agentgym.errors import TaskError
+from agentgym.messages import Call, Message
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+from .design import Design
+from .families import KNOWN, UNSEEN
+
+NAME = "code/verilog-v1"
+SIZES = {"train": 1_000, "validation": 120, "unseen_parameters": 120, "unseen_families": 100}
+VISIBLE, HIDDEN, VECTORS = 1, 3, 24
+RESERVED = 5
+"""Every fifth choice of parameters, by a hash of the words, is kept for the stratum `unseen_parameters`."""
+
+PROGRAM = {
+    "file": "design.v",
+    "build": ["iverilog", "-g2012", "-t", "null", "design.v"],
+    "run": ["sh", "-c", "cat > testbench.v && iverilog -g2012 -o simulation design.v testbench.v && vvp -n simulation"],
+}
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses the parameters and vectors.
+
+    Held-out tasks carry the tag `unseen_parameters` (families as in training) or `unseen_families`. Difficulty is 1
+    for a design without state and 2 for a clocked one.
+    """
+    asked: set[str] = set()
+
+    def draw(split: Split, stratum: str, families: Mapping[str, Callable[[random.Random], Design]]) -> list[Task]:
+        return [_draw(asked, split, stratum, families, seed, index) for index in range(SIZES[stratum])]
+
+    held_out = [*draw("held_out", "unseen_parameters", KNOWN), *draw("held_out", "unseen_families", UNSEEN)]
+    train, validation = draw("train", "train", KNOWN), draw("validation", "validation", KNOWN)
+    return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
+
+
+def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
+    """A script of two turns: `test` of the reference, and `submit` if the visible testbench agrees."""
+    code = {"code": task.truth["reference"]}
+
+    def script(messages: Sequence[Message]) -> Message:
+        tried = [message.text for message in messages if message.role == "tool"]
+        if not tried:
+            return Message("assistant", "", (Call("test", code),))
+        if not tried[-1].startswith("All"):
+            return Message("assistant", f"The reference design fails: {tried[-1]}")
+        return Message("assistant", "", (Call("submit", code),))
+
+    return script
+
+
+def _draw(
+    asked: set[str],
+    split: Split,
+    stratum: str,
+    families: Mapping[str, Callable[[random.Random], Design]],
+    seed: int,
+    index: int,
+) -> Task:
+    """Draw a task nobody has, from a stream of random numbers of its own."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    for _ in range(10_000):
+        design = families[rng.choice(list(families))](rng)
+        reserved = zlib.crc32(design.words.encode()) % RESERVED == 0
+        fits = stratum == "unseen_families" or reserved is (stratum == "unseen_parameters")
+        asks = f"{design.header()} {design.words}"
+        benches = [design.draw(rng, VECTORS) for _ in range(VISIBLE + HIDDEN)]
+        if fits and asks not in asked and all(len(set(_values(design, bench))) > 1 for bench in benches):
+            asked.add(asks)
+            runs = [{"stdin": design.testbench(bench), "stdout": design.printed(bench)} for bench in benches]
+            return Task(
+                id=f"{stratum}/{index:04d}",
+                environment="agentgym/code-verilog-v1",
+                prompt=f"Write this Verilog module:\n{design.header()}\n{design.words}",
+                parameters={"program": PROGRAM, "examples": runs[:VISIBLE]},
+                truth={"runs": runs[VISIBLE:], "reference": design.reference()},
+                split=split,
+                tags=(design.kind, *((stratum,) if split == "held_out" else ())),
+                difficulty=2.0 if design.clocked else 1.0,
+            )
+    raise TaskError(f"{NAME}: no unused design is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+
+
+def _values(design: Design, vectors: Sequence[Mapping[str, int]]) -> list[tuple[int, ...]]:
+    return [tuple(values[name] for name in design.outputs) for values in design.model(vectors)]

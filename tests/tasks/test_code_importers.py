@@ -1,0 +1,111 @@
+"""HumanEval, HumanEvalFix and GSM8K: the public files where they lie beside the checkout, broken ones anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import TaskError
+from agentgym.registry import load
+from agentgym.rewards.answer_match import as_number
+from agentgym.rewards.remote_check import RemoteCheck
+
+DATA = Path(__file__).parents[2] / "../shared/data"
+HUMANEVAL = DATA / "humaneval/HumanEval.jsonl.gz"
+FIX = DATA / "humanevalfix_python/python.jsonl"
+GSM8K = DATA / "gsm8k/test.jsonl"
+EVERY = 32
+"""A sample of the problems; docs/environments/code.md says how all of them were run."""
+
+needs_files = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="the public files are not in ../shared/data")
+
+ITEM = {
+    "task_id": "HumanEval/0", "entry_point": "f", "canonical_solution": "    return x * K\n",
+    "prompt": 'K = 2\n\ndef f(x):\n    """Double.\n    >>> f(2)\n    4\n    >>> f(3)\n    six\n    """\n',
+    "test": "def check(candidate):\n    assert candidate(5) == 10\n",
+}  # fmt: skip
+
+
+def read(tmp_path, kind, *items):
+    path = tmp_path / "items.jsonl"
+    path.write_text("\n".join(item if isinstance(item, str) else json.dumps(item) for item in items))
+    return load("importers", kind)(path)
+
+
+def test_a_problem_shows_its_doctests_and_keeps_its_check(tmp_path):
+    (task,) = read(tmp_path, "humaneval", ITEM)["held_out"]
+    assert task.parameters == {"tests": ["assert f(2) == 4"], "setup": "K = 2\n"}
+    assert task.truth["check"].endswith("check(f)\n")
+    assert "candidate" not in str(task.public())
+
+
+def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
+    item = ITEM | {
+        "declaration": "K = 2\n\ndef f(x):\n",
+        "buggy_solution": "    return x + K\n",
+        "docstring": "Double.",
+    }
+    (task,) = read(tmp_path, "humanevalfix", item)["held_out"]
+    assert "return x + K" in task.prompt
+    assert "return x * K" not in str(task.public())
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "said"),
+    [
+        ("humaneval", "{", "no JSON"),
+        ("humaneval", "[1]", "item 1: expected a JSON object"),
+        ("humaneval", {"task_id": 1}, "item 1: the field 'prompt' is missing"),
+        ("humaneval", ITEM | {"entry_point": "g"}, "does not define 'g'"),
+        ("humaneval", ITEM | {"prompt": None}, "a field is no text"),
+        ("humaneval", "", "holds no problem"),
+        ("humanevalfix", ITEM, "the field 'declaration' is missing"),
+        ("gsm8k", {"question": "a"}, "line 1: expected a JSON object"),
+        ("gsm8k", {"question": "a", "answer": "18"}, "no answer after '####'"),
+        ("gsm8k", "", "holds no problem"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, said):
+    with pytest.raises(TaskError, match=said):
+        read(tmp_path, kind, item)
+
+
+def test_a_broken_archive_is_refused(tmp_path):
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"x" * 999)[:15])
+    with pytest.raises(TaskError, match="Cannot read"):
+        load("importers", "humaneval")(tmp_path / "a.gz")
+
+
+@needs_files
+def test_the_public_files_have_164_164_and_1319_problems():
+    assert len(load("importers", "humaneval")(HUMANEVAL)["held_out"]) == 164
+    assert len(load("importers", "humanevalfix")(FIX)["held_out"]) == 164
+    problems = load("importers", "gsm8k")(GSM8K)["held_out"]
+    assert len(problems) == 1319
+    assert all(as_number(task.truth["answer"]) is not None for task in problems)
+
+
+@needs_files
+@pytest.mark.needs_namespaces
+async def test_published_solutions_pass_and_stubs_and_bugs_do_not():
+    tasks = list(load("importers", "humaneval")(HUMANEVAL)["held_out"])[:: EVERY // 2]
+    repairs = list(load("importers", "humanevalfix")(FIX)["held_out"])[::EVERY]
+    rows = [json.loads(line) for line in FIX.read_text().splitlines()][::EVERY]
+    judge, room = RemoteCheck(cpu_s=2), asyncio.Semaphore(4)
+
+    async def passes(task, code):
+        async with room:
+            truth = task.truth
+            return await judge.judge(code, truth["check"], truth["entry_point"], setup=truth["setup"])
+
+    async def verdicts(pairs):
+        return set(await asyncio.gather(*(passes(task, code) for task, code in pairs)))
+
+    assert await verdicts((task, task.truth["reference"]) for task in tasks + repairs) == {True}
+    assert await verdicts((task, f"def {task.truth['entry_point']}(*a): pass") for task in tasks) == {False}
+    wrong = [row["prompt"] + row["buggy_solution"] for row in rows]
+    assert await verdicts(zip(repairs, wrong, strict=True)) == {False}
