@@ -12,20 +12,12 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet, seed_of
 
+from .names import NAMES, UNSEEN
 from .oracle import novice, oracle
 from .templates import TEMPLATES, Template
 
 NAME, WITH_SHELL = "swe/one-line-v1", "swe/one-line-shell-v1"
 SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templates": 150}
-NAMES = (
-    "arrange", "balance", "bundle", "carve", "chop", "clean", "collect", "comb", "condense", "count_up", "crop",
-    "digest", "drain", "extract", "filter_out", "fold", "gather", "glean", "harvest", "join_up", "line_up",
-    "make_up", "narrow", "pare", "peel", "pick", "prune", "rank", "reduce", "refine", "scan", "screen", "settle",
-    "shape", "sieve", "sift", "slice_up", "sort_out", "split_up", "spread", "stretch", "survey", "sweep", "tidy",
-    "trim", "unfold", "weigh", "wind", "work_out", "wrap",
-)  # fmt: skip
-"""Many, so that who learns from these tasks must read the name and cannot know it by heart."""
-UNSEEN = ("blend", "brush", "distil", "grade", "measure", "merge", "pair_up", "tally", "thin", "weed_out")
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
 
