@@ -104,7 +104,8 @@ def application(paths: Sequence[Path]) -> FastAPI:
         offset: int = Query(0, ge=0), limit: int = Query(200, ge=1, le=500),
     ) -> dict[str, Any]:  # fmt: skip
         asked = request.query_params
-        where = {k: asked[k] for k in ("only", "phase", "run", "task", "stop", "problem", "text") if asked.get(k)}
+        names = ("only", "phase", "run", "task", "stop", "failure", "tag", "text")
+        where = {name: asked[name] for name in names if asked.get(name)}
         return opened(key).episodes(where, sort=sort, descending=descending, offset=offset, limit=limit)
 
     @app.get("/api/runs/{key}/episode")

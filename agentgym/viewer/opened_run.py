@@ -73,8 +73,8 @@ class OpenedRun:
         if reader is None:
             return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}}
         lacking = reader.summarise()
-        # The kinds to choose from are those within the phase, run, task and text that were chosen.
-        within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "text")}
+        # The kinds to choose from are those within the phase, run, task, tag and text that were chosen.
+        within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "tag", "text")}
         facets = reader.facets(within) | {"phase": reader.phases()}
         return {
             "rows": listed(

@@ -5,6 +5,9 @@ Run from outside of the repository against an installed wheel, this is the test 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -84,7 +87,17 @@ def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
 
 @of("task_sets")
 def test_a_task_set_keeps_its_contract(name):
-    check_task_set(name)
+    check_task_set(name, other_process=False)  # all of them are built in one: below
+
+
+def test_task_sets_are_the_same_in_another_process():
+    """One whose sets and dicts hash differently."""
+    code = "from agentgym.registry import *\nfor n in names('task_sets'): print(n, load_task_set(n).fingerprint())"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    theirs = dict(line.split() for line in ran.stdout.splitlines())
+    assert theirs == {name: load_task_set(name).fingerprint() for name in names("task_sets")}
 
 
 @of("task_sets")

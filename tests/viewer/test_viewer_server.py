@@ -107,9 +107,15 @@ def test_filters_and_orders_agree_with_the_records(client):
     for only, count in everything["facets"]["only"].items():
         chosen = rows(only=only)
         assert chosen["total"] == len(chosen["rows"]) == count
-    for problem, count in everything["facets"]["problem"].items():
-        assert {problem in row["problems"] for row in rows(problem=problem)["rows"]} <= {True}
-        assert rows(problem=problem)["total"] == count
+    kinds = everything["facets"]["failure"]
+    assert {"tool_error", "wrong_arguments", "repeated", "void", "wrong_answer", "no_answer"} <= kinds.keys()
+    for failure, count in kinds.items():
+        assert all(failure in row["failures"] for row in rows(failure=failure)["rows"])
+        assert rows(failure=failure)["total"] == count > 0
+    assert everything["facets"]["tag"].keys() == {"even", "odd"}
+    for tag, count in everything["facets"]["tag"].items():
+        assert all(row["tags"] == [tag] for row in rows(tag=tag)["rows"])
+        assert rows(tag=tag)["total"] == rows(tag=tag, only="solved")["facets"]["tag"][tag] == count > 0
     assert {row["run"] for row in rows(phase="train")["rows"]} == {f"train-{i:06d}" for i in range(5)}
     assert rows(text="TRAIN-000003/train/2")["total"] == 4
     turns = [row["turns"] for row in rows(sort="turns", descending=True)["rows"]]
