@@ -152,7 +152,7 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
         (f"list of {options.episodes:,} episodes, in the browser", listed, LIST_LIMIT_S),
         ("  of it CPU of the page's main thread", listing_busy, None),
         ("  CPU of the server's answer, cold", cpu_of(folder, first=True), None),
-        ("  CPU of the server's answer", cpu_of(folder), None),
+        ("  CPU of the server's answer, the same list again", cpu_of(folder), None),
         ("  the server's first answer, cold", cold, None),
         ("  the server's answer", answer, None),
         ("  filtered by outcome and failure, sorted by reward", narrowed, None),

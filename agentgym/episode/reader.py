@@ -47,6 +47,7 @@ class LedgerReader:
         self._written = False  # whether the ledger itself is one of them
         self._made_up_to = 0  # the last key that `summarise` has seen
         self._unreadable = 0  # episodes it passed over
+        self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last, and what it is of
         self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # up to which keys, and what was counted
         self._connection = self._open()
 
@@ -138,12 +139,19 @@ class LedgerReader:
         tagless = _where({name: value for name, value in where.items() if name != "tag"})
         sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
         with self._reading() as connection:
-            only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
-            return {
-                "only": dict(zip(FILTERS, only, strict=True)),
-                "failure": self._within(connection, "failures", clause, values),
-                "tag": self._within(connection, "tags", *tagless),
-            }
+            version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit of others
+            asked = (version, self._made_up_to, clause, *values)
+            if self._facets[0] != asked:  # else it is the next page of a list
+                only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
+                self._facets = (
+                    asked,
+                    {
+                        "only": dict(zip(FILTERS, only, strict=True)),
+                        "failure": self._within(connection, "failures", clause, values),
+                        "tag": self._within(connection, "tags", *tagless),
+                    },
+                )
+            return self._facets[1]
 
     def phases(self) -> dict[str, int]:
         """How many episodes there are by phase, in the order the phases began.

@@ -39,6 +39,10 @@ from agentgym.testing import (
 )
 
 EXTRAS = ("torch", "transformers")  # without the extra `train`, policies that need them cannot be imported
+DEAR = {  # each shares its world or its judge with another one, which is played on one more task
+    "agentgym/swe-edit-v1", "agentgym/sql-duckdb-v1", "agentgym/sql-postgres-v1", "agentgym/code-verilog-v1",
+    "agentgym/code-program-v1", "agentgym/code-verified-v1",
+}  # fmt: skip
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 
 
@@ -73,7 +77,7 @@ def test_every_registered_name_can_be_imported():
 @of("environments")
 async def test_an_environment_keeps_its_contract(name):
     playable(name)
-    await check_environment(name, sample=3)
+    await check_environment(name, sample=2 if name in DEAR else 3)
 
 
 @of("environments")
@@ -119,13 +123,13 @@ async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
     """Whole, and cut short in every way."""
     playable(name)
     for task_set in map(load_task_set, names("task_sets")):
-        tasks = task_set["validation"][:2]
+        tasks = task_set["validation"][:1]
         if task_set.oracle is None or not tasks or tasks[0].environment != name:
             continue
         solver = task_set.oracle
         manager = EpisodeManager(lambda task, solver=solver: ScriptedPolicy(solver(task)))
         solved = await manager.collect(tasks)
-        assert [trajectory.success for trajectory in solved] == [1.0, 1.0]
+        assert [trajectory.success for trajectory in solved] == [1.0]
         await check_reward(load("environments", name).reward, solved)
 
 

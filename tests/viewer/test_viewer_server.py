@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 
 import httpx
@@ -31,10 +32,10 @@ def test_the_page_and_all_it_loads_are_there_and_forbid_what_they_do_not_need(cl
         "default-src 'none'; script-src 'self'; style-src 'self'"
     )
     assert index.headers["x-content-type-options"] == "nosniff"
-    for name in ("main.js", "viewer.css", "icon.svg"):
+    for name in ("script.js", "viewer.css", "icon.svg"):
         assert f"/page/{name}" in index.text
         assert client.get(f"/page/{name}").status_code == 200
-    assert client.get("/page/main.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/page/script.js").headers["content-type"].startswith("text/javascript")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,21 @@ def test_nothing_is_written_into_a_run_by_looking_at_it(client, runs):
     client.get("/api/runs/watched/report")
     client.get("/api/runs/watched/tokens", params={"id": some_episode(client)})
     assert files() == before
+
+
+def test_answers_about_a_run_say_which_version_of_its_files_they_are_of(client, runs):
+    some = some_episode(client)
+
+    def versions():
+        asked = {"": {}, "/pulse": {}, "/episodes": {}, "/episode": {"id": some}}
+        return {client.get(f"/api/runs/watched{what}", params=query).json()["version"] for what, query in asked.items()}
+
+    before = versions()
+    assert len(before) == 1
+    os.utime(runs / "watched" / "recipe.toml")
+    after = versions()
+    assert len(after) == 1
+    assert after != before
 
 
 def test_every_answer_is_json_that_browsers_can_read(client):

@@ -109,6 +109,7 @@ export async function episodeView(key, id, query) {
   draw();
   return {
     title: `${episode.task.id}#${episode.sample}`,
+    version: episode.version,
     refresh,
     shown: () => query.turn && point(active),
     keys: [

@@ -72,6 +72,7 @@ export async function episodesView(key, query) {
     take(found);
     active = Math.min(active, Math.max(0, total - 1));
     draw();
+    return found.version;
   }
   function narrow(change) {
     Object.assign(state, change);
@@ -96,6 +97,7 @@ export async function episodesView(key, query) {
     if (Math.abs(top() - drawnFrom) >= MARGIN / 2) draw(); // the rows at hand reach further than the window
   }
   function draw() {
+    if (!frame.isConnected) return; // nobody sees it yet, and how many rows fit is not known: `shown` draws them
     const from = (drawnFrom = top());
     const until = Math.min(total, from + Math.ceil((frame.clientHeight || 800) / ROW) + 2 * MARGIN);
     table.setAttribute("aria-rowcount", String(total + 1));
@@ -147,10 +149,11 @@ export async function episodesView(key, query) {
   }
   frame.addEventListener("scroll", () => requestAnimationFrame(scrolled), { passive: true });
   drawHead();
-  await refresh();
+  const version = await refresh();
   const exact = ["task", "run"].filter((name) => state[name]).map((name) => h("button", { type: "button", class: "plain", onclick: (event) => { event.target.remove(); narrow({ [name]: "" }); } }, `${name}: ${state[name]} \u00d7`));
   return {
     title: "Episodes",
+    version,
     refresh,
     shown: draw,
     keys: [

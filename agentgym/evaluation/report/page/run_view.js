@@ -18,7 +18,7 @@ export async function runView(key) {
   await refresh();
   return {
     title: run.name,
-    run,
+    version: run.version,
     refresh,
     keys: [{ keys: ["e", "Enter"], told: "episodes", act: () => go(["run", key, "episodes"]) }],
     element: h("div", { class: "view" }, body),
