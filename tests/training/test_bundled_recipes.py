@@ -11,7 +11,7 @@ from rich.console import Console
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_tokenizer
-from agentgym.registry import load, load_task_set
+from agentgym.registry import load
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.run import train
@@ -57,7 +57,7 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
 
 def test_the_stratum_of_the_headline_is_held_out(path):
     recipe = Recipe.load(path)
-    task_set = load_task_set(recipe.tasks.set)
+    task_set = recipe.tasks.load()
     headline = [task for task in task_set["held_out"] if recipe.evaluate.stratum in task.tags]
     assert len(headline) >= 50
     assert not any(recipe.evaluate.stratum in task.tags for task in task_set["train"])
