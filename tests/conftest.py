@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,10 @@ for name, value in {
     "CUDA_VISIBLE_DEVICES": "",  # the tests' figures are of the CPU; GPU work is in benchmarks/
 }.items():
     os.environ.setdefault(name, value)
+
+# A shell's job in the background ignores Ctrl-C, and so would every command that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one.
 hypothesis.settings.register_profile("agentgym", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
