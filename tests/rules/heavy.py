@@ -19,6 +19,7 @@ HEAVY_MODULES = {
     "agentgym.policy.sampling": "train",
     "agentgym.policy.tiny": "train",
     "agentgym.policy.transformers": "train",
+    "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
