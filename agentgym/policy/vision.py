@@ -94,8 +94,8 @@ class VisionPolicy(TransformersPolicy):
         wanted = sum(self.images.count(self.images.encode(image)) for image in images)
         if (found := self.images.count(prefix)) != wanted:
             raise PolicyError(
-                f"The prefix holds {found} image tokens where the {len(images)} image(s) of the messages have {wanted}. "
-                "Let the same renderer write the whole conversation, and give the messages along."
+                f"The prefix holds {found} image tokens where the {len(images)} image(s) of the messages have "
+                f"{wanted}. Let the same renderer write the whole conversation, and give the messages along."
             )
 
     def _sample(self, rows: Sequence[Row]) -> Sequence[Row]:
