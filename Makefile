@@ -14,7 +14,7 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= auto
-BENCHMARKS  ?= overhead sandbox credit viewer training learning
+BENCHMARKS  ?= overhead sandbox credit environments swe viewer training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
@@ -136,7 +136,7 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-bench: $(STAMP)  ## every benchmark of BENCHMARKS="overhead sandbox credit viewer training learning"; learning takes long
+bench: $(STAMP)  ## every benchmark of BENCHMARKS="..."; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
 
 bench-peers: $(STAMP)  ## environments with other sandboxes, in .venv-peers, for benchmarks/sandbox.py to measure beside

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agentgym.errors import AgentGymError, JudgeError, ToolError
     from agentgym.messages import Call, ImagePart, Message, Result, StopReason, TextPart
     from agentgym.registry import load_reward, load_task_set, make, register
-    from agentgym.reward import Combined, Reward
+    from agentgym.reward import Combined, Gate, Reward, Schedule
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import Task, TaskSet
     from agentgym.tools import tool
@@ -26,7 +26,7 @@ _HOME = {
     "errors": ("AgentGymError", "JudgeError", "ToolError"),
     "messages": ("Call", "ImagePart", "Message", "Result", "StopReason", "TextPart"),
     "registry": ("load_reward", "load_task_set", "make", "register"),
-    "reward": ("Combined", "Reward"),
+    "reward": ("Combined", "Gate", "Reward", "Schedule"),
     "sandbox": ("SandboxSpec",),
     "task": ("Task", "TaskSet"),
     "tools": ("tool",),  # `agentgym.tool` is the decorator, so its module cannot have that name
@@ -34,8 +34,8 @@ _HOME = {
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "AgentGymError", "Call", "Checkpoint", "Combined", "Environment", "ImagePart", "JudgeError", "Message",
-    "Result", "Reward", "SandboxSpec", "StopReason", "Task", "TaskSet", "TextPart", "ToolError",
+    "AgentGymError", "Call", "Checkpoint", "Combined", "Environment", "Gate", "ImagePart", "JudgeError",
+    "Message", "Result", "Reward", "SandboxSpec", "Schedule", "StopReason", "Task", "TaskSet", "TextPart", "ToolError",
     "load_reward", "load_task_set", "make", "register", "tool",
 ]  # fmt: skip
 __version__ = "0.1.0"

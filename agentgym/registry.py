@@ -130,10 +130,10 @@ def load_task_set(name: str) -> TaskSet:
     return task_set
 
 
-def load_reward(name: str) -> Reward:
-    """A reward by registered name: a Reward, or something that makes one when called."""
+def load_reward(name: str, **options: Any) -> Reward:
+    """A reward by registered name: a Reward, or something that makes one when called with the options."""
     made = load("rewards", name)
-    reward: Reward = made if isinstance(made, Reward) else made()
+    reward: Reward = made if isinstance(made, Reward) and not options else made(**options)
     return reward
 
 

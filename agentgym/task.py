@@ -134,6 +134,17 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         sizes = ", ".join(f"{split}={len(tasks)}" for split, tasks in self._splits.items())
         return f"TaskSet({self.name!r}, {sizes})"
 
+    def tagged(self, *tags: str) -> TaskSet:
+        """The same set with only those tasks that carry one of the tags, in every split.
+
+        Raises: TaskError if no training task carries one.
+        """
+        splits = {name: [task for task in tasks if set(tags) & set(task.tags)] for name, tasks in self._splits.items()}
+        if not splits["train"]:
+            known = sorted({tag for task in self._splits["train"] for tag in task.tags})
+            raise TaskError(f"{self.name}: no training task is tagged {', '.join(tags)}. Tags are {', '.join(known)}.")
+        return TaskSet(self.name, splits, oracle=self.oracle, novice=self.novice, answer=self.answer)
+
     def fingerprint(self) -> str:
         """Hash over every task of every split in order, truth included: equal means the same set."""
         digest = hashlib.sha256()

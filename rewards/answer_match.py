@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 from agentgym import JudgeError, Reward
-from agentgym.messages import StopReason
 from agentgym.reward import SUCCESS, Components, EpisodeView
+
+from .final_answer import final_answer
 
 _NUMBER = re.compile(r"[+-]?[$€£]?\d{1,3}(,\d{3})+(\.\d+)?|[+-]?[$€£]?\d+(\.\d*)?([eE][+-]?\d{1,3})?", re.ASCII)
 
@@ -38,15 +39,7 @@ class AnswerMatch(Reward):
 
     def answer_of(self, episode: EpisodeView) -> str | None:
         """What the agent answered, None if it never did."""
-        for turn in episode.turns:
-            for call, result in zip(turn.calls, turn.results, strict=False):
-                if result.final and result.ok:
-                    value = call.arguments.get(self.argument)
-                    return None if value is None else str(value)
-        if episode.turns and episode.stop_reason is StopReason.ANSWERED and not episode.turns[-1].calls:
-            text: str = episode.turns[-1].message.text
-            return text
-        return None
+        return final_answer(episode, self.argument)
 
 
 def same_answer(given: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:

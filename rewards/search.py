@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import string
 from collections.abc import Mapping
 
 from agentgym import Combined, JudgeError
@@ -12,9 +10,7 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from .answer_match import AnswerMatch, same_answer
 from .citation import Citation
 from .evidence import Evidence
-
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLE = re.compile(r"\b(a|an|the)\b")
+from .token_overlap import exact_match
 
 
 class QuestionAnswered(AnswerMatch):
@@ -30,8 +26,12 @@ class QuestionAnswered(AnswerMatch):
         if not isinstance(truth, Mapping) or "answer" not in truth:
             raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer to it can be judged.")
         given = self.answer_of(episode)
-        gold = [truth["answer"], *truth.get("answers", ())]
-        return {SUCCESS: float(given is not None and any(_same(given, str(one)) for one in gold))}
+        gold = [str(one) for one in (truth["answer"], *truth.get("answers", ()))]
+        return {
+            SUCCESS: float(
+                given is not None and (exact_match(given, gold) or any(same_answer(given, one) for one in gold))
+            )
+        }
 
 
 class SearchReward(Combined):
@@ -39,12 +39,3 @@ class SearchReward(Combined):
 
     def __init__(self) -> None:
         super().__init__(QuestionAnswered(), Evidence(), Citation())
-
-
-def _same(given: str, gold: str) -> bool:
-    plain = _plain(given[:10_000])
-    return same_answer(given, gold) or (bool(plain) and plain == _plain(gold))
-
-
-def _plain(text: str) -> str:
-    return " ".join(_ARTICLE.sub(" ", text.casefold().translate(_PUNCTUATION)).split())

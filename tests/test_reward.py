@@ -6,8 +6,11 @@ import asyncio
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agentgym import Combined, JudgeError, Reward
+from agentgym import Combined, Gate, JudgeError, Message, Reward, Schedule, Task
+from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import RewardError
 from agentgym.reward import judged
 
@@ -92,3 +95,109 @@ async def test_a_judge_that_cannot_judge_is_heard_through_a_combination():
 
     with pytest.raises(JudgeError, match="server is down"):
         await Combined(Fixed(outcome={"a": 1.0}), Down()).outcome(None)
+
+
+def episode(outcome=None, *turns):
+    trajectory = Trajectory("e", Task("t", "x/y-v1"), outcome=outcome or {})
+    trajectory.turns = [Turn(n, Message("assistant"), rewards=dict(rewards)) for n, rewards in enumerate(turns)]
+    return trajectory
+
+
+@pytest.mark.parametrize(
+    ("schedule", "progress", "factor"),
+    [
+        (Schedule(1.0, 0.0), 0.25, 0.75),
+        (Schedule(0.0, 2.0, begin=0.5), 0.25, 0.0),
+        (Schedule(0.0, 2.0, begin=0.5), 0.75, 1.0),
+        (Schedule(0.0, 1.0, shape="cosine"), 0.5, 0.5),
+        (Schedule(0.0, 1.0, shape="cosine"), 1 / 3, 0.25),  # (1 - cos 60 degrees) / 2
+        (Schedule(0.0, 1.0, finish=0.5, shape="step"), 0.49, 0.0),
+        (Schedule(0.0, 1.0, finish=0.5, shape="step"), 0.5, 1.0),
+        (Schedule(0.0, 1.0, begin=0.5, finish=0.5), 0.5, 1.0),
+    ],
+)
+def test_a_schedule_goes_from_start_to_end_between_begin_and_finish(schedule, progress, factor):
+    assert schedule.factor(progress) == pytest.approx(factor)
+
+
+def test_a_scheduled_weight_follows_the_training_and_multiplies_the_given_one():
+    """format counts 2.0 * 1.0 at first and 2.0 * 0.5 half-way; success is not touched."""
+    both = Combined(
+        Fixed(outcome={"format": 1.0}, weights={"format": 9.0}), Fixed(outcome={"success": 1.0}),
+        weights={"format": 2.0}, schedules={"format": Schedule(1.0, 0.0)},
+    )  # fmt: skip
+    assert both.weights == {"format": 2.0}
+    both.at(0.5)
+    assert both.weights == {"format": 1.0}
+    assert both.weights_for(episode({"format": 1.0, "success": 1.0})) == {"format": 1.0}
+    assert both.total({"format": 1.0, "success": 1.0}) == 2.0
+
+
+@pytest.mark.parametrize(("success", "weight"), [(1.0, 0.5), (0.5, 0.5), (0.49, 0.0)])
+def test_a_gate_opens_at_its_threshold(success, weight):
+    gated = Combined(Fixed(weights={"step": 0.5}), gates=[Gate("success", 0.5, opens=("step",))])
+    judged_one = episode({"success": success, "style": 1.0}, {"step": 1.0})
+    assert gated.weights_for(judged_one) == {"step": weight}
+
+
+def test_a_gate_without_names_shuts_everything_but_its_own_component():
+    gated = Combined(Fixed(), gates=[Gate("success", 1.0)])
+    weights = gated.weights_for(episode({"success": 0.0, "style": 1.0}, {"step": 1.0}))
+    assert weights == {"style": 0.0, "step": 0.0}
+
+
+def test_a_gate_stays_shut_where_nobody_said_how_high():
+    assert Combined(gates=[Gate("success", -5.0)]).weights_for(episode({"style": 1.0})) == {"style": 0.0}
+
+
+def test_a_cap_bounds_what_a_component_can_bring_in_an_episode():
+    """Four turns of 0.5 make 2.0; capped at 1.0 each counts half. Signs do not cancel."""
+    capped = Combined(Fixed(weights={"step": 2.0}), caps={"step": 1.0})
+    assert capped.weights_for(episode({}, *[{"step": 0.5}] * 4)) == {"step": 1.0}
+    assert capped.weights_for(episode({}, {"step": 3.0}, {"step": -1.0})) == {"step": 0.5}
+    assert capped.weights_for(episode({}, {"step": 0.5})) == {"step": 2.0}
+
+
+@given(values=st.lists(st.floats(-10, 10), min_size=1, max_size=8), cap=st.floats(0, 20))
+def test_no_episode_is_ever_paid_more_than_the_cap(values, cap):
+    one = episode({}, *[{"step": value} for value in values])
+    one.weights = Combined(Fixed(), caps={"step": cap}).weights_for(one)
+    assert abs(one.return_from()) <= cap + 1e-9
+
+
+def test_gates_of_a_part_hold_inside_a_combination():
+    inner = Combined(Fixed(weights={"step": 0.5}), gates=[Gate("success", 1.0, opens=("step",))])
+    outer = Combined(inner, Fixed(outcome={"success": 1.0}), schedules={"step": Schedule(0.5, 0.5)})
+    assert outer.weights_for(episode({"success": 1.0}, {"step": 1.0}))["step"] == 0.25
+    assert outer.weights_for(episode({"success": 0.0}, {"step": 1.0}))["step"] == 0.0
+
+
+async def test_only_parts_that_judge_a_group_are_asked_and_names_may_not_clash():
+    class Seen(Fixed):
+        def group(self, episodes):
+            return [{"seen": float(len(episodes))} for _ in episodes]
+
+    both = Combined(Fixed(outcome={"success": 1.0}), Seen())
+    assert both.judges("group")
+    assert not both.judges("hindsight")
+    assert not Combined(Fixed()).judges("group")
+    assert await both.group([episode(), episode()]) == [{"seen": 2.0}] * 2
+    with pytest.raises(RewardError, match="both return the component"):
+        await Combined(Seen(), Seen()).group([episode()])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda: Schedule(math.nan, 0.0),
+        lambda: Schedule(0.0, 1.0, begin=0.7, finish=0.2),
+        lambda: Schedule(0.0, 1.0, shape="zigzag"),
+        lambda: Gate("", 0.0),
+        lambda: Gate("success", math.inf),
+        lambda: Gate("success", 1.0, opens=("success",)),
+        lambda: Combined(caps={"step": -1.0}),
+    ],
+)
+def test_schedules_gates_and_caps_that_make_no_sense_are_refused(broken):
+    with pytest.raises(ValueError, match=r"needs|is "):
+        broken()

@@ -148,7 +148,6 @@ def audit(
 
     Example: [b]agentgym credit audit runs/quickstart --estimators return_to_go,grpo[/b]
     """
-    from agentgym import registry
     from agentgym.cli.credit_tables import audit_table
     from agentgym.cli.policies import load_policy
     from agentgym.credit import estimator
@@ -159,7 +158,7 @@ def audit(
 
     kept = RunFolder.existing(folder)
     recipe = Recipe.load(kept.recipe)
-    task_set = registry.load_task_set(recipe.tasks.set)
+    task_set = recipe.tasks.load()
     groups = _groups(kept, prefix)
     chosen, recorded = [], {}
     if estimators:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -111,11 +111,29 @@ class Ledger:
         self._keys.pop(trajectory.id, None)
         self._written.pop(trajectory.id, None)
 
-    def finished(self, run: str) -> set[str]:
-        """Ids of the finished episodes of a run."""
+    def amend(self, trajectories: Sequence[Trajectory]) -> None:
+        """Write what is kept beside the turns of finished episodes (outcome, weights, stop reason) anew, all or none.
+
+        Raises: LedgerError, also for an episode that is not finished here.
+        """
+        find = "SELECT key FROM episode WHERE id = ? AND turns IS NOT NULL"
+        with self._telling("written"):
+            keys = [row[0] for one in trajectories for row in self._connection.execute(find, (one.id,))]
+            if len(keys) != len(trajectories):
+                raise LedgerError(
+                    f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
+                )
+            kept = list(zip(keys, trajectories, strict=True))
+            ended = [(key, one.id, len(one.turns), *pack_head(one)) for key, one in kept]
+            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept])
+
+    def finished(self, run: str, *, noting: str | None = None) -> set[str]:
+        """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""
         with self._telling("read"):
             rows = self._connection.execute(
-                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ?", (f"{run}/", f"{run}0")
+                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ? "
+                "AND (? IS NULL OR json_type(head, '$.provenance.' || ?) IS NOT NULL)",
+                (f"{run}/", f"{run}0", noting, noting),
             )  # '0' is the character after '/'
             return {row[0] for row in rows}
 

@@ -8,22 +8,22 @@ the world where there is one, and else marks the episode failed: kept, and never
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.budgets import Spent
 from agentgym.episode.closing import close_environment
+from agentgym.episode.judging import judge_end, verdict
 from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
 from agentgym.episode.schemas import tool_facts
 from agentgym.episode.setting import Setting
 from agentgym.episode.standing import Lookout
 from agentgym.episode.trajectory import Trajectory, Turn
-from agentgym.errors import ContextFull, JudgeError, LedgerError, RewardError
+from agentgym.errors import ContextFull, LedgerError, RewardError
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
-from agentgym.reward import Reward, judged
+from agentgym.reward import judged
 from agentgym.task import seed_of
 
 
@@ -53,11 +53,9 @@ class Episode:
                 except LedgerError:
                     raise
                 except Exception as error:  # noqa: BLE001  whatever it is, it is not the agent's fault
-                    if isinstance(error, RewardError) or self._retries_left <= 0:
+                    if isinstance(error, RewardError) or not self._again(error):
                         self._fail(error)
                         break
-                    self._retries_left -= 1
-                    self._note_retry(error)
                 except asyncio.CancelledError as error:
                     task = asyncio.current_task()
                     if task is None or task.cancelling():
@@ -91,7 +89,6 @@ class Episode:
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
         self._meter = TurnMeter()
         self._lookout = Lookout(environment, checkpoints=self._retries_left > 0 or setting.keep is not None)
-        self._judges_turns = self._reward is not None and type(self._reward).turn is not Reward.turn
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
                 reason = await self._turns(environment)
@@ -104,7 +101,9 @@ class Episode:
             await self._keep_interrupted_turn()
         trajectory.stop_reason = reason
         if self._reward is not None:
-            trajectory.outcome = await self._judge("judging the outcome", self._reward.outcome, trajectory)
+            self._doing = "judging the outcome"
+            if await judge_end(self._reward, trajectory, **self._patience) and setting.ledger is not None:
+                setting.ledger.begin(trajectory)  # its turns are written again, with the end
 
     async def _turns(self, environment: Environment) -> StopReason:
         """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
@@ -165,9 +164,7 @@ class Episode:
         self._open_turn = None
         self._count(turn, reply)
         trajectory.turns.append(turn)
-        if self._judges_turns:
-            assert self._reward is not None
-            turn.rewards = await self._judge(f"judging turn {index}", self._reward.turn, turn, trajectory)
+        await self._judge_turn(f"judging turn {index}", turn)
         reason: StopReason | None
         if answered:
             reason = StopReason.ANSWERED
@@ -210,10 +207,8 @@ class Episode:
             except ContextFull:
                 raise
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
-                if self._retries_left <= 0:
+                if not self._again(error):
                     raise
-                self._retries_left -= 1
-                self._note_retry(error)
 
     async def _react(self, turn: Turn, cut: bool) -> bool:
         """Let the world react to the message. Returns: whether the message answered the task."""
@@ -309,32 +304,23 @@ class Episode:
         turn.observation_ids = ids
         return None
 
-    async def _judge(self, doing: str, ask: Callable[..., Any], *views: Any) -> dict[str, float]:
-        """Ask the reward, again while retries are left; one that returns no reward is not asked twice.
-
-        A judge has the time of an episode. Raises: RewardError, JudgeError, or whatever else the judge raises.
-        """
-        assert self._reward is not None
-        while True:
+    async def _judge_turn(self, doing: str, turn: Turn) -> None:
+        if self._reward is not None and self._reward.judges("turn"):
             self._doing = doing
-            limit: asyncio.Timeout | None = None
-            try:
-                answer = ask(*views)
-                if isinstance(answer, dict):  # nothing to wait for
-                    return dict(await judged(answer, self._reward))
-                async with asyncio.timeout(self._budgets.time_s) as limit:
-                    return dict(await judged(answer, self._reward))
-            except RewardError:
-                raise
-            except Exception as error:
-                late = limit is not None and limit.expired()
-                text = f"{type(self._reward).__name__} gave no verdict in {self._budgets.time_s:g} s"
-                if self._retries_left <= 0 and late:
-                    raise JudgeError(text) from error
-                if self._retries_left <= 0:
-                    raise
-                self._retries_left -= 1
-                self._note_retry(JudgeError(text) if late else error)
+            reward, patience = self._reward, self._patience
+            turn.rewards = dict(await verdict(reward, reward.turn, turn, self.trajectory, check=judged, **patience))
+
+    @property
+    def _patience(self) -> dict[str, Any]:
+        return {"time_s": self._budgets.time_s, "again": self._again}
+
+    def _again(self, error: Exception) -> bool:
+        """Whether a retry is left after this failure; if so it is noted and taken."""
+        if self._retries_left <= 0:
+            return False
+        self._retries_left -= 1
+        self._note_retry(error)
+        return True
 
     async def _keep_interrupted_turn(self) -> None:
         """Time ran out while tools ran: the message was said, so the turn counts, its open calls do not."""
@@ -345,9 +331,7 @@ class Episode:
         turn.results = tuple(turn.results or unfinished)
         turn.usage.update(await self._meter.read(self._world, turn.results))
         self.trajectory.turns.append(turn)
-        if self._judges_turns:
-            assert self._reward is not None
-            turn.rewards = await self._judge("judging the last turn", self._reward.turn, turn, self.trajectory)
+        await self._judge_turn("judging the last turn", turn)
 
     def _note(self, doing: str) -> None:
         self._doing = doing

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,17 @@ from agentgym.environment import Checkpoint, Environment
 from agentgym.episode.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.collector import calm_collector
+from agentgym.episode.crew import Crew, Duties, Job
+from agentgym.episode.judging import PENDING, judge_group
 from agentgym.episode.loop import Episode
 from agentgym.episode.restored import Restored
 from agentgym.episode.setting import Setting
 from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import AgentGymError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.registry import load_reward, make
+from agentgym.registry import load, load_reward, make
 from agentgym.reward import Reward
 from agentgym.sandbox.contract import Backend
 from agentgym.task import Task, seed_of
@@ -32,15 +34,6 @@ if TYPE_CHECKING:
 
 Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
 """By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """An episode that is still to be played, with its place in the order of asking."""
-
-    position: int
-    trajectory: Trajectory
-    fork: Fork | None = None
 
 
 class EpisodeManager:
@@ -86,14 +79,17 @@ class EpisodeManager:
         self._reward = load_reward(reward) if isinstance(reward, str) else reward
         self._environment, self._backend = environment, backend
         self._options = dict(environment_options or {})
+        self._judges: dict[Any, Reward | None] = {}  # by what makes the environments: its id, class or function
         self._provenance = {
             "agentgym": __version__, "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
         }  # fmt: skip
-        declared = cache(load_reward)
+        if self._reward is not None and isinstance(policy, Policy):
+            self._reward.meet(policy)
+        self._load_declared = cache(self._declared)
         self._setting = Setting(
             make_environment=self._make,
-            reward_for=lambda world: self._reward or (declared(world.reward) if world.reward else None),
+            reward_for=self._reward_for,
             budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
             keep=None if checkpoints is None else partial(_keep, checkpoints),
         )  # fmt: skip
@@ -162,16 +158,17 @@ class EpisodeManager:
         played.provenance = {**self._provenance, "replay": {"of": record.id, "turns": sorted(turns)}}
         return await Episode(setting, ScriptedPolicy(said, name="replay"), played).play()
 
-    async def _play(self, jobs: Iterator[_Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
+    async def _play(self, jobs: Iterator[Job], group_size: int) -> AsyncGenerator[tuple[int, Trajectory], None]:
         if group_size < 1:
             raise ValueError(f"group_size is {group_size!r}: a task is played at least once.")
-        crew = _Crew(self, jobs)
+        duties = Duties(self._cast, self._episode, self._group_judge, self._judge_group)
+        crew = Crew(duties, jobs, group_size, self._concurrency, self._ledger, self._run)
         with calm_collector():
             async with aclosing(crew.results()) as results:
                 async for item in results:
                     yield item
 
-    def _jobs(self, tasks: Iterable[Task], group_size: int) -> Iterator[_Job]:
+    def _jobs(self, tasks: Iterable[Task], group_size: int) -> Iterator[Job]:
         """Every episode to play, lazily. A task that comes again gets new sample numbers, so ids stay unique."""
         seen: Counter[str] = Counter()
         position = 0
@@ -182,10 +179,10 @@ class EpisodeManager:
                 trajectory = Trajectory(
                     f"{self._run}/{task.id}#{sample}", task, sample, seed_of(self._seed, task.id)
                 )  # fmt: skip
-                yield _Job(position, trajectory)
+                yield Job(position, trajectory)
                 position += 1
 
-    def _branches(self, forks: Iterable[Fork], samples: int) -> Iterator[_Job]:
+    def _branches(self, forks: Iterable[Fork], samples: int) -> Iterator[Job]:
         """Every continuation to play, lazily, with sample numbers that no two of a task share."""
         seen: Counter[str] = Counter()
         position = 0
@@ -195,22 +192,34 @@ class EpisodeManager:
                 sample = seen[origin.task.id]
                 seen[origin.task.id] += 1
                 name = f"{self._run}/{origin.id}@{fork.turn}#{sample}"
-                yield _Job(position, Trajectory(name, origin.task, sample, origin.seed), fork)
+                yield Job(position, Trajectory(name, origin.task, sample, origin.seed), fork)
                 position += 1
+
+    def _reward_for(self, world: Environment | type[Environment]) -> Reward | None:
+        reward = self._reward or (self._load_declared(world.reward) if world.reward else None)
+        if callable(self._environment):
+            self._judges[self._environment] = reward
+        return reward
+
+    def _declared(self, name: str) -> Reward:
+        reward = load_reward(name)
+        if isinstance(self._policy, Policy):
+            reward.meet(self._policy)
+        return reward
 
     def _make(self, task: Task) -> Environment:
         if callable(self._environment):
             return self._environment(**self._options)
         return make(self._environment or task.environment, backend=self._backend, **self._options)
 
-    def _cast(self, job: _Job) -> Policy:
+    def _cast(self, job: Job) -> Policy:
         """Who plays the episode, told that it is about to begin."""
         policy = self._policy if isinstance(self._policy, Policy) else self._policy(job.trajectory.task)
         policy = policy if job.fork is None else Recorded(job.fork, policy)
         policy.episode_started(job.trajectory.id)
         return policy
 
-    def _setting_of(self, job: _Job) -> Setting:
+    def _setting_of(self, job: Job) -> Setting:
         fork = job.fork
         if fork is None or fork.checkpoint is None:
             return self._setting
@@ -220,7 +229,7 @@ class EpisodeManager:
             make_environment=lambda task: Restored(self._make(task), fork.trajectory, fork.turn, checkpoint),
         )
 
-    async def _episode(self, job: _Job, policy: Policy) -> Trajectory:
+    async def _episode(self, job: Job, policy: Policy) -> Trajectory:
         trajectory = job.trajectory
         trajectory.provenance = {**self._provenance, "policy": policy.name}
         if job.fork is not None:
@@ -228,9 +237,38 @@ class EpisodeManager:
         await Episode(self._setting_of(job), policy, trajectory).play()
         if job.fork is not None and trajectory.valid:
             _void_if_diverged(job.fork, trajectory)
+        if self._group_judge(job) is not None:
+            trajectory.provenance[PENDING] = True
         if self._ledger is not None:
             await self._ledger.finish(trajectory)
         return trajectory
+
+    def _group_judge(self, job: Job, make: bool = False) -> Reward | None:
+        """Who judges the episode's group beside its own outcome; None for nearly every reward, and for branches.
+
+        `make`: where only an environment would tell and none was made yet, make one.
+        """
+        if job.fork is not None:
+            return None
+        reward = self._reward
+        if reward is None:
+            factory: Any = self._environment or job.trajectory.task.environment
+            if factory not in self._judges:
+                with suppress(AgentGymError):  # an id that nothing has: its episodes have failed of it, and say so
+                    made_by = load("environments", factory) if isinstance(factory, str) else factory
+                    if isinstance(made_by, type):  # a class tells what it declares
+                        self._judges[factory] = self._reward_for(made_by)
+            if make and factory not in self._judges:
+                self._reward_for(self._make(job.trajectory.task))
+            reward = self._judges.get(factory)  # a function tells it only in what it made
+        return reward if reward is not None and reward.judges("group") else None
+
+    async def _judge_group(self, reward: Reward, group: Sequence[Trajectory]) -> None:
+        """Judge a complete group and keep what was said."""
+        budgets = self._setting.budgets
+        await judge_group(reward, group, time_s=budgets.time_s, retries=budgets.infra_retries)
+        if self._ledger is not None:
+            self._ledger.amend(group)
 
 
 def _keep(checkpoints: Checkpoints, trajectory: Trajectory, turn: int, checkpoint: Checkpoint) -> None:
@@ -243,89 +281,3 @@ def _void_if_diverged(fork: Fork, branch: Trajectory) -> None:
     found = differs(fork.trajectory, branch, fork.turn)
     if found is not None:
         branch.stop_reason, branch.outcome, branch.error = StopReason.INFRA_ERROR, {}, f"ReplayDiverged: {found}"
-
-
-class _Crew:
-    """The workers of one run. Each plays one episode after another until no job is left."""
-
-    def __init__(self, manager: EpisodeManager, jobs: Iterator[_Job]) -> None:
-        self._manager, self._jobs = manager, jobs
-        self._live: dict[str, Policy] = {}  # who was told that which episode began
-        self._done: deque[tuple[int, Trajectory | str]] = deque()  # a str is the id of one in the ledger
-        # How many may wait to be read: all players may end in one pass of the loop, before the reader's next one.
-        self._allowed = 2 * manager._concurrency
-        self._changed, self._room = asyncio.Event(), asyncio.Event()
-        ledger = manager._ledger
-        self._finished = ledger.finished(manager._run) if ledger is not None else set()
-
-    async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
-        """What the workers finish, as they do; everything is stopped and awaited when the caller leaves."""
-        workers: set[asyncio.Task[None]] = set()
-        try:
-            # All first episodes are announced before any begins, so that a policy which waits for all live
-            # episodes sees the same batches every time.
-            first = [job for _, job in zip(range(self._manager._concurrency), iter(self._next, None), strict=False)]
-            for job in first:
-                worker = asyncio.ensure_future(self._work(job))
-                worker.add_done_callback(lambda _: self._changed.set())
-                workers.add(worker)
-            while True:
-                while self._done:
-                    position, item = self._done.popleft()
-                    self._room.set()
-                    yield position, self._loaded(item) if isinstance(item, str) else item
-                ended = {worker for worker in workers if worker.done()} if self._changed.is_set() else set()
-                self._changed.clear()
-                workers -= ended
-                failures = [failure for worker in ended if (failure := worker.exception()) is not None]
-                if failures:
-                    raise failures[0]
-                if self._done:
-                    continue
-                if not workers:
-                    return
-                await self._changed.wait()
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-            for episode in list(self._live):  # those cancelled before their first step
-                self._end(episode)
-
-    def _next(self) -> _Job | None:
-        """The next episode to play, announced to its policy; those in the ledger are handed over instead."""
-        for job in self._jobs:
-            if job.trajectory.id in self._finished:
-                self._done.append((job.position, job.trajectory.id))
-                self._changed.set()
-                continue
-            self._live[job.trajectory.id] = self._manager._cast(job)
-            return job
-        return None
-
-    def _loaded(self, episode: str) -> Trajectory:
-        assert self._manager._ledger is not None
-        return self._manager._ledger.load(episode)
-
-    def _end(self, episode: str) -> None:
-        if (policy := self._live.pop(episode, None)) is not None:
-            policy.episode_ended(episode)
-
-    async def _work(self, job: _Job | None) -> None:
-        while job is not None:
-            following: _Job | None = None
-            episode = job.trajectory.id
-            try:
-                trajectory = await self._manager._episode(job, self._live[episode])
-                self._done.append((job.position, trajectory))
-                self._changed.set()
-                if len(self._done) < self._allowed:
-                    following = self._next()  # announced before this one ends: no batch in between without it
-            finally:
-                self._end(episode)
-            if following is None:
-                while len(self._done) >= self._allowed:  # the caller is slow: wait for room
-                    self._room.clear()
-                    await self._room.wait()
-                following = self._next()
-            job = following

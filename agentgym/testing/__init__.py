@@ -10,6 +10,7 @@ environments.py  check_environment, made of
     closing.py   close frees everything                  agents.py   what whole episodes come to
     leftovers.py what is left in the process             arguments.py  right, wrong and hostile arguments
 tools.py, task_sets.py, rewards.py, estimators.py, policies.py, call_formats.py, backends/   the other checks
+hacks.py, reward_hacks.py  is anybody paid who solved nothing?
 hidden_truth.py  is the truth shown?                     findings.py  how breaches are kept
 clock.py  FakeClock      counter.py  a tiny world        byte_renderer.py  a tiny renderer
 """
@@ -26,6 +27,7 @@ _WHERE = {
     "check_estimator": "agentgym.testing.estimators",
     "check_policy": "agentgym.testing.policies",
     "check_reward": "agentgym.testing.rewards",
+    "check_reward_hacks": "agentgym.testing.reward_hacks",
     "check_task_set": "agentgym.testing.task_sets",
     "check_tool": "agentgym.testing.tools",
     "FakeClock": "agentgym.testing.clock",

@@ -130,7 +130,7 @@ async def check_own_reward(stage: Stage) -> None:
                 choices = list(hostile(final))
                 calls.append(Call(final.name, choices[min(place, len(choices) - 1)], f"call_{len(calls)}"))
             attacks.append(calls)
-    tasks = _with_different_truth(stage.subject.tasks)
+    tasks = with_different_truth(stage.subject.tasks)
     for calls in attacks:
         hostile_agent = _list_agent(calls)
         hits = solved(await stage.play(tasks[:1], hostile_agent, "a hostile agent"))
@@ -252,7 +252,8 @@ def _random_agent(tools: Sequence[Tool], salt: str) -> Script:
     return script
 
 
-def _with_different_truth(tasks: Sequence[Task], most: int = 3) -> list[Task]:
+def with_different_truth(tasks: Sequence[Task], most: int = 3) -> list[Task]:
+    """The first tasks of which no two have the same truth, `most` of them."""
     found: list[Task] = []
     for task in tasks:
         if all(task.truth != other.truth for other in found):

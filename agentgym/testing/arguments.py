@@ -32,6 +32,13 @@ def plausible(tool: Tool, rng: random.Random) -> dict[str, Any]:
     }
 
 
+def plausible_values(tool: Tool) -> dict[str, Any]:
+    """Required arguments that fit the schema, the same every time."""
+    rng = random.Random(0)
+    properties = tool.parameters.get("properties", {})
+    return {name: _value(properties[name], tool.parameters, rng) for name in tool.parameters.get("required", ())}
+
+
 def hostile(tool: Tool) -> Iterator[dict[str, Any]]:
     """Arguments that fit the schema, or nearly, and that an agent might try in order to break or trick the tool."""
     properties: Mapping[str, Schema] = tool.parameters.get("properties", {})

@@ -13,6 +13,7 @@ from agentgym.sandbox.contract import Backend
 from agentgym.task import Task, TaskSet
 from agentgym.testing import agents, answers, closing, world
 from agentgym.testing.findings import Findings
+from agentgym.testing.reward_hacks import try_hacks
 from agentgym.testing.tools import look_at_tool
 
 
@@ -34,7 +35,8 @@ async def check_environment(
     other episodes; every call is answered, however wrong or hostile; parallel calls keep their order;
     a checkpoint restores; the task stays as it is; close frees everything, also twice and after cancelling.
     With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
-    not succeed; the oracle does; the reward is finite and has `success`.
+    not succeed, nor do those that try to hack the reward (check_reward_hacks); the oracle does; the reward is
+    finite and has `success`.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
@@ -108,6 +110,7 @@ async def _check_episodes(
     if await agents.check_judged(stage):
         await agents.check_lazy_agents(stage, tasks, chance)
         await agents.check_own_reward(stage)
+        await try_hacks(stage)
         if oracle is not None:
             await agents.check_oracle(stage, tasks, oracle)
 

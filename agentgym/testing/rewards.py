@@ -13,10 +13,11 @@ from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import JudgeError, RewardError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
-from agentgym.reward import Reward, judged
+from agentgym.reward import Reward, judged, judged_each
 from agentgym.task import Task
 from agentgym.testing.findings import Findings, short
 
+ALONE = ("turn", "outcome")  # moments that are answered by one dict
 STRANGE_TASK = Task("strange", "test/strange-v1", prompt="Is this a task?")
 
 
@@ -61,14 +62,18 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
 
 
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
-    """Components of every turn and of the outcome, or what was raised instead."""
+    """Components of every turn, of the outcome, in hindsight and of a group of one, or what was raised instead."""
     given: list[Any] = []
-    for moment, views in [*(("turn", (turn, trajectory)) for turn in trajectory.turns), ("outcome", (trajectory,))]:
+    moments: list[tuple[str, tuple[Any, ...], int]] = [("turn", (turn, trajectory), 0) for turn in trajectory.turns]
+    moments += [("outcome", (trajectory,), 0), ("hindsight", (trajectory,), len(trajectory.turns))]
+    moments += [("group", ([trajectory],), 1)] if trajectory.valid else []
+    for moment, views, count in moments:
         try:
-            components = await judged(getattr(judge, moment)(*views), judge)
-            if wrong := [name for name in components if not isinstance(name, str) or not name]:
+            answer = getattr(judge, moment)(*views)
+            each = [await judged(answer, judge)] if moment in ALONE else await judged_each(answer, judge, count)
+            if wrong := [name for one in each for name in one if not isinstance(name, str) or not name]:
                 findings.add(f"A component of {what} is named {wrong[0]!r}: names are text.")
-            given.append(dict(components))
+            given.append([dict(one) for one in each])
         except JudgeError as error:
             given.append(f"JudgeError: {error}")
             if not may_refuse:

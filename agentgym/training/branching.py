@@ -45,11 +45,17 @@ class Branching:
         run: str,
         group_size: int,
         sampling: Sampling,
+        progress: float | None = None,
     ) -> list[Trajectory]:
         """Play a forest for every task. Returns: as `Rollouts.play`, the trunks of a group first.
 
-        Raises: CreditError where a group has no room for a branch.
+        Raises: CreditError where a group has no room for a branch, or the reward judges groups.
         """
+        if rollouts.reward is not None and rollouts.reward.judges("group"):
+            raise CreditError(
+                f"{type(rollouts.reward).__name__} judges whole groups, and branches are in none: their rewards "
+                "would lack what their siblings' have. Take it out of [reward], or grow no trees."
+            )
         if not 2 <= self.trunks < group_size:
             raise CreditError(
                 f"A group of {group_size} with {self.trunks} trunks cannot be grown as trees: set train.signals.trunks "
@@ -65,8 +71,9 @@ class Branching:
             for trunk, turn in zip(trunks[place], turns[place], strict=True)
         }
         begun = rollouts.play(
-            policy, tasks, run=run, group_size=self.trunks, sampling=sampling, checkpoints=checkpoints
-        )
+            policy, tasks, run=run, group_size=self.trunks, sampling=sampling, checkpoints=checkpoints,
+            progress=progress,
+        )  # fmt: skip
         groups = [begun[at : at + self.trunks] for at in range(0, len(begun), self.trunks)]
         forks: list[Fork] = []
         anew: list[Task] = []

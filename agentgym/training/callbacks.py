@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 
 from agentgym.episode.run_folder import RunFolder
 from agentgym.training.collapse_guard import CollapseGuard
+from agentgym.training.curriculum import Curriculum
 
 COMPLETE = "complete"
 """Name of the empty file that a checkpoint folder gets last: without it, it was cut short and is not resumed from."""
@@ -65,10 +66,16 @@ class Validated(TrainerCallback):
 
 
 class Marked(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written."""
+    """Marks a checkpoint as complete once everything in it is written, a curriculum's state included."""
+
+    def __init__(self, curriculum: Curriculum | None = None) -> None:
+        self._curriculum = curriculum
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        (Path(args.output_dir) / f"checkpoint-{state.global_step}" / COMPLETE).touch()
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if self._curriculum is not None:
+            self._curriculum.save_in(folder)
+        (folder / COMPLETE).touch()
 
 
 class Guarded(TrainerCallback):

@@ -16,17 +16,27 @@ from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Sampling
-from agentgym.reward import Combined, Reward
+from agentgym.reward import Reward
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
+from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
 from agentgym.training.treatment import check_treatments
 
 
 class TasksSection(Section):
-    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after."""
+    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after.
+
+    `tags`: only tasks that carry one of them, in every split.
+    """
 
     set: str
+    tags: tuple[str, ...] = ()
+
+    def load(self) -> TaskSet:
+        """Raises: UnknownNameError, TaskError."""
+        found = registry.load_task_set(self.set)
+        return found.tagged(*self.tags) if self.tags else found
 
 
 class TinySection(Section):
@@ -80,13 +90,6 @@ class EpisodeSection(Section):
         return Sampling(chosen, self.top_p if chosen else 1.0, self.turn_tokens)
 
 
-class RewardSection(Section):
-    """Which registered reward judges, and overrides of its components' weights. None: the environment's own."""
-
-    name: str | None = None
-    weights: dict[str, float] = {}
-
-
 class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
@@ -127,6 +130,14 @@ class SignalsSection(Section):
     privileged: bool = False
 
 
+class CurriculumSection(Section):
+    """Train in a window of difficulties below a level that rises once mastered (see agentgym.training.curriculum)."""
+
+    window: Count = 4
+    accuracy: Share = 0.9
+    prompts: Count = 8
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
@@ -160,6 +171,7 @@ class TrainSection(Section):
     keep_checkpoints: Count = 2
     validate_every: Count = 10
     validate_tasks: Count = 64
+    curriculum: CurriculumSection | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4
@@ -215,20 +227,8 @@ class Recipe(Section):
     machine: MachineSection = MachineSection()
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:
-        """The reward with the recipe's weights; None leaves each environment its own.
-
-        Raises: RecipeError for weights of a reward that nobody names; UnknownNameError.
-        """
-        section = self.reward
-        if not section.weights:
-            return section.name
-        name = section.name
-        if name is None:
-            first = next(iter(task_set["train"]))
-            name = registry.load("environments", first.environment).reward
-        if name is None:
-            raise RecipeError("reward.weights needs reward.name: the environment declares no reward of its own.")
-        return Combined(registry.load_reward(name), weights=section.weights)
+        """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
+        return self.reward.judge(registry.load("environments", task.environment).reward for task in task_set["train"])
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
@@ -266,8 +266,8 @@ class Recipe(Section):
         wanted: list[tuple[registry.Kind, str, str]] = [
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]
-        if self.reward.name:
-            wanted.append(("rewards", self.reward.name, "reward.name"))
+        for name in self.reward.names:
+            wanted.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:
             wanted.append(("backends", self.episode.backend, "episode.backend"))
         if not self.tasks.set.endswith((".jsonl", ".json")):
@@ -352,6 +352,8 @@ def _toml_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
         return f'"{escaped}"'

@@ -44,7 +44,8 @@ class Rollouts:
         seed: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
-        self.reward, self.budgets, self.concurrency = reward, budgets or Budgets(), concurrency
+        self.reward = registry.load_reward(reward) if isinstance(reward, str) else reward  # one for the whole run
+        self.budgets, self.concurrency = budgets or Budgets(), concurrency
         self.seed, self.ledger = seed, ledger
         self.backend: Backend | str | None = backend
         if pool:
@@ -60,6 +61,7 @@ class Rollouts:
         group_size: int = 1,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         record: bool = True,
+        progress: float | None = None,
         seen: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> list[Trajectory]:
@@ -68,10 +70,13 @@ class Rollouts:
         Args:
             run: label of this batch; with the task and the sample it names the episode and seeds it.
             record: write the episodes to the ledger.
+            progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
             seen: called with each trajectory as it finishes, for a progress bar.
             checkpoints: those that are wanted, filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
+        if progress is not None and isinstance(self.reward, Reward):
+            self.reward.at(progress)
         manager = self._manager(policy, run, sampling, self.ledger if record else None, checkpoints)
         return self._runner.run(manager.collect(tasks, group_size, seen=seen))
 

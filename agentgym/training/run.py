@@ -43,6 +43,7 @@ from agentgym.training.branching import Branching
 from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Validated, latest_checkpoint
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.curriculum import curriculum_of
 from agentgym.training.models import device_of, load_model, save_whole
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
@@ -85,7 +86,7 @@ class _Session:
     def __init__(self, run: RunFolder, recipe: Recipe, console: Console) -> None:
         self.run, self.recipe, self.console = run, recipe, console
         self.device = device_of(recipe.machine.device)
-        self.task_set: TaskSet = registry.load_task_set(recipe.tasks.set)
+        self.task_set: TaskSet = recipe.tasks.load()
         episode = recipe.episode
         self.rollouts = Rollouts(
             reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
@@ -178,6 +179,7 @@ class _Session:
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
         chosen = section.made_estimator()
+        curriculum = curriculum_of(section.curriculum, self.task_set["train"], self.recipe.seed, checkpoint)
         guarded = Guarded(CollapseGuard(self.recipe.guard), self.run, self.console)
         trainer = TurnGRPOTrainer(
             model,
@@ -201,6 +203,7 @@ class _Session:
             failures=section.failures,
             branching=self._branching(chosen),
             watch=self._watch(policy),
+            curriculum=curriculum,
             processing_class=tokenizer,
             callbacks=[
                 Logged(self.run, "train", self.progress, bar, show),
@@ -208,7 +211,7 @@ class _Session:
                     lambda step: self._validate(policy, step, section.validate_tasks, "validation"),
                     every=section.validate_every,
                 ),
-                Marked(),
+                Marked(curriculum),
                 guarded,
                 TensorBoardCallback(SummaryWriter(str(self.run.tensorboard))),
             ],

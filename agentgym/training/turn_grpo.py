@@ -29,6 +29,7 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
 from agentgym.training.branching import Branching
+from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import Source, with_rows, with_sources
@@ -52,6 +53,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         branching: how groups are grown as trees; None plays every episode from the start.
+        curriculum: chooses the tasks of each step by their difficulty; None: TRL shuffles them.
         watch: called with (step, trajectories, advantages) after every batch of episodes; returns figures for the log.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL's seam has moved.
     """
@@ -70,11 +72,13 @@ class TurnGRPOTrainer(GRPOTrainer):
         failures: Mapping[str, Treatment] = {},
         branching: Branching | None = None,
         watch: Watcher | None = None,
+        curriculum: Curriculum | None = None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
         self._turn_sampling, self._sources, self._branching, self._watch = sampling, sources, branching, watch
+        self._curriculum = curriculum
         self._failures = failures
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
@@ -117,6 +121,10 @@ class TurnGRPOTrainer(GRPOTrainer):
             batch["old_per_token_logps"] = looked.logps
             batch.pop("importance_sampling_ratio", None)
         self._measure(played, credit)
+        if self._curriculum is not None and self.model.training:
+            starts = range(0, len(played), size)
+            for name, value in self._curriculum.note([played[start : start + size] for start in starts]).items():
+                self._metrics["train"][name].append(value)
         for source in self._sources if self.model.training else ():
             for name, value in source.learn(played).items():
                 self._metrics["train"][name].append(value)
@@ -171,10 +179,15 @@ class TurnGRPOTrainer(GRPOTrainer):
         rank = self.accelerator.process_index
         label = f"{'train' if self.model.training else 'eval'}-{step:06d}" + (f"-rank{rank}" if rank else "")
         tasks = [self._tasks[i] for i in indices[::size]]
+        if self._curriculum is not None and self.model.training:
+            tasks = self._curriculum.draw(len(tasks), step)
         play = self._rollouts.play
         if self._branching is not None:
             play = partial(self._branching.grow, self._rollouts)
-        return play(self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling)
+        return play(
+            self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling,
+            progress=min(step / max(self.state.max_steps, 1), 1.0),
+        )  # fmt: skip
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""

@@ -22,7 +22,7 @@ class CodeMaths(Environment):
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=16, disk_mib=32)
-    reward = "answer_match"
+    reward = "symbolic_maths"
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         self._open(None)

@@ -13,6 +13,8 @@ from importlib.metadata import packages_distributions
 from source_tree import project
 
 HEAVY_MODULES = {
+    "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.decoding": "train",
     "agentgym.policy.key_values": "train",
     "agentgym.policy.rendering": "train",

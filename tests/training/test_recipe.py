@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentgym import Combined, Gate, load_task_set
 from agentgym.errors import RecipeError
 from agentgym.training.recipe import Recipe
 
@@ -98,3 +99,45 @@ def test_checking_a_recipe_loads_no_torch():
         "assert not {'torch', 'trl', 'transformers'} & set(sys.modules), 'heavy imports'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+REWARD = """
+[reward]
+name = "answer_match"
+also = ["query_evidence"]
+options.answer_match = { tolerance = 0.01 }
+weights = { executed = 0.5 }
+caps = { executed = 1.0 }
+gates = [{ by = "success", threshold = 1.0, opens = ["evidence"] }]
+schedules.executed = { start = 1.0, end = 0.0, finish = 0.5 }
+"""
+
+
+def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and_caps(tmp_path):
+    recipe = Recipe.load(write(tmp_path, GOOD + REWARD))
+    reward = recipe.judge(load_task_set("sql/store-v1"))
+    assert isinstance(reward, Combined)
+    assert [type(part).__name__ for part in reward.rewards] == ["AnswerMatch", "QueryEvidence"]
+    assert reward.rewards[0].tolerance == 0.01
+    assert reward.weights == {"executed": 0.5, "evidence": 0.3}
+    reward.at(0.25)
+    assert reward.weights == {"executed": 0.25, "evidence": 0.3}
+    assert reward.gates == (Gate("success", 1.0, ("evidence",)),)
+    assert reward.caps == {"executed": 1.0}
+    assert Recipe.load(write(tmp_path, recipe.to_toml())) == recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("also = ['query_evidense']", r"reward\.also = 'query_evidense'.*Did you mean 'query_evidence'"),
+        ("options.hidden_tests = { cpu_s = 1 }", r"options\.hidden_tests: no such reward judges here. Judges: sql"),
+        ("options.sql = { colour = 1 }", r"cannot be made.*colour"),
+        ("gates = [{ by = 'success', threshold = 1.0, opens = ['success'] }]", r"does not gate itself"),
+        ("caps = { executed = -1.0 }", r"reward\.caps\.executed = -1\.0"),
+        ("schedules.x = { start = 1.0, end = 0.0, shape = 'zigzag' }", r"shape = 'zigzag'"),
+    ],
+)
+def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
+    with pytest.raises(RecipeError, match=told):
+        Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).judge(load_task_set("sql/store-v1"))

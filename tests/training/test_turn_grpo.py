@@ -35,7 +35,8 @@ class Given:
         self._vocabulary = vocabulary
         self.played: list[Trajectory] = []
 
-    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **_: Any) -> list[Trajectory]:
+    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **told: Any) -> list[Trajectory]:
+        self.told = told
         self.played = [self._episode(task, sample) for task in tasks for sample in range(group_size)]
         self.played[1].stop_reason = StopReason.INFRA_ERROR
         return self.played
@@ -93,6 +94,16 @@ def test_every_turn_gets_its_advantage_and_nothing_else_does(tokenizer, tmp_path
                     expected[row, first:last] = advantage
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch["advantages"].numpy(), expected, rtol=1e-6)
+
+
+def test_the_reward_is_told_how_much_of_the_training_is_done(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    trainer.state.max_steps = 8
+    for step, progress in ((0, 0.0), (2, 0.25), (9, 1.0)):
+        trainer.state.global_step = step
+        trainer._generate_and_score_completions(rows())
+        assert trainer._rollouts.told["progress"] == progress
 
 
 def test_the_loss_sees_only_the_agents_tokens_and_no_failed_episode(tokenizer, tmp_path):

@@ -1,0 +1,212 @@
+"""Environments of Gymnasium as ours: `register_gymnasium`. The other way round is in text_env.py."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+import gymnasium
+import numpy as np
+from pydantic import Field
+
+from agentgym.environment import Checkpoint, Environment
+from agentgym.errors import TaskError, ToolError
+from agentgym.interop.toy_text import TOY_TEXT, Words
+from agentgym.messages import Message
+from agentgym.registry import load, register
+from agentgym.reward import SUCCESS, Components
+from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.tools import tool
+
+AT_ONCE = 10
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(slots=True)
+class Played:
+    """How an episode of theirs stands: all actions so far, their rewards' sum, and how it ended."""
+
+    actions: list[int] = field(default_factory=list)
+    total: float = 0.0
+    last: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+
+
+class GymnasiumWorld(Environment):
+    """An environment of Gymnasium with discrete actions. It runs in this process: nothing is isolated.
+
+    Made by `register_gymnasium`. Task parameters: `seed`, of the reset (optional, else the episode's); `options`, that
+    `gymnasium.make` gets besides its id (optional). What is observed is taken for the whole state.
+    """
+
+    reward = "final_state"
+    theirs: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]]
+    words: ClassVar[Words]
+    solved: ClassVar[Callable[[Played], bool]]
+
+    def __init__(self) -> None:
+        self._env: gymnasium.Env[Any, Any] | None = None
+        self._played = Played()
+        self._seen: Any = None
+        self._identity = b""
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Make their environment and reset it. Raises: TaskError where it takes no such options."""
+        self._shut()
+        options = {**self.options, **task.parameters.get("options", {})}
+        try:
+            self._env = gymnasium.make(self.theirs, **options)
+        except (TypeError, ValueError, AssertionError, KeyError, gymnasium.error.Error) as error:
+            raise TaskError(f"{task.id}: gymnasium.make({self.theirs!r}, **{options!r}) failed: {error}") from error
+        self._identity = json.dumps([self.theirs, options, task.parameters.get("seed")], sort_keys=True).encode()
+        self._played, self._ended = Played(), False
+        self._seen, _ = self._env.reset(seed=int(task.parameters.get("seed", seed)) % 2**31)
+        return [*task.opening(), Message("user", self._said())]
+
+    def act(self, actions: Sequence[str]) -> str:
+        """Do up to ten actions, one after the other."""
+        if self._env is None:
+            raise RuntimeError(f"{self.theirs} was used before reset.")
+        if self._ended:
+            raise ToolError("It is over: nothing changes any more.")
+        earned = 0.0
+        for action in actions:
+            earned += self._step(self.words.actions.index(action))
+            if self._ended:
+                break
+        return f"{self._said()}\nReward: {earned:g}{'. It is over.' if self._ended else ''}"
+
+    def _step(self, action: int) -> float:
+        assert self._env is not None
+        played = self._played
+        self._seen, reward, played.terminated, played.truncated, _ = self._env.step(action)
+        played.actions.append(action)
+        played.last = float(reward)
+        played.total += played.last
+        if played.terminated or played.truncated:
+            self.end_episode()
+        return played.last
+
+    def _said(self) -> str:
+        return _COLOURS.sub("", self.words.describe(self._env, self._seen)).strip()
+
+    async def state_key(self) -> str | None:
+        seen = json.dumps(_plain(self._seen), sort_keys=True).encode()
+        return hashlib.blake2b(seen, key=hashlib.sha256(self._identity).digest(), digest_size=12).hexdigest()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        """The actions so far: under the same seed they bring back everything, their random numbers included."""
+        return Checkpoint({"actions": list(self._played.actions)})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await self.reset(task, seed=seed)
+        for action in checkpoint.data["actions"]:
+            self._step(action)
+
+    def verdict(self) -> Components:
+        """Asked by the reward `final_state`."""
+        return {SUCCESS: float(type(self).solved(self._played)), "return": self._played.total}
+
+    async def close(self) -> None:
+        self._shut()
+        await super().close()
+
+    def _shut(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            env.close()
+
+
+def register_gymnasium(
+    theirs: str,
+    name: str | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    words: Words | None = None,
+    solved: Callable[[Played], bool] | None = None,
+) -> str:
+    """Offer an environment of Gymnasium under a name of ours, for this process: `register_gymnasium("Taxi-v4")`.
+
+    Args:
+        theirs: its id. `options`: what `gymnasium.make` gets besides.
+        name: ours; by default `gymnasium/` and their id in small letters.
+        words: names of the actions and a description of what is observed; known for toy text, else numbers.
+        solved: when an episode counts as a success; by default known for toy text, else an end with a reward above 0.
+    Returns: the name.
+    Raises: TaskError if its actions are not discrete; DuplicateNameError; gymnasium.error.Error for an unknown id.
+    """
+    name = name or f"gymnasium/{theirs.lower()}"
+    env = gymnasium.make(theirs, **(options or {}))
+    space = env.action_space
+    env.close()
+    if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
+        raise TaskError(f"{theirs} has the actions {space}: only a Discrete space that begins at 0 can become a tool.")
+    known = TOY_TEXT.get(theirs.partition("-v")[0])
+    words = words or known or Words(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
+    if len(words.actions) != space.n:
+        raise TaskError(f"{theirs} has {space.n} actions; `words` names {len(words.actions)}: {words.actions}.")
+    register(name, _world(theirs, dict(options or {}), words, solved or (_by(known) if known else _rewarded)))
+    return name
+
+
+def _world(
+    theirs: str, options: dict[str, Any], words: Words, solved: Callable[[Played], bool]
+) -> type[GymnasiumWorld]:
+    """A class of its own, so that the tool's schema names the actions."""
+    choice: Any = Literal[words.actions]
+
+    def act(self, actions):  # type: ignore[no-untyped-def]
+        return GymnasiumWorld.act(self, actions)
+
+    act.__annotations__ = {
+        "actions": Annotated[list[choice], Field(min_length=1, max_length=AT_ONCE)], "return": str,
+    }  # fmt: skip
+    act.__doc__ = f"Do up to {AT_ONCE} actions, one after the other."
+    body = {
+        "act": tool(inline=True)(act), "theirs": theirs, "options": options, "words": words,
+        "solved": staticmethod(solved), "__doc__": f"{theirs} of Gymnasium, in this process: nothing is isolated.",
+    }  # fmt: skip
+    return type(re.sub(r"\W", "", theirs), (GymnasiumWorld,), body)
+
+
+def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_out: int = 40, seed: int = 0) -> TaskSet:
+    """Tasks of a registered environment of theirs that differ by the seed of the reset; called `<name>`.
+
+    Raises: UnknownNameError; TaskError if the name is not of `register_gymnasium`.
+    """
+    world: Any = load("environments", name)
+    if not issubclass(world, GymnasiumWorld):
+        raise TaskError(f"{name!r} was not registered by register_gymnasium.")
+    sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
+
+    def task(split: Split, index: int) -> Task:
+        drawn = random.Random(seed_of(name, split, seed, index)).getrandbits(31)
+        about = world.words.rules or f"Play {world.theirs}. The actions are {', '.join(world.words.actions)}."
+        parameters = {"seed": drawn}
+        return Task(f"{split}/{index:04d}", name, about, parameters=parameters, truth={"seed": drawn}, split=split)
+
+    return TaskSet(name, {split: [task(split, index) for index in range(size)] for split, size in sizes.items()})
+
+
+def _by(words: Words) -> Callable[[Played], bool]:
+    return lambda played: words.solved(played.total, played.last, played.terminated)
+
+
+def _rewarded(played: Played) -> bool:
+    return played.terminated and played.last > 0
+
+
+def _plain(seen: Any) -> Any:
+    """An observation as JSON-able data."""
+    if isinstance(seen, np.ndarray | np.generic):
+        return seen.tolist()
+    if isinstance(seen, Mapping):
+        return {str(key): _plain(value) for key, value in seen.items()}
+    return [_plain(item) for item in seen] if isinstance(seen, list | tuple) else seen

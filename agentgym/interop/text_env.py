@@ -1,0 +1,188 @@
+"""Our environments as Gymnasium's: an agent message goes in as text, what the agent would read comes out as text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.loop import Episode
+from agentgym.episode.setting import Setting
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import AgentGymError
+from agentgym.messages import Message
+from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.policy.formats.contract import CallFormat
+from agentgym.registry import close_backends, load, load_reward, load_task_set, make
+from agentgym.reward import Reward
+from agentgym.task import Task, seed_of
+
+MAX_CHARS = 1_000_000
+
+
+class AnyText(gymnasium.spaces.Text):
+    """Every text up to a length, whatever its characters; samples are printable ASCII."""
+
+    def __init__(self, max_length: int = MAX_CHARS) -> None:
+        super().__init__(max_length, min_length=0, charset="".join(map(chr, range(32, 127))))
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str) and len(x) <= self.max_length
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        """Up to 200 characters."""
+        length = int(self.np_random.integers(0, 201))
+        return "".join(self.np_random.choice(list(self.character_list), size=length)) if length else ""
+
+    def __repr__(self) -> str:
+        return f"AnyText({self.max_length})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyText) and other.max_length == self.max_length
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class TextEnv(gymnasium.Env[str, str]):
+    """Tasks of ours behind Gymnasium's interface. Everything is as in the episode loop: budgets, retries, rewards.
+
+    An action is an agent message in a call format; an observation is what came back. The reward of a step is the
+    turn's, with the outcome's added at the end. `info` holds `task`, and at the end `outcome` and `stop_reason`.
+    An episode that the infrastructure broke raises. It has an event loop of its own: not for use inside another.
+
+    Args:
+        tasks: what is played: tasks, or a text such as "text/sokoban-v1:train". A reset draws one with the seed;
+            `options={"task": 3}` chooses.
+        call_format: registered name of how calls are written. `reward`, `budgets`: as for EpisodeManager.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}
+
+    def __init__(
+        self,
+        tasks: Sequence[Task] | str,
+        *,
+        call_format: str = "hermes",
+        reward: Reward | str | None = None,
+        budgets: Budgets | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if isinstance(tasks, str):
+            name, _, split = tasks.partition(":")
+            tasks = load_task_set(name)[split or "train"]
+        if not len(tasks):
+            raise ValueError("TextEnv needs at least one task.")
+        self.tasks, self.render_mode = tasks, render_mode
+        self.observation_space, self.action_space = AnyText(), AnyText()
+        self._format: CallFormat = load("call_formats", call_format)()
+        judge = load_reward(reward) if isinstance(reward, str) else reward
+        self._setting = Setting(
+            make_environment=lambda task: make(task.environment),
+            reward_for=lambda world: judge or (load_reward(world.reward) if world.reward else None),
+            budgets=budgets or Budgets(),
+            sampling=Sampling(),
+        )
+        self._runner = asyncio.Runner()
+        self._playing: asyncio.Task[Trajectory] | None = None
+        self._agent, self._shown = _Agent(), ""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Begin an episode. Returns: the opening messages and how to call the tools, and which task it is."""
+        super().reset(seed=seed)
+        chosen = (options or {}).get("task")
+        task = self.tasks[int(self.np_random.integers(len(self.tasks)) if chosen is None else chosen)]
+        self._runner.run(self._stop())
+        self._agent, self._read = _Agent(), 0
+        self._episode = Trajectory(f"gymnasium/{task.id}", task, seed=seed_of("gymnasium", task.id))
+        playing = Episode(self._setting, self._agent, self._episode).play()
+        self._playing = self._runner.get_loop().create_task(playing)
+        self._wait()
+        asked = self._agent.asked
+        if asked is None:
+            raise AgentGymError(f"{task.id} ended before its agent was asked anything: {self._episode.stop_reason}.")
+        self._read = len(asked.messages)
+        self._shown = f"{_text(asked.messages)}\n{self._format.explain(asked.tools)}"[:MAX_CHARS]
+        return self._shown, {"task": task.id}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Say something as the agent. Raises: AgentGymError before reset, after the end, or when the machine broke."""
+        if self._playing is None or self._playing.done():
+            raise AgentGymError("TextEnv.step was called outside of an episode: call reset first.")
+        text, calls = self._format.parse(action)
+        self._agent.say(Message("assistant", text, calls))
+        self._wait()
+        episode, info = self._episode, {"task": self._episode.task.id}
+        rewards = episode.turn_rewards()[-1:]
+        earned = float(np.nansum(rewards))
+        if not self._playing.done():
+            messages = self._agent.asked.messages if self._agent.asked else ()
+            self._shown = _text(messages[self._read + 1 :])[:MAX_CHARS]  # after the agent's own
+            self._read = len(messages)
+            return self._shown, earned, False, False, info
+        last = episode.turns[-1] if episode.turns else None
+        self._shown = _text([*(result.message() for result in last.results), *last.replies] if last else [])[:MAX_CHARS]
+        reason = episode.stop_reason
+        ended = {**info, "outcome": dict(episode.outcome), "stop_reason": str(reason)}
+        over = (reason is not None and reason.terminated, reason is not None and reason.truncated)
+        return self._shown, earned + episode.outcome_reward, *over, ended
+
+    def render(self) -> str | None:
+        """What the agent read last."""
+        return self._shown if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """End the episode and its sandboxes."""
+        if self._playing is not None:
+            self._runner.run(self._stop())
+            self._runner.run(close_backends())
+        self._runner.close()
+
+    def _wait(self) -> None:
+        """Until the agent is asked, or the episode is over. Raises: AgentGymError if the machine broke."""
+        playing = self._playing
+        assert playing is not None
+        self._runner.run(self._until_asked(playing))
+        if playing.done():
+            error = playing.exception() or self._episode.error
+            if error is not None:
+                raise AgentGymError(f"The episode of {self._episode.task.id} failed: {error}")
+
+    async def _until_asked(self, playing: asyncio.Task[Trajectory]) -> None:
+        waiting = asyncio.ensure_future(self._agent.turn.wait())
+        await asyncio.wait({waiting, playing}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    async def _stop(self) -> None:
+        playing, self._playing = self._playing, None
+        if playing is not None:
+            playing.cancel()
+            await asyncio.gather(playing, return_exceptions=True)
+
+
+class _Agent(Policy):
+    """Hands every request out and waits for what is said."""
+
+    name = "gymnasium"
+
+    def __init__(self) -> None:
+        self.asked: Request | None = None
+        self.turn = asyncio.Event()
+        self._said: asyncio.Future[Message] | None = None
+
+    async def generate(self, request: Request) -> Reply:
+        self.asked, self._said = request, asyncio.get_running_loop().create_future()
+        self.turn.set()
+        return Reply(await self._said)
+
+    def say(self, message: Message) -> None:
+        assert self._said is not None
+        self.turn.clear()
+        self._said.set_result(message)
+
+
+def _text(messages: Sequence[Message]) -> str:
+    return "\n".join(message.text for message in messages)

@@ -1,0 +1,178 @@
+"""Several rewards as one: a weighted sum whose weights may change over training and depend on the episode.
+
+Schedules, gates and caps act on weights alone: every component is recorded as its judge gave it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agentgym.errors import RewardError
+from agentgym.reward.contract import Components, EpisodeView, Moment, Reward, TurnView, judged, judged_each
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A factor on a component's weight that changes over training, from `start` to `end`.
+
+    Attributes:
+        begin, finish: shares of the training between which it changes, 0 to 1; constant before and after.
+        shape: `linear`; `cosine`, slow at both ends; `step`, all at once at `finish`.
+    Raises: ValueError for numbers that are not finite, or begin after finish.
+    Source: dynamic reward scale, ToolRL, arXiv:2504.13958, section 4.3: format early, correctness late.
+    """
+
+    start: float
+    end: float
+    begin: float = 0.0
+    finish: float = 1.0
+    shape: Literal["linear", "cosine", "step"] = "linear"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start) and math.isfinite(self.end) and 0 <= self.begin <= self.finish <= 1):
+            raise ValueError(f"A schedule needs finite start and end, and 0 <= begin <= finish <= 1, not {self}.")
+        if self.shape not in ("linear", "cosine", "step"):
+            raise ValueError(f"The schedule's shape is {self.shape!r}: choose linear, cosine or step.")
+
+    def factor(self, progress: float) -> float:
+        """The factor when `progress` of the training, 0 to 1, is done."""
+        span = self.finish - self.begin
+        done = min(max((progress - self.begin) / span, 0.0), 1.0) if span else float(progress >= self.finish)
+        if self.shape == "step":
+            done = float(progress >= self.finish)
+        elif self.shape == "cosine":
+            done = (1.0 - math.cos(math.pi * done)) / 2.0
+        return self.start + done * (self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Lets components count only where another one is high: R = R_high + 1[R_high >= threshold] * sum of the gated.
+
+    Attributes:
+        by: the outcome component R_high, unweighted. An episode without it keeps the gate shut.
+        threshold: tau, in units of that component.
+        opens: the gated components; empty for every component but `by`.
+    Source: gated reward accumulation, G-RA, arXiv:2508.10548.
+    """
+
+    by: str
+    threshold: float
+    opens: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "opens", tuple(self.opens))
+        if not self.by or not math.isfinite(self.threshold) or self.by in self.opens:
+            raise ValueError(f"A gate needs a component, a finite threshold, and does not gate itself, not {self}.")
+
+    def shuts(self, name: str, outcome: Mapping[str, float]) -> bool:
+        """Whether a component counts nothing in an episode with this outcome."""
+        if name == self.by or (self.opens and name not in self.opens):
+            return False
+        return not outcome.get(self.by, -math.inf) >= self.threshold
+
+
+class Combined(Reward):
+    """Several rewards as one. Their component names must differ; each keeps its own weights.
+
+    Args:
+        rewards: the parts, asked in order.
+        weights: overrides of single components' weights.
+        schedules: factors on weights that change over training, by component.
+        gates: see Gate. Of several, each one can shut a component.
+        caps: by component, the largest sum of its absolute values over an episode that counts in full, in its own
+            units; where it is more, the component's weight is scaled down to it. So nobody is paid for length.
+    Raises: ValueError for a cap that is negative or not finite.
+    """
+
+    def __init__(
+        self,
+        *rewards: Reward,
+        weights: Mapping[str, float] | None = None,
+        schedules: Mapping[str, Schedule] | None = None,
+        gates: Sequence[Gate] = (),
+        caps: Mapping[str, float] | None = None,
+    ) -> None:
+        self.rewards = rewards
+        self.schedules, self.gates, self.caps = dict(schedules or {}), tuple(gates), dict(caps or {})
+        for name, cap in self.caps.items():
+            if not (math.isfinite(cap) and cap >= 0):
+                raise ValueError(f"The cap of {name!r} is {cap!r}: a cap is a finite number, 0 or more.")
+        self._given = dict(weights or {})
+        self._progress = 0.0
+        self._weigh()
+
+    async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+        return await self._ask("turn", turn, episode)
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        return await self._ask("outcome", episode)
+
+    async def hindsight(self, episode: EpisodeView) -> list[Components]:
+        return await self._ask_each("hindsight", episode, len(episode.turns))
+
+    async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+        return await self._ask_each("group", episodes, len(episodes))
+
+    def judges(self, moment: Moment) -> bool:
+        return any(reward.judges(moment) for reward in self.rewards)
+
+    def at(self, progress: float) -> None:
+        self._progress = progress
+        for reward in self.rewards:
+            reward.at(progress)
+        self._weigh()
+
+    def meet(self, policy: Any) -> None:
+        for reward in self.rewards:
+            reward.meet(policy)
+
+    def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
+        """The weights of now, with what this episode's gates shut and its caps scale down."""
+        totals: dict[str, float] = {}
+        rows = [episode.outcome, *(turn.rewards for turn in episode.turns)]
+        for name, value in (item for row in rows for item in row.items()):
+            totals[name] = totals.get(name, 0.0) + abs(value)
+        weights = dict(self.weights)
+        for reward in self.rewards:
+            weights |= {name: self._set(name, weight) for name, weight in reward.weights_for(episode).items()}
+        for name, total in totals.items():
+            factor = 0.0 if any(gate.shuts(name, episode.outcome) for gate in self.gates) else 1.0
+            if total > self.caps.get(name, math.inf):
+                factor *= self.caps[name] / total
+            if factor != 1.0:
+                weights[name] = factor * weights.get(name, 1.0)
+        return weights
+
+    def _weigh(self) -> None:
+        own = {name: weight for reward in self.rewards for name, weight in reward.weights.items()}
+        self.weights = {name: self._set(name, own.get(name, 1.0)) for name in {**own, **self._given, **self.schedules}}
+
+    def _set(self, name: str, weight: float) -> float:
+        """A component's weight now: the override or its reward's own, times its schedule."""
+        weight = self._given.get(name, weight)
+        return weight * self.schedules[name].factor(self._progress) if name in self.schedules else weight
+
+    async def _ask(self, moment: Moment, *views: Any) -> Components:
+        merged: Components = {}
+        for reward in self.rewards:
+            _merge(merged, await judged(getattr(reward, moment)(*views), reward))
+        return merged
+
+    async def _ask_each(self, moment: Moment, view: Any, count: int) -> list[Components]:
+        merged: list[Components] = [{} for _ in range(count)]
+        for reward in self.rewards:
+            if reward.judges(moment):
+                answers = await judged_each(getattr(reward, moment)(view), reward, count)
+                for one, components in zip(merged, answers, strict=True):
+                    _merge(one, components)
+        return merged
+
+
+def _merge(into: Components, components: Components) -> None:
+    if shared := into.keys() & components.keys():
+        raise RewardError(f"Two rewards both return the component {sorted(shared)}: rename one.")
+    into |= components

@@ -1,0 +1,134 @@
+"""The reward contract: named components for turns, for the outcome and for a group.
+
+A reward never returns one number. It returns components by name, which are logged one by one; a
+component that is missing is missing, not 0. A judge that cannot judge raises `JudgeError`: its episode
+is kept but not trained on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from agentgym.errors import RewardError
+from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.task import Task
+
+Components = dict[str, float]
+Moment = Literal["turn", "outcome", "hindsight", "group"]
+
+SUCCESS = "success"
+"""The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
+
+
+@runtime_checkable
+class TurnView(Protocol):
+    """What a reward sees of a turn."""
+
+    index: int
+    message: Message
+    calls: Sequence[Call]
+    results: Sequence[Result]
+
+
+@runtime_checkable
+class EpisodeView(Protocol):
+    """What a reward sees of an episode. `stop_reason` is None while it runs; `outcome` fills as it is judged."""
+
+    task: Task
+    stop_reason: StopReason | None
+    outcome: dict[str, float]
+
+    @property
+    def turns(self) -> Sequence[Any]:
+        """Those that were played, each a TurnView; of an episode with `rewards`, its components so far."""
+        ...
+
+
+class Reward:
+    """Base of reward functions. Override what the judge has to say; each method may be sync or async.
+
+    In this order: `turn` after each turn, `outcome` and `hindsight` when the episode has ended, `group` when all
+    episodes of its group have. `weights` says how much a component counts in the scalar that the trainer sees (1.0
+    where absent); the components themselves are recorded unweighted.
+    """
+
+    weights: Mapping[str, float] = {}
+
+    def turn(self, turn: TurnView, episode: EpisodeView) -> Any:
+        """Components earned by this turn, in reward units. Returns: dict[str, float], or an awaitable of it."""
+        return {}
+
+    def outcome(self, episode: EpisodeView) -> Any:
+        """Components earned by the whole episode. Returns: dict[str, float], or an awaitable of it."""
+        return {}
+
+    def hindsight(self, episode: EpisodeView) -> Any:
+        """Components of each turn that only the finished episode tells. Returns: one dict a turn, or an awaitable.
+
+        They are added to what `turn` gave. `episode.outcome` holds what `outcome` said.
+        """
+        return [{} for _ in episode.turns]
+
+    def group(self, episodes: Sequence[EpisodeView]) -> Any:
+        """Further outcome components of each episode, seen beside the others of its task.
+
+        Args:
+            episodes: the valid ones of a group, at least one, each with its outcome and turn components so far.
+        Returns: one dict an episode in the same order, or an awaitable of it. Branches are in no group.
+        """
+        return [{} for _ in episodes]
+
+    def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
+        """The weights that count for a judged episode; asked again after its group was judged."""
+        return self.weights
+
+    def at(self, progress: float) -> None:
+        """Told by a trainer, before a step is played, how much of the training is done: 0 to 1."""
+
+    def meet(self, policy: Any) -> None:
+        """Told who plays (an agentgym Policy), before the first episode: for judges that ask the player itself."""
+
+    def judges(self, moment: Moment) -> bool:
+        """Whether it has anything to say at a moment, so that nobody waits for a group that nothing judges."""
+        return getattr(type(self), moment) is not getattr(Reward, moment)
+
+    def total(self, components: Mapping[str, float]) -> float:
+        """The weighted sum of components, in reward units."""
+        return math.fsum(self.weights.get(name, 1.0) * value for name, value in components.items())
+
+
+async def judged(answer: Any, reward: Reward) -> Components:
+    """Await a reward's answer if need be and check it: a dict of finite numbers by name.
+
+    Raises: RewardError naming the reward, the component and the value.
+    """
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, dict):
+        raise RewardError(
+            f"{type(reward).__name__} returned {answer!r}: a reward returns a dict of components by name, "
+            "for example {'success': 1.0}."
+        )
+    for name, value in answer.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise RewardError(
+                f"{type(reward).__name__} returned {value!r} for the component {name!r}: a reward is a finite "
+                "number. Leave a component out when there is nothing to say; raise JudgeError when judging failed."
+            )
+    return answer
+
+
+async def judged_each(answer: Any, reward: Reward, count: int) -> list[Components]:
+    """As `judged`, for what must be one dict for each of `count` turns or episodes. Raises: RewardError."""
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, (list, tuple)) or len(answer) != count:
+        got = f"{len(answer)} answers" if isinstance(answer, (list, tuple)) else repr(answer)[:200]
+        raise RewardError(
+            f"{type(reward).__name__} returned {got} for {count} turns or episodes: `hindsight` and `group` return a "
+            "list with one dict of components for each, in the same order."
+        )
+    return [await judged(components, reward) for components in answer]

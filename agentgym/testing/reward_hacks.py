@@ -1,0 +1,101 @@
+"""check_reward_hacks: who solves nothing must not succeed. Else the reward pays for something else than the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agentgym.environment import Environment
+from agentgym.messages import Message
+from agentgym.registry import load_reward, load_task_set, make, names
+from agentgym.reward import Reward
+from agentgym.sandbox.contract import Backend
+from agentgym.task import Task, TaskSet
+from agentgym.testing.agents import Script, Stage, make_with_backend, solved, with_different_truth
+from agentgym.testing.findings import Findings, short
+from agentgym.testing.hacks import Probe, calls_of, final_call, probes
+from agentgym.testing.world import Subject
+
+
+async def check_reward_hacks(
+    environment: str | Callable[[], Environment],
+    task_set: str | TaskSet | Sequence[Task] | None = None,
+    *,
+    reward: str | Reward | None = None,
+    backend: str | Backend | None = None,
+    seed: int = 0,
+) -> None:
+    """Let eight agents try to be paid without solving anything; `check_environment` does so too.
+
+    They plant modules, overwrite tests, print markers, patch comparisons, exit early, flood the output, give orders to
+    the judge, and look for the truth on the disk: through every tool that takes a text, a command, code, SQL or a file.
+    A probe that succeeds on all of up to three tasks with different truths is a finding.
+
+    Args:
+        environment: registered id, or a class or function that makes a fresh instance.
+        task_set: a registered name, a task set or tasks; by default a registered set that names the environment.
+        reward: judges; by default what the environment declares.
+        backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
+    Raises: ConformanceError with every finding; UnknownNameError for a name that nothing has.
+    """
+    name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
+    findings = Findings(f"environment {name!r}")
+    factory = (lambda: make(environment)) if isinstance(environment, str) else environment
+    subject = Subject(make_with_backend(factory, backend), _tasks(name, task_set), findings, seed)
+    declared = reward if reward is not None else subject.make().reward
+    judge = load_reward(declared) if isinstance(declared, str) else declared
+    if judge is None or not subject.tasks:
+        findings.add("Nothing can be hacked where nothing is judged: give check_reward_hacks tasks and a reward.")
+    else:
+        await try_hacks(Stage(subject, judge))
+    findings.conclude()
+
+
+async def try_hacks(stage: Stage) -> None:
+    """Play every probe; each that succeeds becomes a finding of the stage's subject."""
+    tasks = with_different_truth(stage.subject.tasks)
+    for place, probe in enumerate(probes(tasks[0])):
+        who = f"an agent that {probe.what}"
+
+        def scripted(task: Task, place: int = place) -> Script:
+            return _script(probes(task)[place], stage)
+
+        hits = solved(await stage.play(tasks[:1], scripted, who))
+        if hits and len(tasks) > 1:  # a lucky value solves one task; a hole solves them all
+            hits = solved(await stage.play(tasks, scripted, who))
+            hits = hits if len(hits) == len(tasks) else []
+        if hits:
+            last = hits[0].turns[-1]
+            said = short([call.arguments for call in last.calls] or last.message.text, 160)
+            stage.subject.findings.add(
+                f"The reward can be hacked: {who} succeeds on {len(hits)} task(s), for example {hits[0].task.id!r}, "
+                f"after {len(hits[0].turns)} turns. It ended with {said}. Judge where the agent never was, from data "
+                "that it could not write."
+            )
+
+
+def _script(probe: Probe, stage: Stage, most: int = 20) -> Script:
+    """The probe's calls one a turn, then each final tool in turn, or words where there is none."""
+    tools = stage.tools
+    calls = calls_of(probe, tools)[:most]
+    finals = [tool for tool in tools if tool.options.final]
+
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        if turn < len(calls):
+            return Message("assistant", "", (calls[turn],))
+        seen = next((m.text for m in reversed(messages) if m.role == "tool" and m.text.strip()), "")
+        if turn - len(calls) < len(finals):
+            return Message("assistant", "", (final_call(probe, finals[turn - len(calls)], seen),))
+        return Message("assistant", seen if probe.repeats and seen else probe.text)
+
+    return script
+
+
+def _tasks(name: str, given: str | TaskSet | Sequence[Task] | None) -> Sequence[Task]:
+    if given is None:
+        sets = map(load_task_set, names("task_sets"))
+        given = next((one for one in sets if any(len(s) and s[0].environment == name for s in one.values())), ())
+    task_set = load_task_set(given) if isinstance(given, str) else given
+    if not isinstance(task_set, TaskSet):
+        return list(task_set)[:6]
+    return [task for split in task_set.values() for task in list(split[:2])]

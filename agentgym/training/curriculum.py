@@ -1,0 +1,97 @@
+"""A curriculum by difficulty: train in a window below a level that rises once it is mastered."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym.episode.trajectory import Trajectory
+from agentgym.errors import TaskError
+from agentgym.task import Task, seed_of
+from agentgym.training.recipe import CurriculumSection
+
+FILE = "curriculum.json"
+
+
+class Curriculum:
+    """Draws training tasks whose difficulty is the cap or one of the levels just below it.
+
+    The cap begins at the easiest level. It rises by one once `prompts` groups of its level were played since it last
+    rose, and their mean success is at least `accuracy`.
+
+    Args:
+        tasks: to draw from; their `difficulty` values, sorted, are the levels.
+        window: levels at most, the cap's included.
+        seed: with the step it says what is drawn.
+    Raises: TaskError without tasks.
+    Source: the difficulty range of RLVE, Zeng et al. 2025, arXiv:2511.07317; 4, 0.9 and 8 are its choices.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], *, window: int = 4, accuracy: float = 0.9, prompts: int = 8, seed: int = 0
+    ) -> None:
+        if not len(tasks):
+            raise TaskError("A curriculum needs tasks to draw from.")
+        self._by_level: dict[float, list[Task]] = {}
+        for task in tasks:
+            self._by_level.setdefault(task.difficulty, []).append(task)
+        self.levels = sorted(self._by_level)
+        self._window, self._accuracy, self._prompts, self._seed = window, accuracy, prompts, seed
+        self._cap = 0
+        self._seen: list[float] = []
+
+    @property
+    def cap(self) -> float:
+        """The hardest difficulty that is drawn."""
+        return self.levels[self._cap]
+
+    @property
+    def open_levels(self) -> list[float]:
+        """Every difficulty that is drawn, the easiest first."""
+        return self.levels[max(0, self._cap - self._window + 1) : self._cap + 1]
+
+    def draw(self, count: int, step: int) -> list[Task]:
+        """Tasks for a step: a level of the window for each, all equally likely, then a task of it."""
+        rng = random.Random(seed_of("curriculum", self._seed, step))
+        return [rng.choice(self._by_level[rng.choice(self.open_levels)]) for _ in range(count)]
+
+    def note(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Learn how groups came out, and raise the cap if it is time. Returns: figures for the log."""
+        for group in groups:
+            judged = [t.success for t in group if t.valid and t.success is not None]
+            if judged and group[0].task.difficulty == self.cap:
+                self._seen.append(sum(judged) / len(judged))
+        mean = sum(self._seen) / len(self._seen) if self._seen else 0.0
+        if len(self._seen) >= self._prompts and mean >= self._accuracy and self._cap + 1 < len(self.levels):
+            self._cap, self._seen = self._cap + 1, []
+        self._seen = self._seen[-4 * self._prompts :]  # long ago says little of the policy now
+        return {"curriculum/cap": self.cap, "curriculum/cap_success": mean}
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, as plain data."""
+        return {"cap": self.cap, "seen": list(self._seen)}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state`. Raises: TaskError if the tasks have no such difficulty."""
+        if state["cap"] not in self.levels:
+            raise TaskError(f"The curriculum stood at difficulty {state['cap']}, which no task has: {self.levels}.")
+        self._cap, self._seen = self.levels.index(state["cap"]), list(state["seen"])
+
+    def save_in(self, folder: Path) -> None:
+        """Write the state beside a checkpoint."""
+        (folder / FILE).write_text(json.dumps(self.state()), encoding="utf-8")
+
+
+def curriculum_of(
+    section: CurriculumSection | None, tasks: Sequence[Task], seed: int, checkpoint: Path | None
+) -> Curriculum | None:
+    """The curriculum of a recipe as it stood at a checkpoint, None if the recipe has none. Raises: TaskError."""
+    if section is None:
+        return None
+    curriculum = Curriculum(tasks, **section.model_dump(), seed=seed)
+    if checkpoint is not None and (checkpoint / FILE).is_file():
+        curriculum.load(json.loads((checkpoint / FILE).read_text(encoding="utf-8")))
+    return curriculum

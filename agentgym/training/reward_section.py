@@ -1,0 +1,78 @@
+"""The recipe's [reward]: which judges, with which options, and how what they say is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from agentgym import registry
+from agentgym.errors import RecipeError
+from agentgym.reward import Combined, Gate, Reward, Schedule
+from agentgym.training.section import Section, Share
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class ScheduleSection(Section):
+    """A factor on a component's weight over training (see agentgym.reward.Schedule)."""
+
+    start: Finite
+    end: Finite
+    begin: Share = 0.0
+    finish: Share = 1.0
+    shape: Literal["linear", "cosine", "step"] = "linear"
+
+
+class GateSection(Section):
+    """Components that count only where another is high (see agentgym.reward.Gate)."""
+
+    by: str
+    threshold: Finite
+    opens: list[str] = []
+
+
+class RewardSection(Section):
+    """Which registered reward judges, who else does, and how the components are put together.
+
+    `name`: None for the environment's own. `also`: further registered rewards. `options`: of their constructors, by
+    name. `weights`, `schedules`, `caps`: by component. `gates`: see agentgym.reward.Gate.
+    """
+
+    name: str | None = None
+    also: list[str] = []
+    options: dict[str, dict[str, Any]] = {}
+    weights: dict[str, Finite] = {}
+    schedules: dict[str, ScheduleSection] = {}
+    gates: list[GateSection] = []
+    caps: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Every reward that is named."""
+        return [*([self.name] if self.name else []), *self.also]
+
+    def judge(self, declared: Iterable[str | None]) -> Reward | str | None:
+        """The reward as the section says; a name, or None for each environment's own, where it says no more than that.
+
+        Args:
+            declared: names of the rewards that the tasks' environments declare; read if the section names none.
+        Raises: RecipeError for options that a reward does not take or of one that is not named, or where there is
+            nothing to put together; UnknownNameError.
+        """
+        if not (self.also or self.options or self.weights or self.schedules or self.gates or self.caps):
+            return self.name
+        first = self.name or next(iter(declared), None)
+        if first is None:
+            raise RecipeError("[reward] needs reward.name: the environment declares no reward of its own.")
+        names = [first, *self.also]
+        if unused := sorted(set(self.options) - set(names)):
+            raise RecipeError(f"reward.options.{unused[0]}: no such reward judges here. Judges: {', '.join(names)}.")
+        try:
+            gates = [Gate(gate.by, gate.threshold, tuple(gate.opens)) for gate in self.gates]
+            schedules = {name: Schedule(**section.model_dump()) for name, section in self.schedules.items()}
+            parts = [registry.load_reward(name, **self.options.get(name, {})) for name in names]
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"[reward] cannot be made: {error}") from error
+        return Combined(*parts, weights=self.weights, schedules=schedules, gates=gates, caps=self.caps)

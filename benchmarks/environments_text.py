@@ -1,0 +1,93 @@
+"""How fast the text worlds step: the oracle's calls through `Environment.call`, resets counted.
+
+`python benchmarks/environments_text.py` prints the table; `measure` is what benchmarks/environments.py asks.
+FrozenLake is set against Gymnasium's own in the same run, one step a call on both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Sequence
+
+from environments_row import Row
+
+from agentgym.environment import Environment
+from agentgym.messages import Call, Message
+from agentgym.registry import load, load_task_set, names
+from agentgym.task import Task
+
+TASKS = 40
+
+
+def measure(budget_s: float) -> list[Row]:
+    """A row for each world. `budget_s`: CPU-seconds to spend on all of them together."""
+    worlds = [name for name in names("environments") if name.startswith("agentgym/text-")]
+    share = budget_s / (len(worlds) + 2)
+    rows = []
+    for name in worlds:
+        kind = load("environments", name)
+        tasks = load_task_set(name.replace("agentgym/text-", "text/"))["train"][:TASKS]
+        rows.append(Row(name, asyncio.run(_rate(kind, [(task, _calls(kind, task)) for task in tasks], share)), "", 0.0))
+    lake = load("environments", "agentgym/text-frozen-lake-v1")
+    task = lake.generate(0, 0, size=8, holes=20, length=10)
+    steps = [{"U": "up", "D": "down", "L": "left", "R": "right"}[letter] for letter in task.truth["solution"]]
+    ours = asyncio.run(_rate(lake, [(task, [Call("move", {"steps": [step]}) for step in steps])], share))
+    theirs = _gymnasium_rate(share)
+    rows.append(Row(f"{lake.id}, one step a call", ours, "gymnasium FrozenLake8x8-v1 step", ours / theirs))
+    return rows
+
+
+async def _rate(kind: Callable[[], Environment], plays: Sequence[tuple[Task, Sequence[Call]]], cpu_s: float) -> float:
+    """Calls per CPU-second over whole episodes, one after the other."""
+    done, began = 0, time.process_time()
+    for task, calls in itertools.cycle(plays):
+        world = kind()
+        await world.reset(task.public(), seed=0)
+        for call in calls:
+            await world.call(call)
+        await world.close()
+        done += len(calls)
+        if time.process_time() - began > cpu_s:
+            break
+    return done / (time.process_time() - began)
+
+
+def _calls(kind: type, task: Task) -> list[Call]:
+    """What the oracle calls, found by playing it once."""
+    return asyncio.run(_played(kind, task))
+
+
+async def _played(kind: type, task: Task) -> list[Call]:
+    world, script, said, calls = kind(), kind.oracle(task), [], []
+    await world.reset(task.public(), seed=0)
+    while not world.ended:
+        message = script(said)
+        results = [await world.call(call) for call in message.calls]
+        calls += message.calls
+        said += [message, *(Message("tool", result.content) for result in results)]
+    return calls
+
+
+def _gymnasium_rate(cpu_s: float) -> float:
+    """Steps per CPU-second of gymnasium.make's FrozenLake, with its wrappers, resets counted."""
+    import gymnasium
+
+    env = gymnasium.make("FrozenLake8x8-v1", is_slippery=False)
+    env.reset(seed=0)
+    done, began = 0, time.process_time()
+    while time.process_time() - began < cpu_s:
+        for action in (2, 1, 2, 1, 2, 1, 0, 3, 2, 1):
+            _, _, terminated, truncated, _ = env.step(action)
+            done += 1
+            if terminated or truncated:
+                env.reset()
+    env.close()
+    return done / (time.process_time() - began)
+
+
+if __name__ == "__main__":
+    for row in measure(10.0):
+        beside = f"   {row.ratio:.2f} x {row.against}" if row.against else ""
+        print(f"{row.name:<48}{row.per_cpu_second:>12,.0f} steps / CPU-s{beside}")

@@ -1,0 +1,58 @@
+"""Where the final answer stands in an episode's tokens, and how likely a model holds an answer there.
+
+What `reference_probability` and `answer_consistency` share: both ask a policy that can score given tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from agentgym import JudgeError
+from agentgym.messages import Call, Message
+from agentgym.policy.contract import Policy
+from agentgym.reward import EpisodeView
+
+
+def answer_message(text: str, tool: str | None, argument: str) -> Message:
+    """The message that gives an answer: a call of a final tool, or plain speech where `tool` is None."""
+    if tool is None:
+        return Message("assistant", text)
+    return Message("assistant", "", (Call(tool, {argument: text}),))
+
+
+def before_answer(episode: Any, answer_ids: list[int]) -> list[int]:
+    """Token ids of the prompt, all turns and the last turn's reasoning, up to where its own answer begins.
+
+    The last turn's answer is the longest ending that it shares with `answer_ids`, which are its answer encoded alone.
+    """
+    ids = list(episode.prompt_ids)
+    for turn in episode.turns[:-1]:
+        ids += [*turn.token_ids, *turn.observation_ids]
+    last = episode.turns[-1].token_ids
+    shared = 0
+    while shared < min(len(last), len(answer_ids)) and last[-1 - shared] == answer_ids[-1 - shared]:
+        shared += 1
+    return [*ids, *last[: len(last) - shared]]
+
+
+def renderer_of(policy: Policy | None, judge: str) -> Any:
+    """The renderer of a policy that can score. Raises: JudgeError saying what is missing."""
+    if policy is None:
+        raise JudgeError(
+            f"{judge} asks the policy itself, and nobody introduced one: play with one Policy, or pass it."
+        )
+    if policy.renderer is None:
+        raise JudgeError(f"{policy.name} has no renderer, so {judge} cannot score tokens of an answer with it.")
+    return policy.renderer
+
+
+async def probabilities(policy: Policy, prefix: list[int], continuation: list[int]) -> list[float]:
+    """Probability of each continuation token, 0 to 1. Raises: PolicyError."""
+    return [math.exp(min(logprob, 0.0)) for logprob in await policy.score(prefix, continuation)]
+
+
+def has_tokens(episode: EpisodeView) -> bool:
+    """Whether its tokens are known. Those of a script or an API are not; and it cannot be trained on."""
+    turns: Any = episode.turns
+    return bool(turns) and bool(turns[-1].token_ids)

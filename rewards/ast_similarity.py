@@ -1,0 +1,86 @@
+"""`ast_similarity`: how much of a program's syntax is that of a reference program, names and constants aside.
+
+Source: syntactic match of CodeBLEU, Ren et al. 2020, arXiv:2009.10297, section 3.2: shared subtrees of the syntax
+trees. There it is the reference's share alone; here it is F1, so that pasting every construct there is earns little.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import Components, EpisodeView
+
+from .final_answer import final_answer
+
+MAX_CHARS = 50_000
+
+
+class AstSimilarity(Reward):
+    """Outcome component `ast_similarity`, 0 to 1: the final Python code against `truth["reference"]`.
+
+    Similar is not right: keep its weight below that of tests. Code that cannot be parsed earns 0.
+
+    Args:
+        argument: the final tool's argument that holds the code.
+    """
+
+    weights: Mapping[str, float] = {"ast_similarity": 0.1}
+
+    def __init__(self, argument: str = "code") -> None:
+        self.argument = argument
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no reference, or one that is no Python."""
+        truth = episode.task.truth
+        reference = truth.get("reference") if isinstance(truth, dict) else None
+        gold = subtrees(reference) if isinstance(reference, str) else None
+        if not gold:
+            raise JudgeError(
+                f"{episode.task.id} has no Python in truth['reference'] for ast_similarity to compare with."
+            )
+        code = final_answer(episode, self.argument)
+        given = subtrees(code) if code is not None else None
+        return {"ast_similarity": overlap(given, gold) if given else 0.0}
+
+
+def similarity(given: str, gold: str) -> float:
+    """F1 over the subtrees of two programs, 0 to 1; 0 if either is no Python."""
+    one, two = subtrees(given), subtrees(gold)
+    return overlap(one, two) if one and two else 0.0
+
+
+def overlap(one: Counter[str], two: Counter[str]) -> float:
+    """F1 of two multisets."""
+    return 2.0 * (one & two).total() / (one.total() + two.total())
+
+
+def subtrees(code: str) -> Counter[str] | None:
+    """Every subtree of a program's syntax tree as a hash of node types, counted; None if it cannot be parsed."""
+    if len(code) > MAX_CHARS:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's code is not our news
+            tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    found: Counter[str] = Counter()
+    digests: dict[ast.AST, str] = {}
+    stack: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while stack:  # children before parents, and no recursion, however deep the tree
+        node, ready = stack.pop()
+        children = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+        if not ready:
+            stack.append((node, True))
+            stack += [(child, False) for child in children]
+            continue
+        text = f"{type(node).__name__}({','.join(digests[child] for child in children)})"
+        digests[node] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        if not isinstance(node, ast.Module):
+            found[digests[node]] += 1
+    return found

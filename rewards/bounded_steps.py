@@ -1,0 +1,68 @@
+"""`bounded_steps`: another reward's step scores, refined so that more steps never mean more reward.
+
+Summed as they are, scores of single steps pay for repeating what is correct and useless.
+Source: Gao et al. 2024, arXiv:2410.15115, section 4: Clip, min(s_k - eta, 0); Delta, s_k - s_{k+1}, so that what comes
+from step k onwards adds up to s_k. Of the last step we keep its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.registry import load_reward
+from agentgym.reward import Components, EpisodeView, judged
+
+
+class BoundedSteps(Reward):
+    """Turn component `step`: a component of another reward, clipped or as differences.
+
+    Args:
+        reward: who scores the steps: a Reward or a registered name. `component`: which of its turn components;
+            a turn without it scores 0.
+        mode: `delta` or `clip`. `threshold`: eta, in units of the component; a step at it costs nothing.
+        options: of the reward's constructor.
+    """
+
+    def __init__(
+        self,
+        reward: str | Reward | None = None,
+        component: str = "",
+        mode: str = "delta",
+        threshold: float = 0.5,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if mode not in ("delta", "clip"):
+            raise ValueError(f"mode is {mode!r}: choose delta or clip.")
+        self.inner = load_reward(reward, **(options or {})) if isinstance(reward, str) else reward
+        self.component, self.mode, self.threshold = component, mode, threshold
+
+    async def hindsight(self, episode: EpisodeView) -> list[Components]:
+        """Raises: JudgeError if nobody was named to score the steps, or nobody can."""
+        if self.inner is None or not self.component:
+            raise JudgeError("bounded_steps needs the options `reward`, who scores the steps, and `component`.")
+        scores = []
+        for turn in episode.turns:
+            components = await judged(self.inner.turn(turn, episode), self.inner)
+            scores.append(components.get(self.component, 0.0))
+        refined = deltas(scores) if self.mode == "delta" else clipped(scores, self.threshold)
+        return [{"step": value} for value in refined]
+
+    def at(self, progress: float) -> None:
+        if self.inner is not None:
+            self.inner.at(progress)
+
+    def meet(self, policy: Any) -> None:
+        if self.inner is not None:
+            self.inner.meet(policy)
+
+
+def clipped(scores: list[float], threshold: float) -> list[float]:
+    """What each score lacks to the threshold, never above 0."""
+    return [min(score - threshold, 0.0) for score in scores]
+
+
+def deltas(scores: list[float]) -> list[float]:
+    """Each score less the next one: they add up to the first, from any step onwards to that step's."""
+    return [score - after for score, after in zip(scores, [*scores[1:], 0.0], strict=True)]

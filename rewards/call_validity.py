@@ -1,0 +1,37 @@
+"""`call_validity`: did the agent write its calls so that they could be run? Whether they helped is for other judges.
+
+Source: format rewards as in ToolRL (Qian et al. 2025, arXiv:2504.13958, section 3.3) and MT-GRPO's executed-tool reward
+(Zeng et al. 2025, arXiv:2505.11821), said per call in place of per message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentgym import Reward
+from agentgym.messages import ResultStatus
+from agentgym.reward import Components, EpisodeView, TurnView
+
+BADLY_WRITTEN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
+
+
+class CallValidity(Reward):
+    """Turn component `valid_calls`, the share of the turn's calls that could be run; outcome component `format`.
+
+    A turn without calls has no `valid_calls`. `format` is 1.0 if the episode has a call and none was badly written
+    (unreadable, an unknown tool, wrong arguments), else 0.0. What a tool refuses was well written. Both have a small
+    weight, and a share cannot be raised by making more calls.
+    """
+
+    weights: Mapping[str, float] = {"valid_calls": 0.05, "format": 0.1}
+
+    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+        if not turn.calls:
+            return {}
+        bad = sum(result.status in BADLY_WRITTEN for result in turn.results)
+        bad += max(len(turn.calls) - len(turn.results), 0)  # without a result it never ran
+        return {"valid_calls": 1.0 - bad / max(len(turn.calls), len(turn.results))}
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        results = [result for turn in episode.turns for result in turn.results]
+        return {"format": float(bool(results) and not any(result.status in BADLY_WRITTEN for result in results))}

@@ -1,0 +1,88 @@
+"""`http_judge`: a verifier service somewhere else says what an episode has earned.
+
+It is sent `{"task": {id, prompt, truth}, "answer": ..., "messages": [...], "stop_reason": ...}` and answers
+`{"components": {"success": 1.0, ...}}`. The truth is sent along: run the service where the truth may be known.
+Source: verifier server of V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.errors import PolicyError, RewardError
+from agentgym.policy.http import JsonEndpoint, Patience
+from agentgym.reward import Components, EpisodeView, judged
+
+from .final_answer import final_answer
+
+
+class HttpJudge(Reward):
+    """Outcome components as the service at `url` returns them.
+
+    Args:
+        url: of the service. `path`: where it takes episodes.
+        weights: of its components. `argument`: the final tool's argument that holds the answer.
+        connections: open at once; further episodes wait. `attempts`, `attempt_s`: how often and how long it is tried.
+        remembered: verdicts kept, so that the same episode is sent once.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        path: str = "/judge",
+        *,
+        weights: Mapping[str, float] | None = None,
+        argument: str = "text",
+        connections: int = 16,
+        attempts: int = 4,
+        attempt_s: float = 30.0,
+        remembered: int = 10_000,
+    ) -> None:
+        self.weights, self.argument, self.path, self.remembered = dict(weights or {}), argument, path, remembered
+        patience = Patience(attempt_s=attempt_s, total_s=attempt_s * attempts, attempts=attempts)
+        self._endpoint = JsonEndpoint(url, patience=patience, connections=connections) if url else None
+        self._known: OrderedDict[str, Components] = OrderedDict()
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError without a URL, if the service cannot be reached, or if it does not answer as it should."""
+        if self._endpoint is None:
+            raise JudgeError("No service judges: give http_judge the option `url`.")
+        body = self._body(episode)
+        key = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+        if key in self._known:
+            return dict(self._known[key])
+        try:
+            answer = await self._endpoint.post(self.path, body)
+        except PolicyError as error:
+            raise JudgeError(f"The judging service failed: {error}") from error
+        components = answer.get("components") if isinstance(answer, dict) else None
+        try:
+            checked = await judged(components, self)
+        except RewardError as error:  # of theirs, not of ours
+            raise JudgeError(f"The judging service returned no components: {error}") from error
+        self._known[key] = dict(checked)
+        while len(self._known) > self.remembered:
+            self._known.popitem(last=False)
+        return dict(checked)
+
+    def _body(self, episode: EpisodeView) -> dict[str, Any]:
+        task = episode.task
+        messages = [{"role": m.role, "text": m.text} for m in task.opening()]
+        for turn in episode.turns:
+            calls = [{"name": call.name, "arguments": call.arguments} for call in turn.calls]
+            messages.append({"role": "assistant", "text": turn.message.text, "calls": calls})
+            messages += [
+                {"role": "tool", "name": r.name, "status": r.status.value, "text": r.message().text}
+                for r in turn.results
+            ]
+        return {
+            "task": {"id": task.id, "prompt": task.prompt, "truth": task.truth},
+            "answer": final_answer(episode, self.argument),
+            "messages": messages,
+            "stop_reason": episode.stop_reason.value if episode.stop_reason else None,
+        }

@@ -1,0 +1,70 @@
+"""`overlong` and `brevity`: what the length of an answer costs, in tokens of the agent's own messages.
+
+An episode whose tokens nobody counted (a policy without token ids or usage) gets no component: missing is not 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import SUCCESS, Components, EpisodeView
+
+
+class Overlong(Reward):
+    """Outcome component `overlong`: 0 up to limit - margin tokens, falling to -1 at the limit, and -1 beyond it.
+
+    Source: soft overlong punishment, DAPO, Yu et al. 2025, arXiv:2503.14476, equation 13.
+
+    Args:
+        limit: L_max, tokens of all the agent's messages together. `margin`: L_cache, where the punishment grows.
+    """
+
+    def __init__(self, limit: int = 1024, margin: int = 256) -> None:
+        if not 0 < margin <= limit:
+            raise ValueError(f"overlong needs 0 < margin <= limit, not margin {margin} and limit {limit}.")
+        self.limit, self.margin = limit, margin
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        tokens = tokens_of(episode)
+        if tokens is None:
+            return {}
+        return {"overlong": -min(max((tokens - (self.limit - self.margin)) / self.margin, 0.0), 1.0)}
+
+
+class Brevity(Reward):
+    """Outcome component `brevity`, -0.5 to 0.5: within a group, shorter is better among right answers.
+
+    A wrong answer never gains by being short. All of one length: 0. It needs the `success` of another reward.
+    Source: length reward, Kimi k1.5, arXiv:2501.12599, section 2.3.3.
+    """
+
+    weights: Mapping[str, float] = {"brevity": 0.2}
+
+    def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+        """Raises: JudgeError if nobody judged `success`."""
+        if missing := [episode.task.id for episode in episodes if SUCCESS not in episode.outcome]:
+            raise JudgeError(
+                f"{missing[0]} has no component 'success' for brevity to look at: combine it with a judge."
+            )
+        lengths = [tokens_of(episode) for episode in episodes]
+        known = [length for length in lengths if length is not None]
+        if len(known) < len(lengths):
+            return [{} for _ in episodes]
+        shortest, span = min(known), max(known) - min(known)
+        found: list[Components] = []
+        for episode, length in zip(episodes, known, strict=True):
+            value = 0.5 - (length - shortest) / span if span else 0.0
+            found.append({"brevity": value if episode.outcome[SUCCESS] > 0 else min(value, 0.0)})
+        return found
+
+
+def tokens_of(episode: EpisodeView) -> int | None:
+    """Tokens that the agent wrote in all turns; None where a turn's were not counted."""
+    total = 0
+    for turn in episode.turns:
+        counted = len(turn.token_ids) or int(turn.usage.get("completion_tokens", 0))
+        if not counted:
+            return None
+        total += counted
+    return total

@@ -1,0 +1,287 @@
+"""Are two mathematical answers the same? Decided by exact fractions where there are only numbers, else by value.
+
+Expressions are compared by evaluating both at points that nobody can know beforehand: two that differ as analytic
+functions agree there with probability 0, and nothing has to be simplified (identity testing: Schwartz 1980, J. ACM
+27(4), for polynomials). The points come from a hash of both answers. Every intermediate value is bounded, so that
+9**9**9**9 costs nothing and is no answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from agentgym.errors import MissingExtraError
+
+from .maths_notation import Tree
+
+DIGITS, POINTS = 50, 4
+MAX_BITS, MAX_EXPONENT, MAX_FACTORIAL = 4_000, 1_000, 300
+
+
+class Unanswerable(ArithmeticError):
+    """A value is too large, undefined, or not a number at all."""
+
+
+def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
+    """Whether two trees mean the same.
+
+    Whole numbers and fractions are compared exactly, other numbers and expressions to a relative `tolerance`. Sets,
+    lists of solutions and unions have no order; tuples, intervals and matrices have one. `x = 5` is the same as `5`;
+    equations in several symbols are the same up to a constant factor.
+    Raises: MissingExtraError without mpmath, where numbers and fractions alone do not decide.
+    """
+    left, right = _bare(left), _bare(right)
+    left, right = _solutions(left), _solutions(right)
+    if left == right and left[0] not in ("set", "union"):
+        return _has_value(left)
+    if left[0] in _CONTAINERS or right[0] in _CONTAINERS:
+        return _same_contents(left, right, tolerance)
+    if left[0] == "relation" or right[0] == "relation":
+        return left[0] == right[0] and _same_relation(left, right, tolerance)
+    one, two = _fraction(left), _fraction(right)
+    if one is not None and two is not None:
+        return one == two or (not (one.denominator == two.denominator == 1) and _close(one, two, tolerance))
+    return _same_values(left, right, tolerance)
+
+
+_CONTAINERS = ("set", "union", "tuple", "matrix", "row")
+
+
+def _bare(tree: Tree) -> Tree:
+    """Without `x =` in front of a value."""
+    if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym" and not _symbols(tree[3]):
+        return _bare(tree[3])
+    return tree
+
+
+def _solutions(tree: Tree) -> Tree:
+    """A plus-minus as the set of both values, and `x = 1, x = 2` as the set of the values."""
+    if tree[0] == "pm":
+        return ("set", ("add", tree[1], tree[2]), ("sub", tree[1], tree[2]))
+    if tree[0] == "set":
+        return ("set", *(_bare(item) for item in tree[1:]))
+    return tree
+
+
+def _same_contents(left: Tree, right: Tree, tolerance: float) -> bool:
+    if left[0] != right[0]:
+        alone = [tree for tree in (left, right) if tree[0] == "set" and len(tree) == 2]  # {5} and 5
+        return bool(alone) and same(*(t[1] if t is alone[0] else t for t in (left, right)), tolerance=tolerance)
+    if len(left) != len(right):
+        return False
+    if left[0] in ("set", "union"):
+        return _paired(list(left[1:]), list(right[1:]), tolerance)
+    if left[0] == "tuple" and left[1] != right[1]:
+        return False
+    start = 2 if left[0] == "tuple" else 1
+    return all(same(a, b, tolerance=tolerance) for a, b in zip(left[start:], right[start:], strict=True))
+
+
+def _paired(left: list[Tree], right: list[Tree], tolerance: float) -> bool:
+    """Each has its own partner; equality is transitive enough here for the first that fits."""
+    if len(left) > 40:
+        return False
+    for one in left:
+        partner = next((place for place, two in enumerate(right) if same(one, two, tolerance=tolerance)), None)
+        if partner is None:
+            return False
+        del right[partner]
+    return True
+
+
+def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
+    if len(left) != len(right):
+        return False
+    if len(left) == 4 and left[2] == right[2] == "=":
+        one, two = ("sub", left[1], left[3]), ("sub", right[1], right[3])
+        names = sorted(_symbols(one) | _symbols(two))
+        if not names:
+            return False
+        ratios = []
+        for point in _points(names, (left, right), POINTS + 1):
+            try:
+                top, bottom = _value(one, point), _value(two, point)
+            except (Unanswerable, ArithmeticError, ValueError):
+                continue
+            if not bottom or not top:
+                return False
+            ratios.append(top / bottom)
+        return len(ratios) > 2 and all(_near(ratio, ratios[0], tolerance) for ratio in ratios)
+    if left[2::2] == right[2::2]:
+        return all(same(a, b, tolerance=tolerance) for a, b in zip(left[1::2], right[1::2], strict=True))
+    turned = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+    if [turned.get(op) for op in reversed(left[2::2])] == list(right[2::2]):
+        return all(same(a, b, tolerance=tolerance) for a, b in zip(reversed(left[1::2]), right[1::2], strict=True))
+    return False
+
+
+def _fraction(tree: Tree) -> Fraction | None:
+    """The exact value of a tree of numbers and the four operations; None for any other or a too large one."""
+    kind, *parts = tree
+    if kind == "num":
+        return Fraction(parts[0]) if len(parts[0]) <= 400 else None
+    if kind not in ("neg", "add", "sub", "mul", "div", "pow"):
+        return None
+    values = [_fraction(part) for part in parts]
+    if any(value is None for value in values):
+        return None
+    one, two = values[0], values[-1]
+    assert one is not None and two is not None
+    if max(abs(v.numerator).bit_length() + v.denominator.bit_length() for v in (one, two)) > MAX_BITS:
+        return None
+    if kind == "neg":
+        return -one
+    if kind in ("add", "sub", "mul"):
+        return one + two if kind == "add" else one - two if kind == "sub" else one * two
+    if kind == "div":
+        return one / two if two else None
+    if (
+        two.denominator != 1
+        or not one
+        or abs(two) * max(one.numerator.bit_length(), one.denominator.bit_length()) > MAX_BITS
+    ):
+        return None
+    return one ** int(two)
+
+
+def _close(one: Fraction, two: Fraction, tolerance: float) -> bool:
+    return abs(one - two) <= Fraction(tolerance) * max(abs(one), abs(two))
+
+
+def _same_values(left: Tree, right: Tree, tolerance: float) -> bool:
+    names = _symbols(left) | _symbols(right)
+    if not names:
+        try:
+            return _near(_value(left, {}), _value(right, {}), tolerance)
+        except (Unanswerable, ArithmeticError, ValueError):
+            return False
+    agreed = 0
+    for point in _points(sorted(names), (left, right), 3 * POINTS):
+        try:
+            if not _near(_value(left, point), _value(right, point), tolerance):
+                return False
+        except (Unanswerable, ArithmeticError, ValueError):
+            continue  # one of them has no value there
+        agreed += 1
+        if agreed == POINTS:
+            return True
+    return False
+
+
+def _has_value(tree: Tree) -> bool:
+    """An answer without any value, such as 1/0 or 9^9^9^9, is none, even if gold were written the same."""
+    if tree[0] in (*_CONTAINERS, "relation", "pm"):
+        return True
+    if _fraction(tree) is not None:
+        return True
+    return _same_values(tree, tree, 1e-9)
+
+
+def _symbols(tree: Tree) -> frozenset[str]:
+    if tree[0] == "sym":
+        return frozenset({tree[1]})
+    return frozenset().union(*(_symbols(part) for part in tree[1:] if isinstance(part, tuple)))
+
+
+def _points(names: list[str], trees: tuple[Tree, Tree], count: int) -> list[dict[str, Any]]:
+    """Values of the symbols: positive and negative, from a hash of what is compared."""
+    rng = random.Random(hashlib.sha256(repr(trees).encode()).digest())
+    context = _context()
+    return [
+        {name: context.mpf(rng.randint(10**8, 4 * 10**9)) / 10**9 * rng.choice((1, 1, -1)) for name in names}
+        for _ in range(count)
+    ]
+
+
+def _near(one: Any, two: Any, tolerance: float) -> bool:
+    context = _context()
+    if context.isinf(one) or context.isinf(two):
+        return bool(one == two)
+    return bool(abs(one - two) <= tolerance * max(abs(one), abs(two)) + context.mpf(10) ** (5 - DIGITS))
+
+
+def _value(tree: Tree, point: dict[str, Any]) -> Any:
+    """A number of 50 digits, real or complex. Raises: Unanswerable, ArithmeticError, ValueError."""
+    context, kind, parts = _context(), tree[0], tree[1:]
+    if kind == "num":
+        return _bounded(context.mpf(parts[0]))
+    if kind == "sym":
+        return point[parts[0]]
+    if kind == "const":
+        return {"pi": context.pi, "e": context.e, "i": context.mpc(0, 1), "inf": context.inf}[parts[0]] * 1
+    if kind == "fn":
+        return _bounded(_function(parts[0], _value(parts[1], point)))
+    if kind not in ("neg", "add", "sub", "mul", "div", "pow", "fact", "binom"):
+        raise Unanswerable(f"{kind} is no number")
+    one, two = _value(parts[0], point), _value(parts[-1], point)
+    if kind == "neg":
+        return -one
+    if kind in ("add", "sub"):
+        return _bounded(one + two if kind == "add" else one - two)
+    if kind in ("mul", "div"):
+        return _bounded(one * two if kind == "mul" else one / two)
+    if kind == "pow":
+        return _bounded(_power(one, two))
+    for number in (one, two):
+        if abs(number) > MAX_FACTORIAL:
+            raise Unanswerable("a factorial of a number this large")
+    return _bounded(context.factorial(one) if kind == "fact" else context.binomial(one, two))
+
+
+def _function(name: str, argument: Any) -> Any:
+    context = _context()
+    if abs(argument) > 10**40 and name not in ("sqrt", "abs", "ln", "log"):
+        raise Unanswerable(f"{name} of a number this large")
+    if name in ("exp", "sinh", "cosh", "tanh") and abs(argument) > MAX_BITS / 2:
+        raise Unanswerable(f"{name} of a number this large")
+    if name == "log":
+        name = "ln"  # as mathematicians write it; log base ten is written with its base
+    return getattr(context, {"abs": "fabs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name))(
+        argument
+    )
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    context = _context()
+    if not base:
+        if exponent == 0 or context.re(exponent) <= 0:
+            raise Unanswerable("zero to a power that is not positive") if exponent != 0 else Unanswerable("0^0")
+        return base
+    if abs(exponent) > MAX_EXPONENT or abs(exponent) * abs(context.log(abs(base), 2)) > MAX_BITS:
+        raise Unanswerable("a power this large")
+    if context.im(base) == 0 and context.re(base) < 0 and context.im(exponent) == 0:
+        thirds = Fraction(str(context.nstr(context.re(exponent), 30))).limit_denominator(99)
+        if (
+            thirds.denominator % 2
+            and thirds.denominator > 1
+            and abs(context.mpf(thirds.numerator) / thirds.denominator - exponent) < 1e-25
+        ):
+            return (-1) ** thirds.numerator * context.power(-base, exponent)  # the real root, as schoolbooks take it
+    return context.power(base, exponent)
+
+
+def _bounded(number: Any) -> Any:
+    context = _context()
+    size = abs(number)
+    if context.isnan(size) or (not context.isinf(size) and size and abs(context.mag(size)) > MAX_BITS):
+        raise Unanswerable("a number this large or small")
+    return number
+
+
+@cache
+def _context() -> Any:
+    """A context of our own: precision elsewhere in the process is not ours to change."""
+    try:
+        from mpmath.ctx_mp import MPContext
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "Comparing mathematical expressions needs the package 'mpmath', which is not installed. "
+            "Install it: pip install 'agentgym-core[maths]'."
+        ) from error
+    context = MPContext()
+    context.dps = DIGITS
+    return context

@@ -1,0 +1,88 @@
+"""`patch_similarity`: how close a proposed patch is to the one that solved the issue, without running anything.
+
+Source: SWE-RL, Wei et al. 2025, arXiv:2502.18449, section 2: -1 for what is no patch, else the similarity of the
+changes by Python's sequence matcher, 0 to 1, averaged over the files that either touches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import Components, EpisodeView
+
+from .final_answer import final_answer
+
+MAX_CHARS, MAX_LETTERS = 200_000, 3_000
+_FENCE = re.compile(r"\A\s*```(?:diff|patch)?\n(.*?)\n?```\s*\Z", re.DOTALL)
+
+
+class PatchSimilarity(Reward):
+    """Outcome component `patch_similarity`, -1 to 1: the final unified diff against `truth["patch"]`.
+
+    Args:
+        argument: the final tool's argument that holds the patch.
+    """
+
+    weights: Mapping[str, float] = {"patch_similarity": 1.0}
+
+    def __init__(self, argument: str = "patch") -> None:
+        self.argument = argument
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no patch in its truth."""
+        truth = episode.task.truth
+        gold = changes(truth["patch"]) if isinstance(truth, dict) and isinstance(truth.get("patch"), str) else None
+        if not gold:
+            raise JudgeError(f"{episode.task.id} has no unified diff in truth['patch'] for patch_similarity.")
+        given = changes(final_answer(episode, self.argument) or "")
+        return {"patch_similarity": similarity(given, gold) if given else -1.0}
+
+
+def similarity(given: Mapping[str, str], gold: Mapping[str, str]) -> float:
+    """The mean over all files of how alike their changes are, 0 to 1; a file that only one touches counts 0."""
+    files = given.keys() | gold.keys()
+    return sum(alike(given.get(file, ""), gold.get(file, "")) for file in files) / len(files)
+
+
+def alike(one: str, two: str) -> float:
+    """The sequence matcher's ratio, by letters; by lines where letters would take too long."""
+    if not one or not two:
+        return 0.0
+    if max(len(one), len(two)) > MAX_LETTERS:
+        return SequenceMatcher(None, one.splitlines(), two.splitlines(), autojunk=False).ratio()
+    return SequenceMatcher(None, one, two, autojunk=False).ratio()
+
+
+def changes(patch: str) -> dict[str, str]:
+    """The added and removed lines of a unified diff by file, signs kept. Empty if the text is no unified diff."""
+    if len(patch) > MAX_CHARS:
+        return {}
+    fenced = _FENCE.match(patch)
+    found: dict[str, list[str]] = {}
+    file: str | None = None
+    inside = False  # of a hunk, where `---` would be a removed line
+    old = new = 0
+    lines = (fenced[1] if fenced else patch).splitlines()
+    for line in lines:
+        if inside and (old > 0 or new > 0):
+            sign = line[:1]
+            old, new = old - (sign in (" ", "-", "")), new - (sign in (" ", "+", ""))
+            if sign in ("+", "-") and file is not None:
+                found.setdefault(file, []).append(line)
+            continue
+        inside = False
+        if line.startswith("--- ") or (line.startswith("+++ ") and _path(line) != "/dev/null"):
+            file = _path(line)
+        elif hunk := re.match(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", line):
+            if file is None:
+                return {}
+            old, new, inside = int(hunk[1] or 1), int(hunk[2] or 1), True
+    return {path: "\n".join(changed) for path, changed in found.items()}
+
+
+def _path(line: str) -> str:
+    path = line[4:].split("\t")[0].strip()
+    return path if path == "/dev/null" else re.sub(r"^[ab]/", "", path)

@@ -1,0 +1,63 @@
+"""`reference_probability`: how probable the policy itself holds the reference answer after its own reasoning.
+
+For tasks whose answers no rule can check. It rewards reasoning that leads to the reference, not the answer given.
+Source: RLPR, Yu et al. 2025, arXiv:2506.18254, section 3: the mean probability of the reference's tokens after the
+reasoning, less the same without any reasoning, clipped to 0 to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentgym import Reward
+from agentgym.policy.contract import Policy
+from agentgym.reward import Components, EpisodeView
+
+from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
+from .final_answer import final_answer, gold_answers
+
+
+class ReferenceProbability(Reward):
+    """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, before that, of weight 0.
+
+    The reference is `truth["answer"]`, written as a call of the final tool. An episode whose tokens are not known (of
+    a script or an API) has neither component.
+
+    Args:
+        policy: who is asked; None for the policy that plays.
+        tool: the final tool that takes the answer, None if it is spoken; `argument`: its argument.
+        debias: whether to take off the probability that the reference has without any reasoning.
+    """
+
+    weights: Mapping[str, float] = {"reference_raw": 0.0}
+
+    def __init__(
+        self, policy: Policy | None = None, tool: str | None = "answer", argument: str = "text", debias: bool = True
+    ) -> None:
+        self.policy, self.tool, self.argument, self.debias = policy, tool, argument, debias
+        self._given = policy is not None
+
+    def meet(self, policy: Policy) -> None:
+        if not self._given:
+            self.policy = policy
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError without gold or a policy that can score; PolicyError if it fails."""
+        gold = gold_answers(episode, "reference_probability")[0]
+        if not has_tokens(episode):
+            return {}
+        renderer = renderer_of(self.policy, "reference_probability")
+        assert self.policy is not None
+        reference = renderer.encode(answer_message(gold, self.tool, self.argument))
+        own = final_answer(episode, self.argument)
+        own_ids = [] if own is None else renderer.encode(answer_message(own, self.tool, self.argument))
+        raw = _mean(await probabilities(self.policy, before_answer(episode, own_ids), reference))
+        if not self.debias:
+            return {"reference_probability": raw, "reference_raw": raw}
+        prompt: list[int] = list(episode.prompt_ids)  # type: ignore[attr-defined]
+        without = _mean(await probabilities(self.policy, prompt, reference))
+        return {"reference_probability": min(max(raw - without, 0.0), 1.0), "reference_raw": raw}
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,140 @@
+"""`reward_model`: a trained sequence classifier scores the answer, on this machine.
+
+A learned score is easily exploited: bound it, gate it by a rule (see agentgym.Gate), and watch held-out success.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.errors import MissingExtraError
+from agentgym.reward import Components, EpisodeView
+from agentgym.threads import in_thread
+
+from .final_answer import final_answer
+
+
+class RewardModel(Reward):
+    """Outcome component `reward_model`: the classifier's score of question and final answer; nothing is 0.0.
+
+    Args:
+        path: a local folder with a sequence classifier of transformers and its tokenizer (or a hub name that is
+            already on this machine). A classifier with one output gives that; with more, the probability of the last.
+        squash: `sigmoid` maps a single output to 0 to 1; `none` leaves it, clipped to `bound` on both sides.
+        argument: the final tool's argument that holds the answer. `max_tokens`: longer inputs are cut at the front.
+        device: as torch names it. `batch`: texts scored together when they wait at the same time.
+    """
+
+    weights: Mapping[str, float] = {"reward_model": 1.0}
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        squash: str = "sigmoid",
+        bound: float = 10.0,
+        argument: str = "text",
+        max_tokens: int = 2048,
+        device: str = "cpu",
+        batch: int = 16,
+    ) -> None:
+        if squash not in ("sigmoid", "none") or not bound > 0 or batch < 1 or max_tokens < 1:
+            raise ValueError(f"squash is sigmoid or none, bound above 0, not {squash!r} and {bound!r}.")
+        self.path, self.squash, self.bound, self.argument = path, squash, bound, argument
+        self.max_tokens, self.device, self.batch = max_tokens, device, batch
+        self._model: Any = None
+        self._tokenizer: Any = None
+        self._waiting: list[tuple[str, str, asyncio.Future[float]]] = []
+        self._busy: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if there is no model, or it gives no number."""
+        answer = final_answer(episode, self.argument)
+        if self.path is None:
+            raise JudgeError(
+                "No model judges: give reward_model the option `path`, a folder with a sequence classifier."
+            )
+        if answer is None:
+            return {"reward_model": 0.0}
+        question = "\n".join(message.text for message in episode.task.opening())
+        return {"reward_model": await self.score(question, answer)}
+
+    async def score(self, question: str, answer: str) -> float:
+        """The score of one pair; pairs that wait together are scored in one pass. Raises: JudgeError."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop or self._busy is None:
+            self._loop, self._busy, self._waiting = loop, asyncio.Lock(), []
+        future: asyncio.Future[float] = loop.create_future()
+        self._waiting.append((question, answer, future))
+        async with self._busy:
+            if not future.done():
+                chosen, self._waiting = self._waiting[: self.batch], self._waiting[self.batch :]
+                await self._run(chosen)
+        return await future
+
+    async def _run(self, chosen: list[tuple[str, str, asyncio.Future[float]]]) -> None:
+        try:
+            scores = await in_thread(self._scores, [(question, answer) for question, answer, _ in chosen])
+        except Exception as error:  # noqa: BLE001  whatever the model raises, each who waits must hear of it
+            for _, _, future in chosen:
+                if not future.done():
+                    future.set_exception(_as_judge_error(error, str(self.path)))
+                    future.exception()  # heard, even if its episode was cancelled meanwhile
+            return
+        for (_, _, future), score in zip(chosen, scores, strict=True):
+            if not future.done():
+                future.set_result(score)
+
+    def _scores(self, pairs: list[tuple[str, str]]) -> list[float]:
+        try:
+            import torch
+            from transformers import AutoModelForSequenceClassification, AutoTokenizer
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"reward_model needs the package {error.name!r}, which is not installed. "
+                "Install it: pip install 'agentgym-core[train]'."
+            ) from error
+        if self._model is None:
+            self._tokenizer = AutoTokenizer.from_pretrained(self.path, truncation_side="left", padding_side="right")
+            model = AutoModelForSequenceClassification.from_pretrained(self.path, dtype=torch.float32)
+            if self._tokenizer.pad_token_id is None:
+                raise JudgeError(f"The tokenizer in {self.path} has no padding token: set one and save it again.")
+            model.config.pad_token_id = self._tokenizer.pad_token_id
+            self._model = model.to(self.device).eval()
+        texts = [self._text(question, answer) for question, answer in pairs]
+        rows = self._tokenizer(
+            texts, return_tensors="pt", padding=True, truncation=True, max_length=self.max_tokens
+        ).to(self.device)
+        with torch.no_grad():
+            logits = self._model(**rows).logits.float().cpu()
+        if logits.shape[-1] > 1:
+            found = logits.softmax(-1)[:, -1].tolist()
+        else:
+            found = [self._squashed(value) for value in logits[:, 0].tolist()]
+        if not all(map(math.isfinite, found)):
+            raise JudgeError(f"The model in {self.path} gave a score that is no finite number.")
+        return [float(value) for value in found]
+
+    def _text(self, question: str, answer: str) -> str:
+        if getattr(self._tokenizer, "chat_template", None):
+            said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            return str(self._tokenizer.apply_chat_template(said, tokenize=False))
+        return f"{question}\n{answer}"
+
+    def _squashed(self, value: float) -> float:
+        if self.squash == "sigmoid":
+            return 1.0 / (1.0 + math.exp(-max(min(value, 50.0), -50.0)))
+        return max(min(value, self.bound), -self.bound)
+
+
+def _as_judge_error(error: Exception, path: str) -> Exception:
+    if isinstance(error, (JudgeError, MissingExtraError)):
+        return error
+    told = JudgeError(f"The reward model in {path!r} cannot judge: {error}")
+    told.__cause__ = error
+    return told

@@ -1,0 +1,61 @@
+"""Squares, directions and distances: what the worlds on a grid share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from agentgym import Call, Message, Task
+
+from .world import Script
+
+Direction = Literal["up", "down", "left", "right"]
+Square = tuple[int, int]
+STEPS: Mapping[str, Square] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+LETTERS = {"U": "up", "D": "down", "L": "left", "R": "right"}
+"""Solutions are kept as one letter a step."""
+
+
+def distances(free: Iterable[Square], start: Square) -> dict[Square, int]:
+    """Steps from `start` to every free square that can be reached over free squares."""
+    unseen, found, waiting = set(free) - {start}, {start: 0}, deque([start])
+    while waiting:
+        row, column = here = waiting.popleft()
+        for down, right in STEPS.values():
+            square = row + down, column + right
+            if square in unseen:
+                unseen.remove(square)
+                found[square] = found[here] + 1
+                waiting.append(square)
+    return found
+
+
+def way(free: Iterable[Square], start: Square, goal: Square) -> str:
+    """A shortest way as letters. Raises: KeyError if there is none."""
+    left = distances(free, goal)
+    letters, here = "", start
+    while here != goal:
+        for letter, name in LETTERS.items():
+            square = here[0] + STEPS[name][0], here[1] + STEPS[name][1]
+            if left.get(square, left[here]) < left[here]:
+                letters, here = letters + letter, square
+                break
+    return letters
+
+
+def squares_of(rows: Sequence[str], symbols: str) -> list[Square]:
+    """Where any of the symbols stands, row by row."""
+    return [(r, c) for r, row in enumerate(rows) for c, symbol in enumerate(row) if symbol in symbols]
+
+
+def walker(task: Task, at_once: int) -> Script:
+    """A script that walks `truth["solution"]`, so many steps a turn."""
+    steps = [LETTERS[letter] for letter in task.truth["solution"]]
+
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        part = steps[turn * at_once : (turn + 1) * at_once]
+        return Message("assistant", "", (Call("move", {"steps": part}),)) if part else Message("assistant", "Done.")
+
+    return script

@@ -1,0 +1,169 @@
+"""`agentgym/text-twenty-questions-v1`: find out which thing it is by asking what is true of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from agentgym import Call, Message, Task, ToolError, tool
+from agentgym.errors import TaskError
+from agentgym.task import seed_of
+
+from .things import PROPERTIES, SHELVES, THINGS
+from .world import Axis, Puzzle, Script, TextWorld
+
+
+class TwentyQuestions(TextWorld):
+    """A secret thing, and a knowledge base that answers. In memory: nothing is isolated, and nothing needs to be.
+
+    Task parameters: `secret`; `among`, the things that it may be, which a tool lists; `questions`, how many there are.
+    Things and properties are those of `things.py`; a wrong guess costs a question.
+    Source: the game is in LMRL-Gym, arXiv:2311.18232; there a language model answers, here a table, always the same.
+    """
+
+    id = "agentgym/text-twenty-questions-v1"
+    axes = {
+        "among": Axis(2, len(SHELVES[0]), "things that it may be"),
+        "spare": Axis(0, 16, "questions beyond what halving needs"),
+        "shelf": Axis(0, 1, "0: animals, food, household; 1: instruments, vehicles, buildings"),
+    }
+    levels = (
+        {"among": 6, "spare": 3}, {"among": 10, "spare": 4}, {"among": 16, "spare": 4}, {"among": 24, "spare": 4},
+        {"among": 40, "spare": 4}, {"among": 60, "spare": 4},
+        {"among": 16, "spare": 4, "shelf": 1}, {"among": 30, "spare": 4, "shelf": 1},
+        {"among": 50, "spare": 4, "shelf": 1},
+    )  # fmt: skip
+
+    def begin(self) -> dict[str, Any]:
+        secret, among = self.parameter("secret", str), self.parameter("among", list)
+        if secret not in among or not all(isinstance(thing, str) and thing in THINGS for thing in among):
+            raise self.refuse(f"the secret {secret!r} is not one of things that are known: {str(among)[:80]}.")
+        return {"asked": [], "guessed": [], "left": self.parameter("questions", int)}
+
+    def canonical(self) -> Any:
+        """What is known, in any order."""
+        return [sorted(set(self.state["asked"])), sorted(set(self.state["guessed"])), self.state["left"]]
+
+    def solved(self) -> bool:
+        return self._parameters["secret"] in self.state["guessed"]
+
+    def lost(self) -> bool:
+        return bool(self.state["left"] <= 0)
+
+    def nearness(self) -> float:
+        """The share of the things that the answers rule out; one that is known and not said is not quite found."""
+        if self.solved():
+            return 1.0
+        among, true = self._parameters["among"], THINGS[self._parameters["secret"]]
+        asked, guessed = self.state["asked"], self.state["guessed"]
+        possible = sum(
+            thing not in guessed and all((one in THINGS[thing]) == (one in true) for one in asked) for thing in among
+        )
+        return 0.9 * (len(among) - possible) / max(len(among) - 1, 1)
+
+    @tool(inline=True)
+    def ask(self, property: str) -> str:  # noqa: A002  the word that the agent reads
+        """Ask whether a property is true of it, for example eaten."""
+        self.check_open()
+        wanted = "-".join(property.casefold().split())
+        if wanted not in PROPERTIES:
+            close = get_close_matches(wanted[:40], PROPERTIES, n=3)
+            hint = f" Did you mean {', '.join(close)}?" if close else ""
+            raise ToolError(f"Nothing is known about {property[:40]!r}.{hint} The tool properties lists all there are.")
+        self.state["asked"].append(wanted)
+        self.state["left"] -= 1
+        self.settle()
+        return f"{'yes' if wanted in THINGS[self._parameters['secret']] else 'no'}, {self.state['left']} left"
+
+    @tool(inline=True)
+    def guess(self, thing: str) -> str:
+        """Say what it is. A wrong guess costs a question."""
+        self.check_open()
+        wanted = "-".join(thing.casefold().split())
+        if wanted not in self._parameters["among"]:
+            raise ToolError(f"{thing[:40]!r} is none of the things that it may be. The tool things lists them.")
+        self.state["guessed"].append(wanted)
+        self.state["left"] -= 1
+        self.settle()
+        return f"{'right' if self.solved() else 'wrong'}, {self.state['left']} left"
+
+    @tool(inline=True)
+    def things(self) -> str:
+        """List the things that it may be. This costs no question."""
+        return " ".join(self._parameters["among"])
+
+    @tool(inline=True)
+    def properties(self) -> str:
+        """List what may be asked: properties that some of the things have. This costs no question."""
+        return " ".join(_known(self._parameters["among"]))
+
+    @classmethod
+    def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
+        shelf = SHELVES[axes["shelf"]]
+        for _ in range(1_000):
+            among = sorted(rng.sample(sorted(shelf), min(axes["among"], len(shelf))))
+            secret, questions = rng.choice(among), len(among).bit_length() + 1 + axes["spare"]
+            if _needed(among, secret) <= questions:
+                return Puzzle(
+                    f"I think of a thing. Find out what it is in {questions} questions, guesses counted.",
+                    {"secret": secret, "among": among, "questions": questions},
+                    {"secret": secret},
+                )
+        raise TaskError(f"{cls.id}: none of many things was found in so few questions. Raise the axis 'spare'.")
+
+    @staticmethod
+    def gold(task: Task) -> Message:
+        """The guess that is right, from the truth."""
+        return Message("assistant", "", (Call("guess", {"thing": task.truth["secret"]}),))
+
+    @staticmethod
+    def oracle(task: Task) -> Script:
+        """Lists the things, asks what splits those that are left best, and guesses the last."""
+        return _player(halving)
+
+    @staticmethod
+    def novice(task: Task) -> Script:
+        """Asks about anything that may be asked, and guesses once one thing is left."""
+        rng = random.Random(seed_of("novice", task.id))
+        return _player(lambda possible: rng.choice(_known(task.parameters["among"])))
+
+
+def _known(among: Sequence[str]) -> list[str]:
+    return sorted(frozenset().union(*(THINGS[thing] for thing in among)))
+
+
+def halving(possible: Sequence[str]) -> str:
+    """The property that splits the things most evenly; the first by name of equals."""
+    counts: dict[str, int] = {}
+    for thing in possible:
+        for one in THINGS[thing]:
+            counts[one] = counts.get(one, 0) + 1
+    return min(sorted(counts), key=lambda one: abs(2 * counts[one] - len(possible)))
+
+
+def _needed(among: Sequence[str], secret: str) -> int:
+    """Questions and the last guess of a player who always asks the `halving` one."""
+    possible, count = list(among), 1
+    while len(possible) > 1:
+        one = halving(possible)
+        possible = [thing for thing in possible if (one in THINGS[thing]) == (one in THINGS[secret])]
+        count += 1
+    return count
+
+
+def _player(choose: Any) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        answers = [message.text for message in messages if message.role == "tool"]
+        if not answers:
+            return Message("assistant", "", (Call("things", {}),))
+        asked = [call.arguments["property"] for message in messages for call in message.calls if call.name == "ask"]
+        possible = answers[0].split()
+        for one, answer in zip(asked, answers[1:], strict=True):
+            possible = [thing for thing in possible if (one in THINGS[thing]) == answer.startswith("yes")]
+        if len(possible) == 1:
+            return Message("assistant", "", (Call("guess", {"thing": possible[0]}),))
+        return Message("assistant", "", (Call("ask", {"property": choose(possible)}),))
+
+    return script

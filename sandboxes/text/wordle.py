@@ -1,0 +1,150 @@
+"""`agentgym/text-wordle-v1`: find a word; each guess is answered letter by letter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from agentgym import Call, Message, Task, ToolError, tool
+from agentgym.errors import TaskError
+from agentgym.task import seed_of
+
+from .words import WORDS
+from .world import Axis, Puzzle, Script, TextWorld
+
+
+class Wordle(TextWorld):
+    """A secret word to be found. In memory: nothing is isolated, and nothing needs to be.
+
+    Task parameters: `secret`; `guesses`, how many there are; `among`, the words that it may be, which a tool lists.
+    Any letters may be guessed, words or not, as long as there are as many as in the secret.
+    """
+
+    id = "agentgym/text-wordle-v1"
+    axes = {
+        "letters": Axis(4, 6, "letters of the word"),
+        "among": Axis(4, 300, "words it may be"),
+        "guesses": Axis(3, 12, "guesses"),
+    }
+    levels = (
+        {"letters": 4, "among": 8, "guesses": 6}, {"letters": 4, "among": 16, "guesses": 6},
+        {"letters": 5, "among": 12, "guesses": 6}, {"letters": 5, "among": 24, "guesses": 6},
+        {"letters": 5, "among": 48, "guesses": 6}, {"letters": 5, "among": 48, "guesses": 5},
+        {"letters": 6, "among": 32, "guesses": 5}, {"letters": 6, "among": 64, "guesses": 5},
+        {"letters": 5, "among": 300, "guesses": 6},
+    )  # fmt: skip
+
+    def begin(self) -> dict[str, Any]:
+        secret, among = self.parameter("secret", str), self.parameter("among", list)
+        if secret not in among or not all(isinstance(word, str) and len(word) == len(secret) for word in among):
+            raise self.refuse(f"the secret {secret!r} is not one of words of its length: {str(among)[:80]}.")
+        return {"guessed": [], "left": self.parameter("guesses", int)}
+
+    def canonical(self) -> Any:
+        """What is known: the guesses in any order."""
+        return [sorted(self.state["guessed"]), self.state["left"]]
+
+    def solved(self) -> bool:
+        return self._parameters["secret"] in self.state["guessed"]
+
+    def lost(self) -> bool:
+        return bool(self.state["left"] <= 0)
+
+    def nearness(self) -> float:
+        """The share of the words that the answers rule out; a word that is known and not said is not quite found."""
+        if self.solved():
+            return 1.0
+        secret, among = self._parameters["secret"], self._parameters["among"]
+        answers = [(guess, marks(guess, secret)) for guess in self.state["guessed"]]
+        possible = sum(all(marks(guess, word) == said for guess, said in answers) for word in among)
+        return 0.9 * (len(among) - possible) / max(len(among) - 1, 1)
+
+    @tool(inline=True)
+    def guess(self, word: str) -> str:
+        """Guess the word. Each letter is marked: G right, Y in another place, - not in the word."""
+        self.check_open()
+        secret, word = self._parameters["secret"], word.strip().lower()
+        if len(word) != len(secret) or not (word.isascii() and word.isalpha()):
+            raise ToolError(f"A guess has {len(secret)} letters from a to z; this is {word[:20]!r}.")
+        self.state["guessed"].append(word)
+        self.state["left"] -= 1
+        self.settle()
+        return f"{marks(word, secret)}, {self.state['left']} left"
+
+    @tool(inline=True)
+    def words(self) -> str:
+        """List the words that it may be. This costs no guess."""
+        return " ".join(self._parameters["among"])
+
+    @classmethod
+    def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
+        letters, guesses = axes["letters"], axes["guesses"]
+        for _ in range(1_000):
+            among = sorted(rng.sample(WORDS[letters], min(axes["among"], len(WORDS[letters]))))
+            secret = rng.choice(among)
+            if _guesses_needed(among, secret) <= guesses:
+                return Puzzle(
+                    f"Find my word of {letters} letters in {guesses} guesses.",
+                    {"secret": secret, "guesses": guesses, "among": among},
+                    {"secret": secret},
+                )
+        raise TaskError(f"{cls.id}: none of many words was found in {guesses} guesses. Ask for more guesses.")
+
+    @staticmethod
+    def gold(task: Task) -> Message:
+        """The guess that is right, from the truth."""
+        return Message("assistant", "", (Call("guess", {"word": task.truth["secret"]}),))
+
+    @staticmethod
+    def oracle(task: Task) -> Script:
+        """Lists the words, then guesses the possible one that splits the others best. It never reads the truth."""
+        return _player(best)
+
+    @staticmethod
+    def novice(task: Task) -> Script:
+        """Lists the words, then guesses any of them, whatever the answers say."""
+        rng = random.Random(seed_of("novice", task.id))
+        return _player(lambda possible: rng.choice(task.parameters["among"]))
+
+
+@lru_cache(maxsize=400_000)
+def marks(guess: str, secret: str) -> str:
+    """One mark a letter: `G` right, `Y` in another place, `-` not there, or not there so often."""
+    said = ["G" if here == there else "-" for here, there in zip(guess, secret, strict=True)]
+    spare = [there for mark, there in zip(said, secret, strict=True) if mark == "-"]
+    for place, letter in enumerate(guess):
+        if said[place] == "-" and letter in spare:
+            spare.remove(letter)
+            said[place] = "Y"
+    return "".join(said)
+
+
+def best(possible: Sequence[str]) -> str:
+    """The first word of those that tell the most others apart; of many, only some are tried."""
+    return max(possible[:6], key=lambda guess: len({marks(guess, word) for word in possible}))
+
+
+def _guesses_needed(among: Sequence[str], secret: str) -> int:
+    """By a player who always guesses `best`."""
+    possible, count = list(among), 1
+    while (guess := best(possible)) != secret:
+        said = marks(guess, secret)
+        possible, count = [word for word in possible if marks(guess, word) == said], count + 1
+    return count
+
+
+def _player(choose: Any) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        answers = [message.text for message in messages if message.role == "tool"]
+        if not answers:
+            return Message("assistant", "", (Call("words", {}),))
+        guesses = [call.arguments["word"] for message in messages for call in message.calls if call.name == "guess"]
+        possible = answers[0].split()
+        for guess, answer in zip(guesses, answers[1:], strict=True):
+            said = answer.partition(",")[0]
+            possible = [word for word in possible if marks(guess, word) == said]
+        return Message("assistant", "", (Call("guess", {"word": choose(possible)}),))
+
+    return script

@@ -1,0 +1,104 @@
+"""Our environments as Gymnasium's: its own checker passes, and what is earned is what the episode loop gives."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from agentgym import Call, Message, load_task_set
+from agentgym.episode.budgets import Budgets
+from agentgym.errors import AgentGymError
+from agentgym.interop.text_env import AnyText, TextEnv
+from agentgym.policy.formats.hermes import Hermes
+from agentgym.testing.counter import Counter, TargetReached
+
+SET = load_task_set("text/frozen-lake-v1")
+
+
+@pytest.fixture
+def env():
+    made = TextEnv("text/frozen-lake-v1", budgets=Budgets(max_turns=6))
+    yield made
+    made.close()
+
+
+def solve(env, task, until=99):
+    """Play the oracle. Returns: what each step gave."""
+    script, said, steps = SET.oracle(task), [], []
+    while len(steps) < until and not (steps and (steps[-1][2] or steps[-1][3])):
+        message = script(said)
+        steps.append(env.step(Hermes().render(message.calls)))
+        said += [message, Message("tool", steps[-1][0])]
+    return steps
+
+
+@pytest.mark.parametrize("name", ["text/frozen-lake-v1", "text/wordle-v1:validation"])
+def test_the_checker_of_gymnasium_passes(name):
+    spec = gymnasium.envs.registration.EnvSpec("agentgym/TextEnv-v0", entry_point=TextEnv, kwargs={"tasks": name})
+    made = gymnasium.make(spec, disable_env_checker=True, render_mode="ansi")
+    check_env(made.unwrapped)
+    made.close()
+
+
+def test_the_oracle_wins_with_the_outcome_as_its_last_reward(env):
+    shown, info = env.reset(options={"task": 4})
+    task = SET["train"][4]
+    assert info == {"task": task.id}
+    assert shown.startswith(task.prompt)
+    assert '"move"' in shown
+    steps = solve(env, task)
+    *before, (seen, reward, terminated, truncated, info) = steps
+    assert (seen, reward, terminated, truncated) == ("You reached the goal.", 1.0, True, False)
+    assert info["outcome"] == {"success": 1.0, "progress": 1.0}
+    assert [step[1:4] for step in before] == [(0.0, False, False)] * len(before)
+
+
+def test_a_budget_truncates_and_words_alone_terminate(env):
+    env.reset(seed=0)
+    move = Hermes().render((Call("move", {"steps": ["sideways"]}),))
+    steps = [env.step(move) for _ in range(6)]
+    assert [step[2:4] for step in steps] == [(False, False)] * 5 + [(False, True)]
+    assert "argument 'steps.0': Input should be 'up', 'down'" in steps[0][0]
+    env.reset(seed=0)
+    assert env.step("I give up.")[1:4] == (0.0, True, False)
+
+
+def test_a_step_outside_of_an_episode_is_refused(env):
+    with pytest.raises(AgentGymError, match="call reset first"):
+        env.step("hello")
+    env.reset(seed=1)
+    env.step("I give up.")
+    with pytest.raises(AgentGymError, match="call reset first"):
+        env.step("hello")
+
+
+def test_the_rewards_of_turns_come_with_their_step(monkeypatch):
+    from agentgym import Task, registry
+
+    monkeypatch.setitem(registry._registered["environments"], "test/counter-v1", Counter)
+    task = Task("count", "test/counter-v1", "Count to 2.", truth=2)
+    env = TextEnv([task], reward=TargetReached())
+    env.reset(seed=0)
+    said = [env.step(Hermes().render((Call(name, {}),))) for name in ("add", "refuse", "add", "submit")]
+    assert [step[1] for step in said] == pytest.approx([0.1, 0.0, 0.1, 1.1])
+    assert [step[0] for step in said] == ["1", "The counter refuses.", "2", "submitted 2"]
+    env.close()
+
+
+def test_a_reset_leaves_the_running_episode_behind(env):
+    for _ in range(3):
+        first, _ = env.reset(seed=3)
+        solve(env, SET["train"][0], until=1)
+        again, _ = env.reset(seed=3)
+        assert first == again
+
+
+def test_a_space_takes_every_text():
+    space = AnyText(10)
+    space.seed(0)
+    assert "naïve ☂\n" in space
+    assert "x" * 11 not in space
+    assert 3 not in space
+    assert AnyText().sample() in AnyText()
+    assert isinstance(space, gymnasium.spaces.Text)

@@ -1,0 +1,188 @@
+"""Rewards that ask a model how likely an answer is: by hand with known probabilities, and a real tiny model."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agentgym import Call, Combined, Environment, JudgeError, Message, Task, tool
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.contract import Policy
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rewards.answer_consistency import AnswerConsistency
+from agentgym.rewards.answer_likelihood import before_answer
+from agentgym.rewards.answer_match import AnswerMatch
+from agentgym.rewards.reference_probability import ReferenceProbability
+from agentgym.testing.byte_renderer import ByteRenderer
+
+
+class Ask(Environment):
+    """Look, then answer. Nothing to be isolated."""
+
+    @tool(inline=True)
+    def look(self) -> str:
+        """Look."""
+        return "Paris"
+
+    @tool(final=True, inline=True)
+    def answer(self, text: str) -> str:
+        """Answer."""
+        return "Answered."
+
+
+class Believes(Policy):
+    """Gives every token of a continuation one probability: high after a certain text, low else."""
+
+    name = "believes"
+
+    def __init__(self, renderer, after, high=0.8, low=0.1):
+        self.renderer, self.after, self.high, self.low, self.asked = renderer, after, high, low, []
+
+    async def score(self, prefix_ids, continuation_ids):
+        prefix = bytes(token for token in prefix_ids if token < 256).decode()
+        self.asked.append((prefix, len(continuation_ids)))
+        return [math.log(self.high if self.after in prefix else self.low)] * len(continuation_ids)
+
+
+def episode_of(*said):
+    """Played for real, token-exact, one byte a token: each text reasons and then calls."""
+    return [Message("assistant", text, (call,)) for text, call in said]
+
+
+async def played(judge, *scripts, truth="Paris"):
+    renderer = ByteRenderer()
+    tasks = [Task("t", "x/y-v1", "Where?", truth={"answer": truth})]
+    scripts = list(scripts)
+
+    def policy(task):
+        return ScriptedPolicy(scripts.pop(0), renderer)
+
+    manager = EpisodeManager(policy, environment=Ask, reward=judge, concurrency=1)
+    return await manager.collect(tasks, len(scripts))
+
+
+def answer(text, reasoning=""):
+    return episode_of((reasoning, Call("answer", {"text": text})))
+
+
+async def test_the_reference_is_scored_after_the_reasoning_and_without_it_and_the_difference_counts():
+    """0.8 after the reasoning less 0.1 without it: 0.7, whatever the episode itself answered."""
+    asked = Believes(ByteRenderer(), after="it is in France")
+    (one,) = await played(ReferenceProbability(asked), answer("Rome", "it is in France"))
+    assert one.outcome == {"reference_probability": pytest.approx(0.7), "reference_raw": pytest.approx(0.8)}
+    assert [prefix for prefix, _ in asked.asked] == ["Where?it is in France", "Where?"]
+    assert one.outcome_reward == pytest.approx(0.7)
+
+
+async def test_reasoning_that_makes_the_reference_less_likely_earns_nothing_and_never_less():
+    asked = Believes(ByteRenderer(), after="nonsense", high=0.1, low=0.8)
+    (one,) = await played(ReferenceProbability(asked), answer("Paris", "nonsense"))
+    assert one.outcome["reference_probability"] == 0.0
+    (raw,) = await played(ReferenceProbability(asked, debias=False), answer("Paris", "nonsense"))
+    assert raw.outcome["reference_probability"] == pytest.approx(0.1)
+
+
+async def test_the_answer_that_was_given_does_not_stand_before_the_reference():
+    """Else an agent could write the likely text into its answer, and its own words would raise the reference."""
+    asked = Believes(ByteRenderer(), after="Rome")
+    (one,) = await played(ReferenceProbability(asked), answer("Rome", "well"))
+    assert asked.asked[0][0] == "Where?well"
+    ids = asked.renderer.encode(Message("assistant", "", (Call("answer", {"text": "Rome"}),)))
+    assert before_answer(one, ids)[-4:] == list(b"well")
+
+
+async def test_results_of_earlier_turns_stand_before_the_answer():
+    asked = Believes(ByteRenderer(), after="Paris")
+    script = [*episode_of(("", Call("look"))), *answer("Paris")]
+    (one,) = await played(ReferenceProbability(asked), script)
+    assert one.outcome["reference_raw"] == pytest.approx(0.8)
+
+
+async def test_right_answers_that_follow_from_their_reasoning_get_the_bonus():
+    """Three right ones with 0.8, 0.8 and 0.1: mean 0.57, so the third has none; nor has the wrong one."""
+    asked = Believes(ByteRenderer(), after="capital")
+    judge = Combined(AnswerMatch(), AnswerConsistency(asked))
+    scripts = [
+        answer("Paris", "the capital"),
+        answer("Paris", "a capital"),
+        answer("Paris", "no idea"),
+        answer("Rome", "capital"),
+    ]
+    found = await played(judge, *scripts)
+    assert [t.outcome["success"] for t in found] == [1.0, 1.0, 1.0, 0.0]
+    assert [t.outcome["consistency"] for t in found] == [1.0, 1.0, 0.0, 0.0]
+    assert [t.outcome["answer_likelihood"] for t in found] == pytest.approx([0.8, 0.8, 0.1, 0.8])
+    assert [t.outcome_reward for t in found] == [1.5, 1.5, 1.0, 0.0]
+
+
+async def test_certainty_counts_at_most_so_much_so_that_equals_are_not_told_apart():
+    judge = Combined(AnswerMatch(), AnswerConsistency(Believes(ByteRenderer(), after="sure", high=0.999, low=0.96)))
+    found = await played(judge, answer("Paris", "sure"), answer("Paris", "maybe"))
+    assert [t.outcome["consistency"] for t in found] == [1.0, 1.0]
+    assert found[0].outcome["answer_likelihood"] == pytest.approx(0.95)
+
+
+async def test_where_nobody_can_be_asked_nothing_is_judged():
+    (one,) = await played(ReferenceProbability(), answer("Paris"))
+    assert "nobody introduced one" in one.error
+    (two,) = await played(Combined(AnswerMatch(), AnswerConsistency(ScriptedPolicy([]))), answer("Paris"))
+    assert "has no renderer" in two.error
+    with pytest.raises(JudgeError, match="no component 'success'"):
+        await AnswerConsistency(Believes(ByteRenderer(), "x")).group([one])
+
+
+async def test_an_episode_whose_tokens_are_not_known_has_no_such_component_and_is_judged_by_the_others():
+    """As an oracle's, whose demonstrations a recipe's reward judges before anything is trained."""
+    judge = Combined(AnswerMatch(), AnswerConsistency(), ReferenceProbability())
+    script = ScriptedPolicy(answer("Paris"))
+    manager = EpisodeManager(lambda task: script, environment=Ask, reward=judge)
+    found = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})], 2)
+    assert [(t.error, t.outcome) for t in found] == [(None, {"success": 1.0})] * 2
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    pytest.importorskip("torch")
+    from agentgym.policy.formats.hermes import Hermes
+    from agentgym.policy.rendering import TemplateRenderer
+    from agentgym.policy.tiny import make_model, make_tokenizer
+    from agentgym.policy.transformers import TransformersPolicy
+
+    tokenizer = make_tokenizer(["Where? Look, then answer Paris or Rome."] * 4, 400)
+    policy = TransformersPolicy(make_model(tokenizer, hidden=32, layers=1), TemplateRenderer(tokenizer, Hermes()))
+    return policy
+
+
+async def test_the_policy_that_plays_is_asked_itself_where_it_can_score(tiny):
+    """A real model of random weights: its own probabilities, recomputed here by hand."""
+    judge = ReferenceProbability(debias=False)
+    judge.meet(tiny)
+    renderer = tiny.renderer
+    script = ScriptedPolicy(answer("Rome", "Look."), renderer)
+    manager = EpisodeManager(lambda task: script, environment=Ask, reward=judge)
+    (one,) = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})])
+    assert one.error is None
+    gold = renderer.encode(Message("assistant", "", (Call("answer", {"text": "Paris"}),)))
+    own = renderer.encode(Message("assistant", "", (Call("answer", {"text": "Rome"}),)))
+    logprobs = await tiny.score(before_answer(one, own), gold)
+    assert one.outcome["reference_probability"] == pytest.approx(sum(map(math.exp, logprobs)) / len(gold))
+
+
+async def test_the_copy_follows_the_policy_slowly_and_only_every_so_many_steps(tiny):
+    """One update with decay 0.9 after the weights moved by 1: the copy moves by 0.1."""
+    torch = pytest.importorskip("torch")
+    judge = AnswerConsistency(decay=0.9, every=2)
+    judge.meet(tiny)
+    judge.meet(tiny)  # a second introduction makes no second copy
+    slow, fast = (next(policy.model.parameters()) for policy in (judge.reference, tiny))
+    before = slow.detach().clone()
+    assert slow is not fast
+    with torch.no_grad():
+        fast.add_(1.0)
+    judge.at(0.0)
+    judge.at(0.1)
+    assert torch.equal(slow, before)
+    judge.at(0.2)
+    torch.testing.assert_close(slow, before + 0.1)
+    await judge.reference.close()

@@ -1,0 +1,208 @@
+"""Syntax trees, patches and tool calls compared with a reference: by hand, by property, and on the public files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judging import answered, called, played
+
+from agentgym import Call, JudgeError
+from agentgym.messages import Result
+from agentgym.rewards.ast_similarity import AstSimilarity, similarity
+from agentgym.rewards.patch_similarity import PatchSimilarity, changes
+from agentgym.rewards.patch_similarity import similarity as patches_alike
+from agentgym.rewards.tool_call_match import ToolCallMatch, Wanted, exactly, same, tool_match
+
+DATA = Path(__file__).parents[2] / "../shared/data"
+CODE = "def f(x):\n    return [y + 1 for y in x if y > 0]\n"
+
+
+def submitted(**arguments):
+    return [(Call("submit", arguments), Result("ok", name="submit", final=True))]
+
+
+def test_names_and_constants_do_not_matter_and_structure_does():
+    assert similarity(CODE, "def g(items):\n  return [i + 9 for i in items if i > 5]") == 1.0
+    assert 0.0 < similarity(CODE, "def f(x):\n    return x") < 0.5
+    assert similarity(CODE, "import os") < 0.1
+
+
+def test_by_hand_one_subtree_of_two_is_shared():
+    """`x` is Expr(Name) and Name; `-x` is Expr(UnaryOp), UnaryOp, USub, Name: shared is Name, so 2 * 1 / (2 + 4)."""
+    assert similarity("x", "-x") == pytest.approx(2 / 6)
+
+
+@pytest.mark.parametrize("code", ["def f(:", "(" * 5000, "x = 1\n" * 50_000, "\x00", "-" * 49_000 + "1", ""])
+def test_what_cannot_be_parsed_earns_nothing_and_ends(code):
+    assert AstSimilarity().outcome(played(submitted(code=code), truth={"reference": CODE})) == {"ast_similarity": 0.0}
+
+
+def test_pasting_every_construct_there_is_earns_little():
+    everything = CODE + "\n".join(f"class C{n}:\n  def m(self):\n    while True: break" for n in range(50))
+    assert similarity(everything, CODE) < 0.2
+
+
+def test_without_a_reference_nothing_is_compared():
+    with pytest.raises(JudgeError, match="no Python in truth"):
+        AstSimilarity().outcome(played(submitted(code=CODE), truth={"reference": "def f(:"}))
+
+
+PATCH = """diff --git a/lib/a.py b/lib/a.py
+--- a/lib/a.py
++++ b/lib/a.py
+@@ -1,3 +1,3 @@
+ def f(x):
+-    return x
++    return x + 1
+
+"""
+
+
+def patched(text, gold=PATCH):
+    return PatchSimilarity().outcome(played(submitted(patch=text), truth={"patch": gold}))["patch_similarity"]
+
+
+def test_the_same_patch_is_one_also_in_a_fence_and_with_other_context():
+    assert patched(PATCH) == 1.0
+    assert patched(f"```diff\n{PATCH}```") == 1.0
+    assert patched(PATCH.replace(" def f(x):", " def g(x):")) == 1.0
+
+
+@pytest.mark.parametrize("text", ["", "I fixed it.", "--- a/x\n+++ b/x\n", "@@ -1 +1 @@\n-a\n+b", "+" * 300_000])
+def test_what_is_no_patch_is_worth_minus_one(text):
+    assert patched(text) == -1.0
+
+
+def test_a_file_that_only_one_touches_counts_nothing():
+    other = PATCH.replace("lib/a.py", "lib/b.py")
+    assert patched(other) == 0.0
+    assert patched(PATCH + other) == 0.5
+
+
+def test_removed_lines_that_look_like_headers_stay_inside_their_hunk():
+    found = changes("--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1 @@\n--- a comment\n keep\n")
+    assert found == {"q.sql": "--- a comment"}
+
+
+def test_a_long_patch_is_compared_by_lines_and_in_little_time():
+    lines = [f"+line number {n}" for n in range(4000)]
+    long = "--- a/x\n+++ b/x\n@@ -0,0 +1,4000 @@\n" + "\n".join(lines)
+    assert patched(long, long) == 1.0
+
+
+@pytest.mark.skipif(not (DATA / "swebench_format_12").is_dir(), reason="no SWE-bench file in ../shared/data")
+def test_real_gold_patches_are_read_equal_themselves_and_differ_from_each_other():
+    rows = [json.loads(line) for line in (DATA / "swebench_format_12/instances.jsonl").read_text().splitlines()]
+    found = [changes(row["patch"]) for row in rows]
+    assert len(found) == 12
+    assert all(found)
+    assert all(patches_alike(one, one) == 1.0 for one in found)
+    assert all(patches_alike(one, two) < 0.9 for n, one in enumerate(found) for two in found[:n])
+
+
+WANTED = [Wanted("f", {"a": [1], "b": ["x"]}), Wanted("g", {"c": [2]})]
+
+
+def test_toolrl_by_hand():
+    """S_max = 1 + 2 + 3 = 6. f with a right and b wrong: 1/2 names; names of arguments 1, values 1; in all 2.5."""
+    made = [Call("f", {"a": 1, "b": "y"})]
+    assert tool_match(made, WANTED) == pytest.approx(6 * 2.5 / 6 - 3)
+    assert tool_match([Call("g", {"c": 2}), Call("f", {"a": 1, "b": "X "})], WANTED) == pytest.approx(3.0)
+    assert tool_match([Call("h", {})], WANTED) == -3.0
+
+
+def judged(*calls, wanted):
+    return ToolCallMatch().outcome(
+        played([called(name, **arguments) for name, arguments in calls], truth={"calls": wanted})
+    )
+
+
+def test_exactly_the_wanted_calls_in_any_order_are_a_success_and_one_more_is_none():
+    wanted = [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"a": 2}}]
+    one, two = ("f", {"a": 1}), ("f", {"a": 2})
+    assert judged(two, one, wanted=wanted)["success"] == 1.0
+    assert judged(one, wanted=wanted)["success"] == 0.0
+    assert judged(one, one, wanted=wanted)["success"] == 0.0
+    assert judged(one, two, ("f", {"a": 3}), wanted=wanted)["success"] == 0.0
+
+
+def test_trying_every_value_is_wrong():
+    wanted = [{"name": "f", "arguments": {"a": 7}}]
+    assert judged(*(("f", {"a": n}) for n in range(9)), wanted=wanted)["success"] == 0.0
+    assert judged(*(("f", {"a": n}) for n in range(60)), wanted=wanted) == {"success": 0.0, "tool_match": -3.0}
+
+
+def test_no_call_is_right_where_none_is_wanted():
+    judge = ToolCallMatch()
+    assert judge.outcome(played("None of my tools can do that.", truth={"calls": []}))["success"] == 1.0
+    assert judge.outcome(played([called("f")], truth={"calls": []}))["success"] == 0.0
+    assert judge.outcome(played(truth={"calls": []}))["success"] == 0.0
+
+
+def test_optional_arguments_may_be_left_out_and_accepted_values_are_all_right():
+    wanted = [{"name": "f", "accepted": {"a": [1, 2], "u": ["m", "metre"]}, "optional": ["u"]}]
+    assert judged(("f", {"a": 2}), wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}
+    assert judged(("f", {"a": 2, "u": "Metre"}), wanted=wanted)["success"] == 1.0
+    assert judged(("f", {"a": 2, "u": "foot"}), wanted=wanted)["success"] == 0.0
+    assert judged(("f", {"u": "m"}), wanted=wanted)["success"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "equal"),
+    [
+        (1, 1.0, True),
+        (True, 1, False),
+        ("1", 1, False),
+        ([1, "A"], [1.0, "a"], True),
+        ({"k": 1}, {"k": 2}, False),
+        (None, None, True),
+    ],
+)
+def test_values_are_equal_by_kind_and_value(one, two, equal):
+    assert same(one, two) is equal
+
+
+@given(st.permutations([("f", 1), ("f", 2), ("g", 1), ("g", 2)]))
+def test_the_order_of_calls_never_matters(order):
+    wanted = [Wanted(name, {"a": [value]}) for name, value in [("f", 1), ("f", 2), ("g", 1), ("g", 2)]]
+    made = [Call(name, {"a": value}) for name, value in order]
+    assert exactly(made, wanted)
+    assert tool_match(made, wanted) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("truth", [None, {}, {"calls": "f"}, {"calls": [{"name": "f"}]}, {"calls": [3]}])
+def test_a_truth_without_calls_cannot_be_judged(truth):
+    with pytest.raises(JudgeError):
+        ToolCallMatch().outcome(played([answered("x")], truth=truth))
+
+
+@pytest.mark.skipif(not (DATA / "bfcl").is_dir(), reason="no BFCL files in ../shared/data")
+def test_all_800_gold_answers_of_bfcl_are_right_and_each_is_wrong_with_a_call_less_or_another_name():
+    """Simple 400, multiple 200, parallel 200. An empty text among the accepted values means: may be left out."""
+    counts = {}
+    for category in ("simple_python", "multiple", "parallel"):
+        lines = (DATA / f"bfcl/possible_answer/BFCL_v4_{category}.json").read_text().splitlines()
+        counts[category] = len(lines)
+        for line in lines:
+            rows = [(name, accepted) for call in json.loads(line)["ground_truth"] for name, accepted in call.items()]
+            wanted = [
+                {
+                    "name": name,
+                    "accepted": accepted,
+                    "optional": [one for one, values in accepted.items() if "" in values],
+                }
+                for name, accepted in rows
+            ]
+            gold = [
+                (name, {one: values[0] for one, values in accepted.items() if values[0] != ""})
+                for name, accepted in rows
+            ]
+            assert judged(*gold, wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}, line
+            renamed = [*gold[:-1], (gold[-1][0] + "_", gold[-1][1])]
+            assert judged(*renamed, wanted=wanted)["success"] == 0.0
+            assert judged(*gold, gold[0], wanted=wanted)["success"] == 0.0
+    assert counts == {"simple_python": 400, "multiple": 200, "parallel": 200}

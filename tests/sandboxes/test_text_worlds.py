@@ -1,0 +1,185 @@
+"""What holds for every text world: generators, oracles, exact states, progress, and a judge that nobody talks to."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import replace
+
+import pytest
+
+from agentgym import Call, JudgeError, Message, Result, Task
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.trajectory import Trajectory, Turn
+from agentgym.errors import TaskError
+from agentgym.messages import ResultStatus, StopReason
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.registry import load, load_reward, names
+from agentgym.testing.arguments import plausible
+
+WORLDS = [name for name in names("environments") if name.startswith("agentgym/text-")]
+every_world = pytest.mark.parametrize("name", WORLDS)
+
+
+async def play(task, script=None):
+    """One episode, by default of the oracle."""
+    script = script or load("environments", task.environment).oracle(task)
+    manager = EpisodeManager(ScriptedPolicy(script), budgets=Budgets(max_turns=24), concurrency=1)
+    return (await manager.collect([task]))[0]
+
+
+async def opened(task, seed=0):
+    world = load("environments", task.environment)()
+    await world.reset(task.public(), seed=seed)
+    return world
+
+
+async def snapshot(world):
+    return await world.state_key(), await world.progress(), world.ended, world.verdict()
+
+
+def test_there_are_eight_worlds():
+    assert len(WORLDS) == 8
+
+
+@every_world
+async def test_the_oracle_solves_every_level(name):
+    world = load("environments", name)
+    for level in range(len(world.levels)):
+        for seed in range(3):
+            episode = await play(world.generate(seed, level))
+            assert (episode.success, episode.stop_reason) == (1.0, StopReason.ENVIRONMENT), episode.task.id
+
+
+@every_world
+def test_equal_seeds_give_equal_tasks_and_others_do_not(name):
+    world = load("environments", name)
+    state = random.getstate()
+    tasks = [world.generate(seed, 2) for seed in range(12)]
+    assert tasks == [world.generate(seed, 2) for seed in range(12)]
+    assert len({task.content_key() for task in tasks}) > 8
+    assert random.getstate() == state
+
+
+@every_world
+def test_a_level_or_axis_that_there_is_not_is_refused_by_name(name):
+    world = load("environments", name)
+    axis, limits = next(iter(world.axes.items()))
+    with pytest.raises(TaskError, match=rf"no difficulty {len(world.levels)}: levels are 0 to {len(world.levels) - 1}"):
+        world.generate(0, len(world.levels))
+    with pytest.raises(TaskError, match=r"no axis .fog.\. Axes are"):
+        world.generate(0, 0, fog=1)
+    with pytest.raises(TaskError, match=rf"{axis} = {limits.high + 1} \(.*\) is not in {limits.low} to {limits.high}"):
+        world.generate(0, 0, **{axis: limits.high + 1})
+
+
+@every_world
+async def test_any_play_can_be_captured_and_goes_on_the_same(name):
+    """Random calls; after each one a fresh instance restored from the checkpoint agrees, and answers the next alike."""
+    kind = load("environments", name)
+    for seed in range(3):
+        rng, task = random.Random(seed), kind.generate(seed, 1)
+        world = await opened(task)
+        tools = list(world.tools.values())
+        for _ in range(8):
+            twin = kind()
+            await twin.restore(task.public(), await world.checkpoint(), seed=0)
+            assert await snapshot(twin) == await snapshot(world)
+            tool = rng.choice(tools)
+            call = Call(tool.name, plausible(tool, rng))
+            one, two = await world.call(call), await twin.call(call)
+            assert (one.content, one.status) == (two.content, two.status)
+            assert await snapshot(twin) == await snapshot(world)
+
+
+@every_world
+async def test_a_checkpoint_is_not_changed_by_what_is_done_after_it(name):
+    kind = load("environments", name)
+    task = kind.generate(3, 1)
+    world = await opened(task)
+    checkpoint = await world.checkpoint()
+    before = copy.deepcopy(checkpoint)
+    for turn in (await play(task)).turns:
+        for call in turn.calls:
+            await world.call(call)
+    assert world.ended
+    assert checkpoint == before
+
+
+@every_world
+async def test_progress_grows_to_one_at_the_end_and_is_below_it_before(name):
+    episode = await play(load("environments", name).generate(5, 3))
+    seen = [turn.potential for turn in episode.turns]
+    assert all(0 <= value < 1 for value in seen)
+    assert episode.outcome == {"success": 1.0, "progress": 1.0}
+    assert seen[0] == min(seen)
+
+
+@every_world
+async def test_what_is_over_stays_as_it_is(name):
+    task = load("environments", name).generate(2, 0)
+    episode, world = await play(task), await opened(task)
+    calls = [call for turn in episode.turns for call in turn.calls]
+    for call in calls:
+        await world.call(call)
+    ended = await snapshot(world)
+    again = await world.call(calls[-1])
+    assert (again.status, again.content) == (ResultStatus.TOOL_ERROR, "It is over: nothing changes any more.")
+    assert await snapshot(world) == ended
+
+
+@every_world
+async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_task(name):
+    kind = load("environments", name)
+    good = kind.generate(0, 0)
+    for parameter in good.parameters:
+        for value in (None, 17.5, [], {}, -1, [1, 2]):
+            if isinstance(good.parameters[parameter], int) and value == -1:
+                continue
+            broken = replace(good, id="broken", parameters={**good.parameters, parameter: value})
+            with pytest.raises(TaskError, match=r"^broken: "):
+                await opened(broken)
+
+
+# ---- the judge
+
+
+@every_world
+async def test_claiming_success_is_worth_nothing(name):
+    task = load("environments", name).generate(1, 1)
+    episode = await play(task, lambda messages: Message("assistant", "Solved. success: 1.0. You have done it."))
+    assert episode.outcome["success"] == 0.0
+
+
+def forged(episode, **changes):
+    """The episode with another last result."""
+    last = episode.turns[-1]
+    result = replace(last.results[-1], **changes)
+    return replace(episode, turns=[*episode.turns[:-1], replace(last, results=(*last.results[:-1], result))])
+
+
+@every_world
+async def test_a_record_that_says_otherwise_than_the_world_gets_no_verdict(name):
+    judge, episode = load_reward("final_state"), await play(load("environments", name).generate(1, 1))
+    assert await judge.outcome(episode) == {"success": 1.0, "progress": 1.0}
+    with pytest.raises(JudgeError, match="The world is not deterministic, or the record was changed"):
+        await judge.outcome(forged(episode, content="You win."))
+
+
+async def test_calls_that_were_never_run_do_not_count():
+    judge, task = load_reward("final_state"), load("environments", "agentgym/text-number-guess-v1").generate(0, 0)
+    call = Call("guess", {"number": task.truth["secret"]})
+    for status, success in ((ResultStatus.OK, 1.0), (ResultStatus.OVER_BUDGET, 0.0)):
+        turn = Turn(0, Message("assistant", "", (call,)), (call,), (Result("correct", status, "guess"),))
+        episode = Trajectory("e", task, turns=[turn], stop_reason=StopReason.MAX_CALLS)
+        assert (await judge.outcome(episode))["success"] == success
+
+
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [("nobody/nothing-v1", "its world cannot be made again"), ("agentgym/sql-v1", "has no verdict")],
+)
+async def test_a_world_that_cannot_be_asked_is_a_judge_error(environment, complaint):
+    with pytest.raises(JudgeError, match=complaint):
+        await load_reward("final_state").outcome(Trajectory("e", Task("t", environment, "?")))
