@@ -48,9 +48,9 @@ def seen(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str, Any]:
     if read != list(prefix):
         count = len(read) if isinstance(read, list) else "no"
         raise PolicyError(
-            f"The server read {count} prompt tokens where {len(prefix)} were meant, so the record would not be what the "
-            "agent saw. Its image processor has other settings (size, pixels) than the renderer's: load both from one "
-            "folder, and start it without --mm-processor-kwargs."
+            f"The server read {count} prompt tokens where {len(prefix)} were meant, so the record would not be what "
+            "the agent saw. Its image processor has other settings (size, pixels) than the renderer's: load both from "
+            "one folder, and start it without --mm-processor-kwargs."
         )
     rows = (choice.get("logprobs") or {}).get("content")
     logprobs = [row.get("logprob") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
