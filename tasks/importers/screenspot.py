@@ -1,4 +1,4 @@
-"""Read a ScreenSpot file (also v2 and Pro) and its screenshots from files that the user has; none is in this package."""
+"""Read a ScreenSpot file (also v2 and Pro) and its screenshots, from files that the user has."""
 
 from __future__ import annotations
 
