@@ -65,10 +65,18 @@ class ImageTokens:
         """How many of these tokens stand for a part of an image."""
         return list(ids).count(self.image_token_id)
 
-    def collapsed(self, ids: Sequence[int]) -> list[int]:
-        """The ids with each image's token once, as a server that expands them itself wants."""
-        image = self.image_token_id
-        return [token for place, token in enumerate(ids) if token != image or not place or ids[place - 1] != image]
+    def collapsed(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
+        """The ids with each image's token once, as a server that expands them itself wants.
+
+        Args:
+            images: those that the ids show, in order; two may follow each other without anything between.
+        """
+        found, at = list[int](), 0
+        lengths = iter([self.count(self.encode(image)) for image in images])
+        while at < len(ids):
+            found.append(ids[at])
+            at += next(lengths, 1) if ids[at] == self.image_token_id else 1
+        return found
 
     def features(self, images: Sequence[ImagePart]) -> dict[str, Any]:
         """Tensors of several images, in the order of their tokens, by the model's argument names."""

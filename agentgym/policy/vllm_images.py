@@ -30,7 +30,7 @@ def seeing(
             "renderer=TemplateRenderer(tokenizer, call_format, images=ImageTokens(processor))."
         )
     return PATH, {
-        "token_ids": tokens.collapsed(prefix),
+        "token_ids": tokens.collapsed(prefix, images),
         "content_parts": [
             {"type": "image_url", "url": f"data:{image.media_type};base64,{image.data}"} for image in images
         ],

@@ -175,11 +175,11 @@ def test_text_that_looks_like_an_image_is_text(parts):
 
 def test_collapsed_ids_hold_each_image_once(parts):
     renderer = parts[1]
-    ids = renderer.prompt(conversation(RED), ())
-    assert renderer.images.count(renderer.images.collapsed(ids)) == 1
-    assert [i for i in renderer.images.collapsed(ids) if i != renderer.images.image_token_id] == [
-        i for i in ids if i != renderer.images.image_token_id
-    ]
+    ids = renderer.prompt(conversation(RED, BLUE), ())
+    collapsed = renderer.images.collapsed(ids, [RED, BLUE])
+    assert renderer.images.count(collapsed) == 2
+    image = renderer.images.image_token_id
+    assert [i for i in collapsed if i != image] == [i for i in ids if i != image]
 
 
 async def test_a_prefix_without_its_images_is_refused(policy):

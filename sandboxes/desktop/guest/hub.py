@@ -25,7 +25,7 @@ PROGRAMS = {
     "calculator": ["galculator"],
     "terminal": ["xterm", "-fa", "DejaVu Sans Mono", "-fs", "10", "-e", "bash", "--norc"],
 }
-QUIET_S, SETTLE_S, UP_S, TOOL_S = 0.12, 2.5, 20.0, 10.0
+QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 2.0, 20.0, 8.0, 10.0
 MAX_WINDOWS, MAX_TITLE = 40, 200
 
 
@@ -45,7 +45,7 @@ class Desktop:
         self._write("/work/config/fonts.conf", FONTS)
         self._write("/work/config/gtk-3.0/settings.ini", SETTINGS)
         self._write(HOME + "/.Xdefaults", "XTerm*cursorBlink: false\nXTerm*selectToClipboard: true\n")
-        size = "%dx%dx24" % (width, height)
+        size = f"{width}x{height}x24"
         self._start(["Xvfb", ":7", "-screen", "0", size, "-fbdir", BUFFER, "-nolisten", "tcp", "-noreset"])
         self._until(lambda: self._tool("getmouselocation").returncode == 0, "The display does not come up")
         self._start(["openbox"])
@@ -80,7 +80,7 @@ class Desktop:
     def launch(self, program, file):
         before = {window["id"] for window in self.windows()}
         self._start(PROGRAMS[program] + ([file] if file else []))
-        ends = time.monotonic() + UP_S
+        ends = time.monotonic() + WINDOW_S
         while time.monotonic() < ends:
             if any(window["id"] not in before for window in self.windows()):
                 return ""

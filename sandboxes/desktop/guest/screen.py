@@ -14,7 +14,7 @@ def read_screen(path):
         raw = file.read()
     if len(raw) < 4 * HEADER_WORDS:
         raise ValueError("the frame buffer is too short")
-    words = struct.unpack(">%dI" % HEADER_WORDS, raw[: 4 * HEADER_WORDS])
+    words = struct.unpack(f">{HEADER_WORDS}I", raw[: 4 * HEADER_WORDS])
     header, version, width, height = words[0], words[1], words[4], words[5]
     order, bits, line, colours = words[7], words[11], words[12], words[19]
     start = header + 12 * colours
