@@ -108,11 +108,12 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $$resume
 	@echo "The report: $(RUN)/report.html"
 
+# Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once.
 test: $(STAMP)  ## every test
-	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 
 test-fast: $(STAMP)  ## the tests that take less than ten seconds each; under two minutes in all
-	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 -m "not slow" $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)

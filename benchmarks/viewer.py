@@ -135,7 +135,7 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
 
             opened("", "table.runs", 1)  # the browser's own start
             answer = answered("episodes")
-            narrowed = answered("episodes?only=unsolved&problem=tool_error&sort=reward")
+            narrowed = answered("episodes?only=unsolved&failure=tool_error&sort=reward")
             busy.clear()
             listed = repeated(lambda: opened(listing, "tr.active", 1))
             listing_busy = statistics.median(busy)
@@ -152,10 +152,10 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
         (f"list of {options.episodes:,} episodes, in the browser", listed, LIST_LIMIT_S),
         ("  of it CPU of the page's main thread", listing_busy, None),
         ("  CPU of the server's answer, cold", cpu_of(folder, first=True), None),
-        ("  CPU of the server's answer", cpu_of(folder), None),
+        ("  CPU of the server's answer, the same list again", cpu_of(folder), None),
         ("  the server's first answer, cold", cold, None),
         ("  the server's answer", answer, None),
-        ("  filtered by outcome and problem, sorted by reward", narrowed, None),
+        ("  filtered by outcome and failure, sorted by reward", narrowed, None),
         (f"episode of {options.turns} turns, from the list to its last turn", shown, EPISODE_LIMIT_S),
         ("  of it CPU of the page's main thread", statistics.median(busy), None),
         ("  by its address in a fresh page", fresh, None),

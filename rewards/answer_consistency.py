@@ -13,12 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward
+from agentgym import Reward
 from agentgym.policy.contract import Policy
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym.reward import Components, EpisodeView
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
 from .final_answer import final_answer
+from .needed_success import succeeded
 
 
 class AnswerConsistency(Reward):
@@ -84,25 +85,18 @@ class AnswerConsistency(Reward):
         """Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails."""
         if not all(map(has_tokens, episodes)):
             return [{} for _ in episodes]
+        wins = [succeeded(episode, "answer_consistency") for episode in episodes]
         likely = [await self._likelihood(episode) for episode in episodes]
-        right = [
-            one
-            for one, episode in zip(likely, episodes, strict=True)
-            if one is not None and episode.outcome[SUCCESS] > 0
-        ]
+        right = [one for one, won in zip(likely, wins, strict=True) if one is not None and won]
         bar = sum(right) / len(right) - self.margin if right else math.inf
         found: list[Components] = []
-        for one, episode in zip(likely, episodes, strict=True):
-            won = one is not None and episode.outcome[SUCCESS] > 0 and one >= bar
-            found.append({"consistency": float(won)} | ({} if one is None else {"answer_likelihood": one}))
+        for one, won in zip(likely, wins, strict=True):
+            follows = one is not None and won and one >= bar
+            found.append({"consistency": float(follows)} | ({} if one is None else {"answer_likelihood": one}))
         return found
 
     async def _likelihood(self, episode: EpisodeView) -> float | None:
         """The mean probability of the answer's tokens after the reasoning, each at most `most`; None without answer."""
-        if SUCCESS not in episode.outcome:
-            raise JudgeError(
-                f"{episode.task.id} has no component 'success' for answer_consistency: combine it with a judge."
-            )
         renderer = renderer_of(self.reference, "answer_consistency")
         assert self.reference is not None
         answer = final_answer(episode, self.argument)

@@ -34,12 +34,8 @@ class AnswerMatch(Reward):
         truth = episode.task.truth
         if not isinstance(truth, dict) or "answer" not in truth:
             raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by answer_match.")
-        given = self.answer_of(episode)
+        given = final_answer(episode, self.argument)
         return {SUCCESS: float(given is not None and same_answer(given, truth["answer"], tolerance=self.tolerance))}
-
-    def answer_of(self, episode: EpisodeView) -> str | None:
-        """What the agent answered, None if it never did."""
-        return final_answer(episode, self.argument)
 
 
 def same_answer(given: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:

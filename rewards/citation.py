@@ -8,6 +8,7 @@ from agentgym import Reward
 from agentgym.reward import Components, EpisodeView
 
 from .evidence import folded, gold_pages, pages_read
+from .final_answer import final_call
 
 
 class Citation(Reward):
@@ -44,13 +45,9 @@ class Citation(Reward):
 
     def _cited(self, episode: EpisodeView) -> set[str] | None:
         """Titles that the first successful final call names; None if there is no such call."""
-        for turn in episode.turns:
-            for call, result in zip(turn.calls, turn.results, strict=False):
-                if result.final and result.ok:
-                    named = call.arguments.get(self.argument) or ()
-                    return {folded(title) for title in named if isinstance(title, str)} if _is_list(named) else set()
-        return None
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, (list, tuple))
+        found = final_call(episode)
+        if found is None:
+            return None
+        named = found[0].arguments.get(self.argument)
+        titles = named if isinstance(named, list | tuple) else ()
+        return {folded(title) for title in titles if isinstance(title, str)}

@@ -15,6 +15,7 @@ from agentgym.messages import Call
 from agentgym.reward import SUCCESS, Components, EpisodeView, TurnView
 from agentgym.sandbox import Backend
 
+from .fresh_files import lines_of
 from .hidden_tests import HiddenTests
 
 MAX_TEXT = 10_000
@@ -57,7 +58,7 @@ class Completion(Reward):
         return {
             SUCCESS: float(all(passed)),
             "tests_passed": sum(passed) / len(passed),
-            "exact": float(_lines(text) == _lines(wanted)),
+            "exact": float(lines_of(text) == lines_of(wanted)),
             "similarity": similarity(text, wanted),
         }
 
@@ -82,12 +83,8 @@ def _apply(call: Call, pieces: list[str]) -> None:
 
 def similarity(text: str, wanted: str) -> float:
     """Share of matching characters, from 0 to 1; text past 10,000 characters is not read."""
-    left, right = _lines(text[:MAX_TEXT]), _lines(wanted)
+    left, right = "\n".join(lines_of(text[:MAX_TEXT])), "\n".join(lines_of(wanted))
     return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio() if left else 0.0
-
-
-def _lines(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.rstrip().splitlines())
 
 
 def _wanted(episode: EpisodeView) -> str:

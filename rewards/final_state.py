@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import Environment, JudgeError, Reward
-from agentgym.errors import TaskError, UnknownNameError
 from agentgym.messages import ResultStatus
-from agentgym.registry import make
 from agentgym.reward import Components, EpisodeView
+
+from .judge_world import judge_world
 
 
 class FinalState(Reward):
@@ -24,23 +24,12 @@ class FinalState(Reward):
     async def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if there is no such world, it has no `verdict`, or it answers otherwise than recorded."""
         task = episode.task.public()
-        try:
-            world = make(task.environment)
-        except UnknownNameError as error:
-            raise JudgeError(f"{task.id}: its world cannot be made again. {error}") from error
-        verdict: Any = getattr(world, "verdict", None)
-        try:
-            if verdict is None:
-                raise JudgeError(f"{task.environment} has no verdict(): final_state cannot judge it.")
+        async with judge_world(task, "verdict", "final_state") as world:
             await world.reset(task, seed=getattr(episode, "seed", 0))
             for turn in episode.turns:
                 await _again(world, turn, task.id)
-            components: Components = verdict()
+            components: Components = world.verdict()
             return components
-        except TaskError as error:
-            raise JudgeError(f"{task.id}: its world cannot be built again. {error}") from error
-        finally:
-            await world.close()
 
 
 async def _again(world: Environment, turn: Any, task: str) -> None:

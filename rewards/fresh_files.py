@@ -22,6 +22,8 @@ from agentgym.registry import shared_backend
 from agentgym.reward import EpisodeView
 from agentgym.sandbox import Backend, ExecResult, Sandbox
 
+from .final_answer import final_call
+
 SPEC = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
 MAX_OUTPUT = 2**20
 MARK = "Submitted: "
@@ -157,21 +159,8 @@ class FreshMachine:
 
 def submitted_files(episode: EpisodeView) -> SubmittedFiles | None:
     """The files that the final call handed in, None if there was none. Raises: JudgeError if the result holds none."""
-    for turn in episode.turns:
-        for result in turn.results:
-            if result.final and result.ok:
-                return _parsed(str(result.content))
-    return None
-
-
-def submitted_text(episode: EpisodeView, argument: str) -> str | None:
-    """A text argument of the first final call that succeeded, None if there was none."""
-    for turn in episode.turns:
-        for call, result in zip(turn.calls, turn.results, strict=False):
-            if result.final and result.ok:
-                text = call.arguments.get(argument)
-                return text if isinstance(text, str) else None
-    return None
+    found = final_call(episode)
+    return None if found is None else _parsed(str(found[1].content))
 
 
 def _parsed(text: str) -> SubmittedFiles:

@@ -26,6 +26,7 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
 from . import judge_guest
+from .final_answer import submitted_text
 from .remote_check import RemoteCheck
 
 SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
@@ -75,7 +76,7 @@ class HiddenTests(Reward):
         truth = episode.task.truth
         if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):
             raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by hidden_tests.")
-        code = self._submission(episode)
+        code = submitted_text(episode, self.argument)
         if code is not None and truth.get("check"):
             check = RemoteCheck(self.cpu_s, self.timeout_s, self.backend)
             held = await check.judge(code, truth["check"], truth["entry_point"], setup=truth.get("setup", ""))
@@ -110,14 +111,6 @@ class HiddenTests(Reward):
             raise JudgeError(f"No sandbox would run the hidden tests: {error}") from error
         if not working:
             raise JudgeError(f"The sandbox does not run Python as it should: {cause}") from cause
-
-    def _submission(self, episode: EpisodeView) -> str | None:
-        for turn in episode.turns:
-            for call, result in zip(turn.calls, turn.results, strict=False):
-                if result.final and result.ok:
-                    code = call.arguments.get(self.argument)
-                    return code if isinstance(code, str) else None
-        return None
 
     async def _expected(self, tests: Sequence[HiddenTest], setup: str) -> dict[int, Any]:
         """Data of the expected values: literals are read here, the rest is evaluated in a sandbox of its own."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Reward
+from agentgym.reward import Components, EpisodeView
+
+from .needed_success import succeeded
 
 
 class Overlong(Reward):
@@ -43,19 +45,16 @@ class Brevity(Reward):
 
     def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
         """Raises: JudgeError if nobody judged `success`."""
-        if missing := [episode.task.id for episode in episodes if SUCCESS not in episode.outcome]:
-            raise JudgeError(
-                f"{missing[0]} has no component 'success' for brevity to look at: combine it with a judge."
-            )
+        right = [succeeded(episode, "brevity") for episode in episodes]
         lengths = [tokens_of(episode) for episode in episodes]
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):
             return [{} for _ in episodes]
         shortest, span = min(known), max(known) - min(known)
         found: list[Components] = []
-        for episode, length in zip(episodes, known, strict=True):
+        for won, length in zip(right, known, strict=True):
             value = 0.5 - (length - shortest) / span if span else 0.0
-            found.append({"brevity": value if episode.outcome[SUCCESS] > 0 else min(value, 0.0)})
+            found.append({"brevity": value if won else min(value, 0.0)})
         return found
 
 

@@ -8,7 +8,8 @@ from agentgym import JudgeError, Reward
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
-from .fresh_files import Command, FreshMachine, SubmittedFiles, submitted_text
+from .final_answer import submitted_text
+from .fresh_files import Command, FreshMachine, SubmittedFiles
 
 
 class ProgramOutput(Reward):

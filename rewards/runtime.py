@@ -20,7 +20,8 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
 from . import judge_guest
-from .fresh_files import SPEC, submitted_text
+from .final_answer import submitted_text
+from .fresh_files import SPEC
 from .hidden_tests import MAX_REPORT, HiddenTests, read_report, same, take_apart
 
 IMPROVED = 1.1

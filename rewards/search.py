@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from agentgym import Combined, JudgeError
+from agentgym import Combined
 from agentgym.reward import SUCCESS, Components, EpisodeView
 
 from .answer_match import AnswerMatch, same_answer
 from .citation import Citation
 from .evidence import Evidence
+from .final_answer import final_answer, gold_answers
 from .token_overlap import exact_match
 
 
@@ -22,16 +21,10 @@ class QuestionAnswered(AnswerMatch):
 
     def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no `truth["answer"]`."""
-        truth = episode.task.truth
-        if not isinstance(truth, Mapping) or "answer" not in truth:
-            raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer to it can be judged.")
-        given = self.answer_of(episode)
-        gold = [str(one) for one in (truth["answer"], *truth.get("answers", ()))]
-        return {
-            SUCCESS: float(
-                given is not None and (exact_match(given, gold) or any(same_answer(given, one) for one in gold))
-            )
-        }
+        gold = gold_answers(episode, "search")
+        given = final_answer(episode, self.argument) or ""
+        same = any(same_answer(given, one, tolerance=self.tolerance) for one in gold)
+        return {SUCCESS: float(same or exact_match(given, gold))}
 
 
 class SearchReward(Combined):

@@ -15,6 +15,7 @@ from agentgym import JudgeError, Reward
 from agentgym.reward import Components, EpisodeView, TurnView
 from agentgym.sandbox import Backend
 
+from .final_answer import final_call
 from .hidden_tests import HiddenTests
 
 MAX_TESTS, MAX_LENGTH = 20, 500
@@ -80,11 +81,8 @@ class SelfTests(Reward):
         return list(dict.fromkeys(found))
 
     def _final(self, episode: EpisodeView) -> list[str]:
-        for turn in episode.turns:
-            for call, result in zip(turn.calls, turn.results, strict=False):
-                if result.final and result.ok:
-                    return list(dict.fromkeys(_listed(call.arguments.get(self.argument))))[:MAX_TESTS]
-        return []
+        found = final_call(episode)
+        return list(dict.fromkeys(_listed(found[0].arguments.get(self.argument))))[:MAX_TESTS] if found else []
 
 
 def is_plain(test: str) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym import JudgeError, Reward, Task, ToolError, make
-from agentgym.errors import SandboxError, TaskError, UnknownNameError
+from agentgym import JudgeError, Reward, Task, ToolError
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
+from .judge_world import judge_world
 from .sql_rows import asks_for_order, same_rows
 from .sql_submission import gold_sql, submitted_sql
 
@@ -76,13 +76,7 @@ class SqlExecution(Reward):
         suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
         worlds = [replace(task.public(), parameters={**task.parameters, **other}) for other in ({}, *suite)]
         verdict = Verdict([False] * len(worlds))
-        try:
-            world: Any = make(task.environment, backend=self.backend)
-        except (UnknownNameError, SandboxError) as error:
-            raise JudgeError(f"{task.id}: no world to judge in: {error}") from error
-        if not hasattr(world, "rows"):
-            raise JudgeError(f"{task.id}: {task.environment} has no `rows(sql)`, so sql_execution cannot judge in it.")
-        try:
+        async with judge_world(task, "rows", "sql_execution", self.backend) as world:
             for place, public in enumerate(worlds):
                 await world.reset(public, seed=0)
                 expected = await self._expected(world, public, gold)
@@ -99,10 +93,6 @@ class SqlExecution(Reward):
                 )
                 if not verdict.matched[place]:
                     break
-        except (SandboxError, TaskError) as error:
-            raise JudgeError(f"{task.id}: the judge's world failed: {error}") from error
-        finally:
-            await world.close()
         return verdict
 
     async def _expected(self, world: Any, public: Task, gold: str) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward, Task, ToolError, make
-from agentgym.errors import SandboxError, TaskError, UnknownNameError
+from agentgym import JudgeError, Reward, Task, ToolError
 from agentgym.messages import Call
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
 from .answer_match import same_answer
+from .final_answer import final_call
+from .judge_world import judge_world
 
 KEPT = 4_096
 MAX_ANSWER = 5_000
@@ -42,13 +43,12 @@ class SqlState(Reward):
         task, truth = episode.task, episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("sql"), (list, tuple)):
             raise JudgeError(f"{task.id} has no list truth['sql'], so nothing can be judged by sql_state.")
-        for turn in episode.turns:
-            for call, result in zip(turn.calls, turn.results, strict=False):
-                if result.final and result.ok:
-                    right = "answers" not in truth or _answered(call, truth["answers"])
-                    told = str(result.content) == f"Finished. State {await self.gold_state(task, truth['sql'])}."
-                    return {SUCCESS: float(right and told)}
-        return {SUCCESS: 0.0}
+        if (found := final_call(episode)) is None:
+            return {SUCCESS: 0.0}
+        call, result = found
+        right = "answers" not in truth or _answered(call, truth["answers"])
+        told = str(result.content) == f"Finished. State {await self.gold_state(task, truth['sql'])}."
+        return {SUCCESS: float(right and told)}
 
     async def gold_state(self, task: Task, statements: Sequence[str]) -> str:
         """The state that the gold statements leave. Raises: JudgeError."""
@@ -56,21 +56,12 @@ class SqlState(Reward):
         if key in self._gold:
             self._gold.move_to_end(key)
             return self._gold[key]
-        try:
-            world: Any = make(task.environment, backend=self.backend)
-        except (UnknownNameError, SandboxError) as error:
-            raise JudgeError(f"{task.id}: no world to judge in: {error}") from error
-        if not hasattr(world, "state_after"):
-            raise JudgeError(f"{task.id}: {task.environment} has no `state_after(statements)`, as sql_state needs.")
-        try:
+        async with judge_world(task, "state_after", "sql_state", self.backend) as world:
             await world.reset(task.public(), seed=0)
-            state: str = await world.state_after(statements)
-        except ToolError as error:
-            raise JudgeError(f"{task.id}: a gold statement does not run: {error}") from error
-        except (SandboxError, TaskError) as error:
-            raise JudgeError(f"{task.id}: the judge's world failed: {error}") from error
-        finally:
-            await world.close()
+            try:
+                state: str = await world.state_after(statements)
+            except ToolError as error:
+                raise JudgeError(f"{task.id}: a gold statement does not run: {error}") from error
         self._gold[key] = state
         if len(self._gold) > KEPT:
             self._gold.popitem(last=False)

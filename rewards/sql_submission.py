@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from agentgym import JudgeError
-from agentgym.messages import StopReason
 from agentgym.reward import EpisodeView
+
+from .final_answer import final_call, last_words, submitted_text
 
 MAX_SQL = 20_000
 _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -17,18 +18,13 @@ def submitted_sql(episode: EpisodeView, argument: str = "sql") -> str | None:
 
     Returns: None if there is none, or if it is longer than any query that could run.
     """
-    for turn in episode.turns:
-        for call, result in zip(turn.calls, turn.results, strict=False):
-            if result.final and result.ok:
-                given = call.arguments.get(argument)
-                return given if isinstance(given, str) and len(given) <= MAX_SQL else None
-    if episode.turns and episode.stop_reason is StopReason.ANSWERED and not episode.turns[-1].calls:
-        text: str = episode.turns[-1].message.text[: 2 * MAX_SQL]
-        found = _FENCE.findall(text)
-        query = (found[-1] if found else text).strip()
-        if re.match(r"(?i)(select|with)\b", query) and len(query) <= MAX_SQL:
-            return query
-    return None
+    if final_call(episode) is not None:
+        given = submitted_text(episode, argument)
+        return given if given is not None and len(given) <= MAX_SQL else None
+    text = (last_words(episode) or "")[: 2 * MAX_SQL]
+    found = _FENCE.findall(text)
+    query = (found[-1] if found else text).strip()
+    return query if re.match(r"(?i)(select|with)\b", query) and len(query) <= MAX_SQL else None
 
 
 def gold_sql(episode: EpisodeView, judge: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from agentgym import JudgeError, Reward
+from agentgym import Reward
 from agentgym.reward import SUCCESS, Components, EpisodeView
+
+from .needed_success import succeeded
 
 
 class ToolEfficiency(Reward):
@@ -34,13 +36,9 @@ class ToolEfficiency(Reward):
 
     def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
         """Raises: JudgeError if nobody judged `success`."""
-        if missing := [episode.task.id for episode in episodes if SUCCESS not in episode.outcome]:
-            raise JudgeError(
-                f"{missing[0]} has no component 'success' for tool_efficiency to multiply: combine it with a reward "
-                "that judges the answer."
-            )
+        wins = [succeeded(episode, "tool_efficiency") for episode in episodes]
         calls = [self.calls_of(episode) for episode in episodes]
-        right = [made for made, episode in zip(calls, episodes, strict=True) if episode.outcome[SUCCESS] > 0]
+        right = [made for made, won in zip(calls, wins, strict=True) if won]
         fewest = min(right, default=0) if self.against == "group" else 0
         return [
             {"tool_efficiency": episode.outcome[SUCCESS] * r_tool(made, fewest, self.smooth), "tool_calls": float(made)}

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import hypothesis  # noqa: F401  before a plug-in of its own is looked for, which warns where nothing has imported it
+import hypothesis  # before a plug-in of its own is looked for, which warns where nothing has imported it
 import pytest
 
 # Before anything imports torch, tokenizers or a hub client: all of them read these once.
@@ -25,6 +25,10 @@ for name, value in {
     "CUDA_VISIBLE_DEVICES": "",  # the tests' figures are of the CPU; GPU work is in benchmarks/
 }.items():
     os.environ.setdefault(name, value)
+
+# Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one.
+hypothesis.settings.register_profile("agentgym", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("agentgym")
 
 
 @cache

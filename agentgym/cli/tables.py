@@ -14,9 +14,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agentgym.episode.failures import calls_of, failures_of
 from agentgym.episode.trajectory import Trajectory
 from agentgym.evaluation.cost import in_words
-from agentgym.evaluation.failures import KINDS, calls_of, failures_of
+from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.visible import visible

@@ -27,6 +27,9 @@ FILTERS = {
 }
 """Kinds of episodes a list can be narrowed to, each with what it means to SQLite."""
 _PHASE = "rtrim(rtrim(run, '0123456789'), '-')"
+_KEPT, _MADE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
+MOST_WORDS = 200
+"""Of one kind to choose from, as tags: a task set may give every task its own."""
 SORTS = ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop")
 
 
@@ -45,6 +48,7 @@ class LedgerReader:
         self._written = False  # whether the ledger itself is one of them
         self._made_up_to = 0  # the last key that `summarise` has seen
         self._unreadable = 0  # episodes it passed over
+        self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last, and what it is of
         self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # up to which keys, and what was counted
         self._connection = self._open()
 
@@ -77,7 +81,7 @@ class LedgerReader:
         """
         deadline = time.monotonic() + budget_s
         with self._reading() as connection:
-            written = " AND key NOT IN (SELECT episode FROM main.summary)" if self._written else ""
+            written = f" AND key NOT IN (SELECT episode FROM {_KEPT})" if self._written else ""
             have = sum(self._count(connection, place) for place in self._places) + self._unreadable
             while have < self._count(connection, "main.episode"):  # else there is nothing to look for
                 rows = connection.execute(
@@ -108,8 +112,8 @@ class LedgerReader:
         """Summaries of episodes as dicts by column (see agentgym.episode.summary).
 
         Args:
-            where: any of `only` (a name in FILTERS), `phase` (see `phases`), `run`, `task`, `stop` and `problem`
-                exactly, `text` in the id.
+            where: any of `only` (a name in FILTERS), `phase` (see `phases`), `run`, `task`, `stop`, `tag` and
+                `failure` exactly, `text` in the id.
             sort: one of SORTS.
         Raises: LedgerError for a filter or an order that there is not.
         """
@@ -126,18 +130,28 @@ class LedgerReader:
         return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
 
     def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
-        """How many episodes of a choice are of each kind: `only` and `problem`, by name."""
-        clause, values = _where(where or {})
+        """How many episodes of a choice are of each kind: `only`, `failure` and `tag`, by name.
+
+        Those of each tag are counted as if the choice named none, so that there are others to turn to.
+        """
+        where = where or {}
+        clause, values = _where(where)
+        tagless = _where({name: value for name, value in where.items() if name != "tag"})
         sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
-        problems: Counter[str] = Counter()
         with self._reading() as connection:
-            only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
-            wrong = f"{clause} AND" if clause else " WHERE"
-            for text, count in connection.execute(
-                f"SELECT problems, count(*) FROM known{wrong} problems IS NOT NULL GROUP BY 1", values
-            ):
-                problems.update(dict.fromkeys(json.loads(text), count))
-        return {"only": dict(zip(FILTERS, only, strict=True)), "problem": dict(problems.most_common())}
+            version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit of others
+            asked = (version, self._made_up_to, clause, *values)
+            if self._facets[0] != asked:  # else it is the next page of a list
+                only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
+                self._facets = (
+                    asked,
+                    {
+                        "only": dict(zip(FILTERS, only, strict=True)),
+                        "failure": self._within(connection, "failures", clause, values),
+                        "tag": self._within(connection, "tags", *tagless),
+                    },
+                )
+            return self._facets[1]
 
     def phases(self) -> dict[str, int]:
         """How many episodes there are by phase, in the order the phases began.
@@ -165,6 +179,18 @@ class LedgerReader:
         except LedgerError:
             return None
         return summary.summary_row(key, trajectory)
+
+    def _within(
+        self, connection: sqlite3.Connection, column: str, clause: str, values: Sequence[str]
+    ) -> dict[str, int]:
+        """How many episodes hold each word of a column of JSON lists or objects, the most frequent words first."""
+        found: Counter[str] = Counter()
+        known = f"{clause} AND" if clause else " WHERE"
+        for text, count in connection.execute(
+            f"SELECT {column}, count(*) FROM known{known} {column} IS NOT NULL GROUP BY 1", values
+        ):
+            found.update(dict.fromkeys(json.loads(text), count))
+        return dict(found.most_common(MOST_WORDS))
 
     def _count(self, connection: sqlite3.Connection, table: str) -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -221,11 +247,11 @@ class LedgerReader:
         `known`: all summaries; one table where they are in one, which is quicker to scan. `listed`: with the turns so
         far of what is unfinished.
         """
-        places = ["main.summary"] if self._written or self._has_summaries() else []
-        places += ["made.summary"] if self._made_up_to or not places else []
+        places = [_KEPT] if self._written or self._has_summaries() else []
+        places += [_MADE] if self._made_up_to or not places else []
         if places == self._places:
             return
-        self._places, self._written = places, "main.summary" in places
+        self._places, self._written = places, _KEPT in places
         for view in ("listed", "known"):
             connection.execute(f"DROP VIEW IF EXISTS temp.{view}")
         both = " UNION ALL ".join(f"SELECT * FROM {place}" for place in places)
@@ -245,8 +271,8 @@ class LedgerReader:
 
     def _has_summaries(self) -> bool:
         """An earlier agentgym's ledger gets its first summary when this one goes on with the run."""
-        query = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = 'summary'"
-        return self._connection.execute(query).fetchone() is not None
+        query = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ?"
+        return self._connection.execute(query, (summary.TABLE,)).fetchone() is not None
 
 
 def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -260,11 +286,12 @@ def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
         test = {
             "phase": f"{_PHASE} = ?", "run": "run = ?", "task": "task = ?", "stop": "coalesce(stop, '') = ?",
             "text": "instr(lower(id), lower(?)) > 0",
-            "problem": "json_extract(problems, '$.' || json_quote(?)) > 0",
+            "failure": "json_extract(failures, '$.' || json_quote(?)) > 0",
+            "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
         }.get(name)  # fmt: skip
         if test is None:
             raise LedgerError(
-                f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, problem."
+                f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, failure, tag."
             )
         tests.append(test)
         values.append(value)

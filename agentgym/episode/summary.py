@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from typing import Any
 
+from agentgym.episode.failures import calls_of, failures_of
 from agentgym.episode.trajectory import Trajectory
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS {where}summary (
+TABLE = "summary_2"
+"""Its number goes up when a row says something else than before: readers make the rows that a ledger lacks."""
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
     episode INTEGER PRIMARY KEY,  -- its key
     id TEXT NOT NULL,
     run TEXT NOT NULL,            -- what stands before the task in the id, as `train-000012`
     task TEXT NOT NULL,
+    tags TEXT,                    -- JSON: of the task, in order of the alphabet; NULL for none
     sample INTEGER NOT NULL,
     environment TEXT NOT NULL,
     split TEXT NOT NULL,
@@ -26,35 +29,26 @@ CREATE TABLE IF NOT EXISTS {where}summary (
     calls_ok INTEGER NOT NULL,
     tokens INTEGER NOT NULL,      -- written by the agent
     duration_s REAL NOT NULL,
-    problems TEXT                 -- JSON: how many calls or turns went wrong, by kind; NULL for none
+    failures TEXT                 -- JSON: how often each kind of failure occurred (agentgym.episode.failures), or NULL
 );
 """
 COLUMNS = (
-    "episode", "id", "run", "task", "sample", "environment", "split", "stop", "success", "reward", "turns", "calls",
-    "calls_ok", "tokens", "duration_s", "problems",
+    "episode", "id", "run", "task", "tags", "sample", "environment", "split", "stop", "success", "reward", "turns",
+    "calls", "calls_ok", "tokens", "duration_s", "failures",
 )  # fmt: skip
-WRITE = f"INSERT OR REPLACE INTO {{where}}summary VALUES ({', '.join('?' * len(COLUMNS))})"
+WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * len(COLUMNS))})"
 
 
 def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
-    """The row of an episode, finished or not, in order of COLUMNS.
-
-    Its problems are result statuses other than `ok`, and `void` for a turn that neither spoke nor held a call that
-    could be run.
-    """
-    task, stop = trajectory.task, trajectory.stop_reason
-    results = [result for turn in trajectory.turns for result in turn.results]
-    problems = Counter(result.status.value for result in results if not result.ok)
-    for turn in trajectory.turns:
-        spoke = not turn.calls and turn.message.content and turn.finish_reason != "length"
-        problems["void"] += turn.void and not spoke
-    problems = +problems
+    """The row of an episode, finished or not, in order of COLUMNS."""
+    task, stop, failures = trajectory.task, trajectory.stop_reason, failures_of(trajectory)
     return (
-        key, trajectory.id, trajectory.id.removesuffix(f"/{task.id}#{trajectory.sample}"), task.id, trajectory.sample,
+        key, trajectory.id, trajectory.id.removesuffix(f"/{task.id}#{trajectory.sample}"), task.id,
+        json.dumps(sorted(set(task.tags))) if task.tags else None, trajectory.sample,
         task.environment, task.split, None if stop is None else stop.value, trajectory.success,
-        trajectory.return_from(), len(trajectory.turns), len(results), sum(result.ok for result in results),
+        trajectory.return_from(), len(trajectory.turns), *calls_of(trajectory),
         sum(len(turn.token_ids) for turn in trajectory.turns), trajectory.duration_s,
-        json.dumps(problems) if problems else None,
+        json.dumps(failures) if failures else None,
     )  # fmt: skip
 
 

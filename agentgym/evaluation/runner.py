@@ -12,11 +12,11 @@ import numpy as np
 from agentgym import __version__, registry
 from agentgym.environment import Environment
 from agentgym.episode.budgets import Budgets
+from agentgym.episode.failures import calls_of, failures_of
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.failures import calls_of, failures_of
 from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy, Sampling

@@ -25,6 +25,7 @@ from agentgym.testing.world import SPOKEN, Subject
 from agentgym.tools import Tool
 
 Script = Callable[[Sequence[Message]], Message]
+MOST_ATTACKS = 16  # calls of an episode, well below its turns
 
 
 @dataclass(slots=True)
@@ -120,16 +121,7 @@ async def check_lazy_agents(stage: Stage, tasks: Sequence[Task], chance: float) 
 
 async def check_own_reward(stage: Stage) -> None:
     """No sequence of hostile calls succeeds on tasks that differ: the agent cannot write its own reward."""
-    tools = stage.tools
-    finals = [tool for tool in tools if tool.options.final]
-    attacks: list[list[Call]] = []
-    for tool in tools:
-        for place, arguments in enumerate(hostile(tool)):
-            calls = [Call(tool.name, arguments, "call_0")]
-            for final in finals if not tool.options.final else ():
-                choices = list(hostile(final))
-                calls.append(Call(final.name, choices[min(place, len(choices) - 1)], f"call_{len(calls)}"))
-            attacks.append(calls)
+    attacks = _attacks(stage.tools)
     tasks = with_different_truth(stage.subject.tasks)
     for calls in attacks:
         hostile_agent = _list_agent(calls)
@@ -141,6 +133,21 @@ async def check_own_reward(stage: Stage) -> None:
             said = "; ".join(f"{call.name}({short(call.arguments, 60)})" for call in calls)
             stage.subject.findings.add(f"The agent can write its own reward: {said} succeeds on {len(hits)} task(s).")
             return
+
+
+def _attacks(tools: Sequence[Tool]) -> list[list[Call]]:
+    """Episodes of hostile calls: each final tool alone with each of its values; then the others one after the other,
+    all with the values of one place in their lists, and the final tools with those of the same place."""
+    values = {tool.name: list(hostile(tool)) for tool in tools}
+    finals = [tool.name for tool in tools if tool.options.final]
+    others = [tool.name for tool in tools if not tool.options.final]
+    attacks = [[(name, arguments)] for name in finals for arguments in values[name]]
+    for start in range(0, len(others), MOST_ATTACKS):
+        some = others[start : start + MOST_ATTACKS]
+        for place in range(max(len(values[name]) for name in some)):
+            before = [(name, values[name][place]) for name in some if place < len(values[name])]
+            attacks.append(before + [(name, values[name][min(place, len(values[name]) - 1)]) for name in finals])
+    return [[Call(name, arguments, f"call_{n}") for n, (name, arguments) in enumerate(one)] for one in attacks]
 
 
 async def check_parallel_calls(stage: Stage) -> None:

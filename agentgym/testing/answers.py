@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 from agentgym.environment import Environment
 from agentgym.messages import Call, Content, ImagePart, Result, ResultStatus, TextPart
@@ -14,8 +13,11 @@ from agentgym.testing.world import Subject, World, plain
 
 
 async def check_answers(subject: Subject) -> None:
-    """Whatever the agent calls is answered with a result: unknown tools, wrong arguments, hostile ones."""
-    findings = subject.findings
+    """Whatever the agent calls is answered with a result: unknown tools, wrong arguments, hostile ones.
+
+    None of them, nor the reset, changes a task.
+    """
+    findings, before = subject.findings, [_frozen(task) for task in subject.tasks]
     world = World(subject, subject.task, subject.seed)
     try:
         await world.open()
@@ -31,6 +33,7 @@ async def check_answers(subject: Subject) -> None:
                 await _check_result(world, findings, f"{tool.name}({short(arguments, 60)})", Call(tool.name, arguments))
     finally:
         await world.environment.close()
+    _check_untouched(subject, before)
 
 
 async def _check_result(
@@ -75,19 +78,8 @@ def _unfit(content: Content, environment: Environment, name: str) -> str:
     return ""
 
 
-async def check_task_untouched(subject: Subject) -> None:
-    """Neither reset nor a tool changes the task, which all episodes of a group share."""
-    before = [_frozen(task) for task in subject.tasks]
-    world = World(subject, subject.task, subject.seed)
-    with subject.findings.no_exception("An episode of hostile calls"):
-        try:
-            await world.open()
-            for tool in world.environment.tools.values():
-                for arguments in hostile(tool):
-                    with suppress(Exception):  # told by check_answers
-                        await world.environment.call(Call(tool.name, arguments))
-        finally:
-            await world.environment.close()
+def _check_untouched(subject: Subject, before: list[str]) -> None:
+    """Neither reset nor a tool changed a task, which all episodes of a group share."""
     for task, was in zip(subject.tasks, before, strict=True):
         if _frozen(task) != was:
             subject.findings.add(

@@ -62,7 +62,6 @@ async def check_environment(
     if await world.check_opening(subject):
         await world.check_determinism_and_isolation(subject)
         await answers.check_answers(subject)
-        await answers.check_task_untouched(subject)
         await world.check_checkpoint(subject)
         await closing.check_close(subject)
         await _check_episodes(subject, reward, oracle or found_oracle, chance, public, bool(found_oracle or task_set))

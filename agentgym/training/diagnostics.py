@@ -10,8 +10,8 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.episode.failures import turn_failures
 from agentgym.episode.trajectory import Trajectory, Turn
-from agentgym.evaluation.failures import turn_failures
 from agentgym.messages import ResultStatus
 
 

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report import page, policy
-from agentgym.evaluation.report.assets import MEDIA_TYPES, assets
+from agentgym.evaluation.report.assets import MEDIA_TYPES, served
 from agentgym.messages import ImagePart
 from agentgym.viewer.opened_run import OpenedRun
 from agentgym.viewer.shelf import find_runs
@@ -74,13 +74,13 @@ def application(paths: Sequence[Path]) -> FastAPI:
 
     @app.get("/")
     def index() -> Response:
-        return HTMLResponse(assets()["index.html"])
+        return HTMLResponse(served()["index.html"])
 
     @app.get("/page/{name}")
     def asset(name: str) -> Response:
-        if name not in assets():
+        if name not in served():
             raise HTTPException(404, "The page has no such file.")
-        return Response(assets()[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]])
+        return Response(served()[name], media_type=MEDIA_TYPES[name.rpartition(".")[2]])
 
     @app.get("/api/runs")
     def runs() -> list[dict[str, Any]]:
@@ -104,7 +104,8 @@ def application(paths: Sequence[Path]) -> FastAPI:
         offset: int = Query(0, ge=0), limit: int = Query(200, ge=1, le=500),
     ) -> dict[str, Any]:  # fmt: skip
         asked = request.query_params
-        where = {k: asked[k] for k in ("only", "phase", "run", "task", "stop", "problem", "text") if asked.get(k)}
+        names = ("only", "phase", "run", "task", "stop", "failure", "tag", "text")
+        where = {name: asked[name] for name in names if asked.get(name)}
         return opened(key).episodes(where, sort=sort, descending=descending, offset=offset, limit=limit)
 
     @app.get("/api/runs/{key}/episode")

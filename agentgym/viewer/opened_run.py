@@ -62,35 +62,37 @@ class OpenedRun:
         return found | {"episodes": reader.count() if reader else 0, "lacking": lacking}
 
     def overview(self) -> dict[str, Any]:
-        """Everything but the episodes."""
-        return run_data(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
+        """Everything but the episodes. This answer, and those below, say which version of the files they are of."""
+        now = self.pulse()  # before the files are read: what is written meanwhile is then seen as new
+        return run_data(self.contents()) | now | {"key": self.key, "path": str(self.path)}
 
     def episodes(
         self, where: Mapping[str, str], *, sort: str, descending: bool, offset: int, limit: int
     ) -> dict[str, Any]:
         """Rows of a choice of episodes, how many there are, and of which kinds."""
-        reader = self.reader()
+        version, reader = self.pulse()["version"], self.reader()
         if reader is None:
-            return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}}
+            return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}, "version": version}
         lacking = reader.summarise()
-        # The kinds to choose from are those within the phase, run, task and text that were chosen.
-        within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "text")}
+        # The kinds to choose from are those within the phase, run, task, tag and text that were chosen.
+        within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "tag", "text")}
         facets = reader.facets(within) | {"phase": reader.phases()}
         return {
             "rows": listed(
                 reader.select(where, sort=sort, descending=descending, offset=offset, limit=min(limit, MOST_ROWS))
             ),
             "total": reader.count(where), "all": reader.count(), "lacking": lacking, "facets": facets,
+            "version": version,
         }  # fmt: skip
 
     def episode(self, name: str, link: Link | None = None) -> dict[str, Any]:
         """One episode, with its group. Raises: LedgerError when there is none."""
-        trajectory = self._ledger().load(name)
+        version, trajectory = self.pulse()["version"], self._ledger().load(name)
         group = self._ledger().select({"run": run_of(trajectory), "task": trajectory.task.id}, limit=64)
         credit = credit_of(self.path / "credit.jsonl", {name, *(row["id"] for row in group)})
         others = self._ledger().select({"task": trajectory.task.id}, sort="episode", limit=200)
         found = episode_data(trajectory, credit.get(name), link)
-        return found | {"group": siblings(group, credit), "same_task": listed(others)}
+        return found | {"group": siblings(group, credit), "same_task": listed(others), "version": version}
 
     def tokens(self, name: str) -> dict[str, Any]:
         """The tokens of an episode in spans, and what they read as. Raises: LedgerError when there is none."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
-from importlib.resources import files
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxError, TaskError
-from agentgym.sandbox import ExecResult, Sandbox
 
-from .report import last_lines, report
-
-RUN_S = 10.0
+from .report import report
+from .workbench import RUN_S, Workbench, assertions_of, text_of
 
 
 class Code(Environment):
@@ -26,40 +21,30 @@ class Code(Environment):
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json",))
     reward = "hidden_tests"
 
-    def __init__(self) -> None:
-        self._machine: Sandbox | None = None
-        self._tests: list[str] = []
-        self._setup = ""
-        self._seen: set[str] = set()
-
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open an empty sandbox. Raises: TaskError if the visible tests are no list of text."""
-        self._read(task)
-        if self._machine is None:
-            self._machine = await self.open_sandbox()
-        else:
-            await self._machine.reset()
+        await self._open(task, None)
         return [Message("system", "Write the code, test it, then submit all of it."), *task.opening()]
 
     @tool
     async def run(self, code: str) -> str:
         """Run Python and show what it prints."""
-        return self._keep(report(await self._python(code), RUN_S))
+        async with self._bench.turn:
+            return self._keep(report(await self._bench.python(code), RUN_S))
 
     @tool
     async def test(self, code: str) -> str:
         """Try code on the visible tests."""
         if not self._tests:
             raise ToolError("This task has no visible tests. Try the code with run.")
-        program = f"{_guest()}\ntry_tests(*{[code, self._setup, self._tests]!a})\n"
-        return self._keep(report(await self._python(program), RUN_S))
+        async with self._bench.turn:
+            return self._keep(report(await self._bench.tried(code, self._setup, self._tests), RUN_S))
 
     @tool(final=True)
     async def submit(self, code: str) -> str:
         """Hand in the code."""
-        check = await self._python(f"compile({code!a}, 'submission.py', 'exec')")
-        if not check.ok and b"Error" in check.stderr:
-            raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
+        async with self._bench.turn:
+            await self._bench.check_compiles(code)
         return "Submitted."
 
     async def state_key(self) -> str | None:
@@ -70,32 +55,17 @@ class Code(Environment):
         return digest.hexdigest()[:32]
 
     async def checkpoint(self) -> Checkpoint | None:
-        snapshot = await self._machine.snapshot() if self._machine is not None else None
-        return Checkpoint({"seen": sorted(self._seen)}, snapshot)
+        return await self._bench.checkpoint(seen=sorted(self._seen))
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        self._read(task)
-        self._machine = await self.open_sandbox(snapshot=checkpoint.snapshot)
-        self._seen = set(checkpoint.data["seen"])
+        await self._open(task, checkpoint)
 
-    def _read(self, task: Task) -> None:
-        tests, setup = task.parameters.get("tests", []), task.parameters.get("setup", "")
-        if not (isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests)):
-            raise TaskError(f"{task.id}: parameters['tests'] is {tests!r}; give a list of assertions as text.")
-        if not isinstance(setup, str):
-            raise TaskError(f"{task.id}: parameters['setup'] is {setup!r}; give code as text.")
-        self._tests, self._setup, self._seen = list(tests), setup, set()
-
-    async def _python(self, code: str) -> ExecResult:
-        if self._machine is None:
-            raise SandboxError("The code environment was used before reset.")
-        return await self._machine.run_python(code, timeout_s=RUN_S)
+    async def _open(self, task: Task, checkpoint: Checkpoint | None) -> None:
+        self._tests, self._setup = assertions_of(task), text_of(task, "setup")
+        self._seen: set[str] = set(checkpoint.data["seen"] if checkpoint else ())
+        self._bench = Workbench(self, {}, checkpoint=checkpoint)
+        await self._bench.machine()
 
     def _keep(self, result: str) -> str:
         self._seen.add(result)
         return result
-
-
-@cache
-def _guest() -> str:
-    return files("agentgym.sandboxes.code").joinpath("guest.py").read_text(encoding="utf-8")

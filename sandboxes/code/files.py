@@ -113,7 +113,7 @@ class CodeFiles(Environment):
         if not self._tests:
             raise ToolError("This task has no visible tests. Try the files with run.")
         async with self._bench.turn:
-            return report(await self._bench.guest("guest.py", "try_tests", self._imports, "", self._tests), RUN_S)
+            return report(await self._bench.tried(self._imports, "", self._tests), RUN_S)
 
     @tool(final=True, max_output_chars=1_500_000)
     async def submit(self) -> str:

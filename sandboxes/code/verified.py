@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
 
-from .report import last_lines, report
+from .report import report
 from .workbench import RUN_S, Workbench
 
 MAX_TESTS, MAX_LENGTH = 20, 500
@@ -44,7 +44,7 @@ class CodeVerified(Environment):
         """
         _check_tests(tests)
         async with self._bench.turn:
-            return report(await self._bench.guest("guest.py", "try_tests", code, "", tests), RUN_S)
+            return report(await self._bench.tried(code, "", tests), RUN_S)
 
     @tool(final=True)
     async def submit(self, code: str, tests: list[str]) -> str:
@@ -55,10 +55,8 @@ class CodeVerified(Environment):
             tests: assertions, at most 20.
         """
         _check_tests(tests)
-        async with self._bench.turn:  # in the sandbox: compiling what a stranger wrote can break an interpreter
-            check = await self._bench.python(f"compile({code!a}, 'submission.py', 'exec')")
-        if not check.ok and b"Error" in check.stderr:
-            raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
+        async with self._bench.turn:
+            await self._bench.check_compiles(code)
         return "Submitted."
 
     async def state_key(self) -> str | None:

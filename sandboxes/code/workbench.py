@@ -17,6 +17,8 @@ from agentgym import Checkpoint, Environment, SandboxSpec, Task, ToolError
 from agentgym.errors import TaskError
 from agentgym.sandbox import ExecResult, Sandbox
 
+from .report import last_lines
+
 RUN_S = 10.0
 MAX_PATH = 200
 _SUBMITTED = "Submitted:"
@@ -84,6 +86,16 @@ class Workbench:
         machine = await self.machine()
         return await machine.run_python(program, timeout_s=RUN_S, max_output_bytes=max_output_bytes)
 
+    async def tried(self, code: str, setup: str, tests: Sequence[str]) -> ExecResult:
+        """Code on assertions that the agent may see: what is printed says which fail, and how."""
+        return await self.guest("guest.py", "try_tests", code, setup, list(tests))
+
+    async def check_compiles(self, code: str) -> None:
+        """In the sandbox: compiling what a stranger wrote can break an interpreter. Raises: ToolError."""
+        check = await self.python(f"compile({code!a}, 'submission.py', 'exec')")
+        if not check.ok and b"Error" in check.stderr:
+            raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
+
     async def write(self, path: str, text: str) -> None:
         """Raises: ToolError if the path cannot be written."""
         self._key = None
@@ -118,8 +130,11 @@ class Workbench:
 
     async def checkpoint(self, **data: Any) -> Checkpoint:
         """The files now, and whatever else the environment must keep."""
-        snapshot = self._snapshot if self._machine is None else await self._machine.snapshot()
-        return Checkpoint({**data, "key": await self.state_key()}, snapshot)
+        if self._machine is None:
+            return Checkpoint({**data, "key": self._key}, self._snapshot)
+        snapshot = await self._machine.snapshot()
+        self._key = self._key or snapshot.id[:32]
+        return Checkpoint({**data, "key": self._key}, snapshot)
 
 
 async def _check_programs(machine: Sandbox, programs: Sequence[str]) -> None:

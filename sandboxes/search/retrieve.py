@@ -108,6 +108,9 @@ class SearchRetrieve(Environment):
 
 
 def _passage(page: Page) -> str:
-    """A page on one line, behind its title, without tags that are the conversation's own."""
-    text = _TAG.sub("", " ".join(page.text.split()))
-    return f'(Title: "{_TAG.sub("", page.title)}") {text[:PASSAGE_CHARS]}'
+    """A page on one line, behind its title, without tags that are the conversation's own.
+
+    A space takes a tag's place, so that what stood around it cannot close up to another tag.
+    """
+    title, text = (" ".join(_TAG.sub(" ", part).split()) for part in (page.title, page.text))
+    return f'(Title: "{title}") {text[:PASSAGE_CHARS]}'

@@ -6,10 +6,10 @@ from importlib.util import find_spec
 
 from agentgym import Message, SandboxSpec, Task, tool
 from agentgym.errors import MissingExtraError
-from agentgym.sandbox import Sandbox
 
 from .guest_link import GuestLink
-from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, ReadingWorld
+from .reading import ReadingWorld
+from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
 
 
 class SqlDuckDb(ReadingWorld):
@@ -25,11 +25,10 @@ class SqlDuckDb(ReadingWorld):
     reward = "sql_execution"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."
 
-    async def place(self, machine: Sandbox, content: bytes) -> GuestLink:
-        """Bring an SQLite file into the sandbox, from which DuckDB is filled."""
-        await machine.write(FILE, content)
+    async def place(self, content: bytes) -> GuestLink:
+        """DuckDB, filled from the file."""
         maker = f"guest.DuckDatabase({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(machine, ["guest", "guest_source", "guest_duckdb"], maker, call_s=20.0)
+        return GuestLink(await self._holding(content), ["guest", "guest_source", "guest_duckdb"], maker, call_s=20.0)
 
     @tool(final=True, inline=True)
     def submit(self, sql: str) -> str:

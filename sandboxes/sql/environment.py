@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym import tool
 
-from .world import ReadingWorld
+from .reading import ReadingWorld
 
 
 class Sql(ReadingWorld):

@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 class Database:
-    """One read-only connection. Rows, characters and seconds of a query are bounded."""
+    """One read-only connection. Rows, characters and processor seconds of a query are bounded."""
 
     ALLOWED = "SELECT statement"
     REFUSAL = "Only SELECT is allowed: the database is read-only."
@@ -49,7 +49,7 @@ class Database:
         for limit, value in LIMITS.items():
             self._connection.setlimit(limit, value)
         self._connection.set_authorizer(_authorize)
-        self._connection.set_progress_handler(lambda: time.monotonic() > self._deadline, 20_000)
+        self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
 
     @classmethod
     def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float) -> Database:
@@ -88,19 +88,19 @@ class Database:
 
         def tick() -> bool:
             self._steps += STEPS
-            return time.monotonic() > self._deadline
+            return time.thread_time() > self._deadline
 
         self._connection.set_progress_handler(tick, STEPS)
         try:
             rows = self._run(sql, lambda cursor: _read_only(cursor).fetchmany(most + 1))
         finally:
-            self._connection.set_progress_handler(lambda: time.monotonic() > self._deadline, 20_000)
+            self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
         return {"rows": [[plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most,
                 "steps": self._steps}  # fmt: skip
 
     def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
         """Execute one statement and read what it gives. Raises: Refused."""
-        self._deadline = time.monotonic() + self._timeout_s
+        self._deadline = time.thread_time() + self._timeout_s
         try:
             return read(self._connection.execute(sql))
         except sqlite3.Error as error:
@@ -131,7 +131,7 @@ class Database:
         if "not authorized" in error or "authorization denied" in error or "prohibited" in error:
             return self.REFUSAL
         if "interrupted" in error:
-            return f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less."
+            return f"The query took longer than {self._timeout_s:g} s of processor time and was stopped. Ask for less."
         if any(phrase in error for phrase in ("too big", "too large", "out of memory", "disk is full")):
             return "The query or a value in it is too big. Ask for less."
         hint = ""
@@ -147,7 +147,7 @@ class Database:
         return [row[1] for row in self._pragma("table_info", name)]
 
     def _pragma(self, pragma: str, name: str) -> list[tuple]:  # type: ignore[type-arg]
-        self._deadline = time.monotonic() + self._timeout_s
+        self._deadline = time.thread_time() + self._timeout_s
         quoted = name.replace('"', '""')
         return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()
 

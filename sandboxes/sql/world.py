@@ -1,4 +1,4 @@
-"""What the reading SQL environments share: a database in a sandbox, a guest to ask, and what the agent has seen."""
+"""What the sandboxed SQL environments share: a database in a sandbox, a guest to ask, and what the agent has seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from typing import Any
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, tool
+from agentgym import Environment, Message, SandboxSpec, Task, tool
 from agentgym.errors import SandboxError
 from agentgym.sandbox import Sandbox
 
@@ -19,11 +19,8 @@ FILE = "database.sqlite"
 MAX_JUDGED_ROWS = 10_000
 
 
-class ReadingWorld(Environment):
-    """A read-only SQLite database in a sandbox. Not isolated: who can read what within the file.
-
-    Subclasses add the tool that ends the episode, and may put another engine into `place`.
-    """
+class SqlWorld(Environment):
+    """A database in a sandbox, and the tools to see what tables it has. Subclasses add the others, and an engine."""
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32, preload=("json", "re", "sqlite3"))
     system = "Answer by SQL."
@@ -37,20 +34,15 @@ class ReadingWorld(Environment):
         """Put the task's database into a fresh sandbox. Raises: TaskError if there is no such database."""
         content = await asyncio.to_thread(database_of, task)
         self._known = Knowledge(hashlib.sha256(content).hexdigest())
-        if self._machine is None:
-            self._machine = await self.open_sandbox()
-        else:
-            await self._machine.reset()
-        self._guest = await self.place(self._machine, content)
+        self._guest = await self.place(content)
         system = self.system
         if task.parameters.get("show_schema"):
             system += "\n" + await self._ask("schema")
         return [Message("system", system), *task.opening()]
 
-    async def place(self, machine: Sandbox, content: bytes) -> GuestLink:
-        """Bring an SQLite file into the sandbox. Returns: who answers questions about it there."""
-        await machine.write(FILE, content)
-        return GuestLink(machine, ["guest"], f"guest.Database.of_file({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})")
+    async def place(self, content: bytes) -> GuestLink:
+        """Bring an SQLite file into a fresh sandbox. Returns: who answers questions about it there."""
+        raise NotImplementedError(f"{type(self).__name__} has no engine: override `place`.")
 
     @tool
     async def tables(self) -> str:
@@ -62,11 +54,6 @@ class ReadingWorld(Environment):
         """Show a table's columns."""
         return self._known.add(await self._ask("describe", table))
 
-    @tool
-    async def query(self, sql: str) -> str:
-        """Run one SELECT."""
-        return self._known.add(await self._ask("query", sql))
-
     async def rows(self, sql: str) -> dict[str, Any]:
         """For judges, no tool: what a query gives, as plain data.
 
@@ -74,28 +61,20 @@ class ReadingWorld(Environment):
             took, None where it does not count them.
         Raises: ToolError with what the engine refused.
         """
-        if self._guest is None:
-            raise SandboxError("The SQL environment was used before reset.")
-        found: dict[str, Any] = await self._guest.ask("rows", sql, MAX_JUDGED_ROWS)
+        found: dict[str, Any] = await self._ask("rows", sql, MAX_JUDGED_ROWS)
         return found
 
-    async def state_key(self) -> str | None:
-        """Hash of the database and of every result seen so far, in any order.
+    async def _holding(self, content: bytes) -> Sandbox:
+        """A sandbox with nothing but the SQLite file: the last task's, emptied, or a new one."""
+        if self._machine is None:
+            self._machine = await self.open_sandbox()
+        else:
+            await self._machine.reset()
+        await self._machine.write(FILE, content)
+        return self._machine
 
-        The world never changes; what differs between two moments of an episode is what the agent knows.
-        """
-        return self._known.key()
-
-    async def checkpoint(self) -> Checkpoint | None:
-        return Checkpoint(self._known.data())
-
-    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        await self.reset(task, seed=seed)
-        self._known.restore(checkpoint.data)
-
-    async def _ask(self, method: str, *arguments: str) -> str:
+    async def _ask(self, method: str, *arguments: Any) -> Any:
         """One request to the guest. Raises: ToolError with what it refused; SandboxDied if it talks nonsense."""
         if self._guest is None:
             raise SandboxError("The SQL environment was used before reset.")
-        text: str = await self._guest.ask(method, *arguments)
-        return text
+        return await self._guest.ask(method, *arguments)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxError
-from agentgym.sandbox import Sandbox
+from agentgym import Checkpoint, Message, SandboxSpec, Task, ToolError, tool
 
-from .database import database_of
 from .guest_link import GuestLink
-from .knowledge import Knowledge
-from .world import FILE, MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
+from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlWorld
 
 
-class WritingWorld(Environment):
+class WritingWorld(SqlWorld):
     """A database in a sandbox that the agent may change. Not isolated: who may change what within the database.
 
     BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. What
@@ -30,9 +24,7 @@ class WritingWorld(Environment):
     system = "Change the database as asked, by SQL, then finish. What is not committed then is lost."
 
     def __init__(self) -> None:
-        self._machine: Sandbox | None = None
-        self._guest: GuestLink | None = None
-        self._known = Knowledge("")
+        super().__init__()
         self._committed: list[str] = []  # statements whose effect stands
         self._pending: list[str] = []  # statements of the open transaction
         self._state = ""  # hash of what is committed
@@ -41,35 +33,15 @@ class WritingWorld(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Put the task's database into a fresh sandbox. Raises: TaskError if there is no such database."""
-        content = await asyncio.to_thread(database_of, task)
-        self._known = Knowledge(hashlib.sha256(content).hexdigest())
-        self._guest = await self.place(content)
+        opening = await super().reset(task, seed=seed)
         self._committed, self._pending, self._state = [], [], await self._ask("state")
         self._unsure = False
-        system = self.system
-        if task.parameters.get("show_schema"):
-            system += "\n" + await self._ask("schema")
-        return [Message("system", system), *task.opening()]
+        return opening
 
     async def place(self, content: bytes) -> GuestLink:
-        """Bring an SQLite file into a fresh sandbox. Returns: who serves it there."""
-        if self._machine is None:
-            self._machine = await self.open_sandbox()
-        else:
-            await self._machine.reset()
-        await self._machine.write(FILE, content)
+        """SQLite itself, on the file as it is."""
         maker = f"guest.WritableDatabase.of_file({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(self._machine, ["guest", "guest_state", "guest_write"], maker)
-
-    @tool
-    async def tables(self) -> str:
-        """List the tables."""
-        return self._known.add(await self._ask("tables"))
-
-    @tool
-    async def describe(self, table: str) -> str:
-        """Show a table's columns."""
-        return self._known.add(await self._ask("describe", table))
+        return GuestLink(await self._holding(content), ["guest", "guest_state", "guest_write"], maker)
 
     @tool
     async def execute(self, sql: str) -> str:
@@ -93,11 +65,6 @@ class WritingWorld(Environment):
             await self._execute(statement)
         await self._ask("rollback")
         return str(await self._ask("state"))
-
-    async def rows(self, sql: str) -> dict[str, Any]:
-        """For judges, no tool: what a query gives, as `rows` of `agentgym/sql-query-v1` does. Raises: ToolError."""
-        found: dict[str, Any] = await self._ask("rows", sql, MAX_JUDGED_ROWS)
-        return found
 
     async def state_key(self) -> str | None:
         """Hash of what is committed, of the open transaction's statements, and of the results seen, in any order."""
@@ -148,12 +115,6 @@ class WritingWorld(Environment):
                 self._state = await self._ask("state")
             self._pending = []
         return str(reply["text"])
-
-    async def _ask(self, method: str, *arguments: Any) -> Any:
-        """One request to the guest. Raises: ToolError with what it refused; SandboxDied if it talks nonsense."""
-        if self._guest is None:
-            raise SandboxError("The SQL environment was used before reset.")
-        return await self._guest.ask(method, *arguments)
 
 
 class SqlWrite(WritingWorld):

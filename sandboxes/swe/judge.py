@@ -93,14 +93,22 @@ class RepositoryTests(Reward):
         return found
 
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
-        """Outcomes of tests on the task's repository with a patch; None if it does not fit. Raises: JudgeError."""
-        for again in (True, False):  # once more in another sandbox: the machine may have had a bad moment
+        """Outcomes of tests on the task's repository with a patch; None if it does not fit.
+
+        Nothing passes where the patch breaks its sandbox twice and the tests run without it: that is its failure, not
+        ours. Raises: JudgeError where they do not.
+        """
+        try:
+            return await self._judge(task, patch, tests)
+        except SandboxError:  # once more in another sandbox: the machine may have had a bad moment
             try:
                 return await self._judge(task, patch, tests)
-            except SandboxError as error:
-                if not again:
+            except SandboxError:
+                try:
+                    await self._judge(task, "", tests)
+                except SandboxError as error:
                     raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
-        return None
+        return Verdict({}, {})
 
     async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
         truth: Mapping[str, Any] = task.truth or {}
@@ -149,11 +157,8 @@ async def run_tests(
 
 def submission(episode: EpisodeView) -> str | None:
     """The patch that was handed in, None if none was."""
-    for turn in episode.turns:
-        for result in turn.results:
-            if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(SUBMITTED):
-                return result.content.removeprefix(SUBMITTED)
-    return None
+    final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
+    return next((text.removeprefix(SUBMITTED) for text in final if text.startswith(SUBMITTED)), None)
 
 
 def _left_out(truth: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from agentgym.errors import TaskError
 from agentgym.task import Split, TaskSet
 
-from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+from .items import field, read_items
+from .question_files import ENVIRONMENT, question_set, question_task
 
 
 def load_beir(
@@ -33,15 +34,15 @@ def load_beir(
     relevant = _relevant(path / "qrels" / f"{qrels}.tsv")
     titles = _titles(path / "corpus.jsonl", {document for found in relevant.values() for document in found})
     tasks = []
-    for place, row in enumerate(rows_of(path / "queries.jsonl")):
+    for place, row in enumerate(read_items(path / "queries.jsonl")):
         where = f"{path / 'queries.jsonl'}, item {place}"
-        name = str(field(row, ("_id",), where))
+        name = str(field(row, where, "_id"))
         if name not in relevant:
             continue
         if missing := [document for document in relevant[name] if document not in titles]:
             raise TaskError(f"{where}: the corpus has no document {missing[0]!r}, which qrels/{qrels}.tsv names.")
         gold = [titles[document] for document in relevant[name]]
-        asked = f"Find a page about this, and answer with its title: {field(row, ('text',), where)}"
+        asked = f"Find a page about this, and answer with its title: {field(row, where, 'text')}"
         tasks.append(
             question_task(
                 f"{path.resolve().name}/{name}",

@@ -7,7 +7,8 @@ from pathlib import Path
 from agentgym.errors import TaskError
 from agentgym.task import Split, TaskSet
 
-from .text_to_sql import databases_in, first_file, question, read_items, text_of
+from .items import read_items, text_of
+from .text_to_sql import databases_in, first_file, question
 
 
 def load_bird(path: str | Path, *, split: Split = "held_out", environment: str = "agentgym/sql-query-v1") -> TaskSet:

@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
 
-from .text_to_sql import read_items, text_of
+from .items import read_items, text_of
 
 CHANGES = ("INSERT", "UPDATE", "DELETE")
 ENVIRONMENT = "agentgym/sql-write-v1"

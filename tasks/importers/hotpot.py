@@ -8,7 +8,8 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, TaskSet
 
-from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+from .items import field, read_items
+from .question_files import ENVIRONMENT, question_set, question_task
 
 LEVELS = {"easy": 1.0, "medium": 2.0, "hard": 3.0}
 
@@ -35,13 +36,13 @@ def load_hotpot(
     """
     path = Path(path)
     tasks = []
-    for place, row in enumerate(rows_of(path)):
+    for place, row in enumerate(read_items(path)):
         where = f"{path}, item {place}"
         tasks.append(
             question_task(
-                f"{name.split('/')[-1]}/{field(row, ('_id', 'id'), where)}",
-                field(row, ("question",), where),
-                field(row, ("answer",), where),
+                f"{name.split('/')[-1]}/{field(row, where, '_id', 'id')}",
+                field(row, where, "question"),
+                field(row, where, "answer"),
                 where=where,
                 corpus=Path(corpus or path),
                 pages=supporting_titles(row.get("supporting_facts", []), where),

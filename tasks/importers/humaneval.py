@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ast
 import doctest
-import gzip
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
+
+from .items import read_items
 
 
 def load_humaneval(path: str | Path, *, split: Split = "held_out") -> TaskSet:
@@ -63,10 +62,8 @@ def _load(
 ) -> TaskSet:
     path = Path(path)
     tasks = []
-    for number, item in enumerate(_items(path), 1):
-        where = f"{path}, item {number}"
-        if not isinstance(item, dict):
-            raise TaskError(f"{where}: expected a JSON object, found {type(item).__name__}.")
+    for place, item in enumerate(read_items(path)):
+        where = f"{path}, item {place}"
         try:
             asked, gold, check = parts(item)
             entry, prompt, task_id = item["entry_point"], item["prompt"], item["task_id"]
@@ -87,23 +84,6 @@ def _load(
             )
         )
     return TaskSet(name, {split: tasks})
-
-
-def _items(path: Path) -> list[Any]:
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode()
-    except (OSError, EOFError) as error:
-        raise TaskError(f"Cannot read {path}: {error}. Give the path of a HumanEval file.") from error
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
-    try:
-        items = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise TaskError(f"{path} holds a line that is no JSON: {error}.") from error
-    if not items:
-        raise TaskError(f"{path} holds no problem.")
-    return items
 
 
 def _before(prompt: str, entry: str, where: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
+
+from .items import field, read_items
 
 FIELDS = {
     "question": ("query", "text", "prompt"),
@@ -28,7 +29,7 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     name that is nowhere defined cannot be solved: they are left out, and a warning names them.
 
     Args:
-        path: a JSON array, or one JSON object a line.
+        path: a JSON array, or one JSON object a line, perhaps gzipped.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
     Raises: TaskError naming the file, the item and what is wrong with it.
     """
@@ -36,7 +37,7 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     tasks: list[Task] = []
     left_out: list[str] = []
     seen: dict[str, int] = {}
-    for index, item in enumerate(_items(path)):
+    for index, item in enumerate(read_items(path)):
         where = f"{path}, item {index}"
         task = _task(item, where, split)
         if task.id in seen:
@@ -51,29 +52,8 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     return TaskSet("code/mbpp-v1", {split: tasks})
 
 
-def _items(path: Path) -> list[Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of an MBPP file.") from error
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
-    try:
-        if text.lstrip().startswith("["):
-            items = json.loads(text)
-        else:
-            items = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
-    if not items:
-        raise TaskError(f"{path} holds no problem.")
-    return list(items)
-
-
-def _task(item: Any, where: str, split: Split) -> Task:
-    if not isinstance(item, dict):
-        raise TaskError(f"{where}: expected a JSON object, found {type(item).__name__}.")
-    question, solution, tests = (_field(item, name, where) for name in FIELDS)
+def _task(item: dict[str, Any], where: str, split: Split) -> Task:
+    question, solution, tests = (field(item, where, *names) for names in FIELDS.values())
     setup = item.get("test_setup_code") or ""
     if not (isinstance(question, str) and isinstance(solution, str) and isinstance(setup, str)):
         raise TaskError(f"{where}: question, solution and set-up code must be text.")
@@ -90,13 +70,6 @@ def _task(item: Any, where: str, split: Split) -> Task:
         split=split,
         tags=("mbpp",),
     )
-
-
-def _field(item: dict[str, Any], name: str, where: str) -> Any:
-    for key in FIELDS[name]:
-        if item.get(key):
-            return item[key]
-    raise TaskError(f"{where}: no {name}: expected one of the fields {', '.join(FIELDS[name])}.")
 
 
 def _undefined(task: Task, where: str) -> set[str]:

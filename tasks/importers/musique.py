@@ -9,7 +9,8 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, TaskSet
 
-from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+from .items import field, read_items
+from .question_files import ENVIRONMENT, question_set, question_task
 
 
 def load_musique(
@@ -32,11 +33,11 @@ def load_musique(
     """
     path = Path(path)
     tasks = []
-    for place, row in enumerate(rows_of(path)):
+    for place, row in enumerate(read_items(path)):
         where = f"{path}, item {place}"
         if row.get("answerable") is False:
             continue
-        name = str(field(row, ("id",), where))
+        name = str(field(row, where, "id"))
         hops = re.match(r"(\d)hop", name)
         aliases = row.get("answer_aliases") or []
         if not isinstance(aliases, list):
@@ -44,8 +45,8 @@ def load_musique(
         tasks.append(
             question_task(
                 f"musique-v1/{name}",
-                field(row, ("question",), where),
-                [field(row, ("answer",), where), *aliases],
+                field(row, where, "question"),
+                [field(row, where, "answer"), *aliases],
                 where=where,
                 corpus=Path(corpus or path),
                 pages=_supporting(row.get("paragraphs", []), where),

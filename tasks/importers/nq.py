@@ -6,7 +6,8 @@ from pathlib import Path
 
 from agentgym.task import Split, TaskSet
 
-from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+from .items import field, read_items
+from .question_files import ENVIRONMENT, question_set, question_task
 from .twowiki import corpus_beside
 
 ANSWERS = ("golden_answers", "answers", "answer", "short_answers")
@@ -35,10 +36,10 @@ def load_nq(
     path = Path(path)
     pages = Path(corpus) if corpus is not None else corpus_beside(path)
     tasks = []
-    for place, row in enumerate(rows_of(path)):
+    for place, row in enumerate(read_items(path)):
         where = f"{path}, item {place}"
-        answers = field(row, ANSWERS, where)
-        asked = field(row, ("question", "query"), where)
+        answers = field(row, where, *ANSWERS)
+        asked = field(row, where, "question", "query")
         tasks.append(
             question_task(
                 f"{name.split('/')[-1]}/{row.get('id', place)}",

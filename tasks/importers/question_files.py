@@ -1,9 +1,8 @@
-"""What the importers of question answering share: reading rows, and making a task of the search environment."""
+"""What the importers of question answering share: making a task of the search environment."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,6 @@ from agentgym.task import Split, Task, TaskSet
 from ..landmarks import landmark
 
 ENVIRONMENT = "agentgym/search-v1"
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON array or of JSON lines. Raises: TaskError naming the file and what is wrong with it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"Cannot read {path}: {error.strerror}. Give the path of a file of questions.") from error
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
-    try:
-        if text.lstrip().startswith("["):
-            rows = json.loads(text)
-        else:
-            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
-    for place, row in enumerate(rows):
-        if not isinstance(row, dict):
-            raise TaskError(f"{path}, item {place}: expected a JSON object, found {type(row).__name__}.")
-    if not rows:
-        raise TaskError(f"{path} holds no question.")
-    return list(rows)
-
-
-def field(row: Mapping[str, Any], names: Sequence[str], where: str) -> Any:
-    """The first of the named fields that a row has. Raises: TaskError beginning with `where` if it has none."""
-    for name in names:
-        if row.get(name) not in (None, "", []):
-            return row[name]
-    raise TaskError(f"{where}: none of the fields {', '.join(names)}.")
 
 
 def question_task(

@@ -7,7 +7,8 @@ from pathlib import Path
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
 
-from .text_to_sql import databases_in, first_file, question, read_items, text_of
+from .items import read_items, text_of
+from .text_to_sql import databases_in, first_file, question
 
 FILES = ("dev.json", "questions.json", "test.json", "ic_spider_dev.json", "train_spider.json")
 

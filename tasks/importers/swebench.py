@@ -13,9 +13,11 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
 
+from .items import read_items
+
 NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
-NEEDED = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch", "FAIL_TO_PASS")
+TEXTS = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
 PYTEST_ID = re.compile(r"[^\s:]+\.py::\S+")
 
 
@@ -30,18 +32,20 @@ def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str |
         path: JSON lines, or a JSON array.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
         mirrors: the folder of clones; by default $AGENTGYM_REPOSITORIES.
-    Raises: TaskError naming the file, the instance and what is wrong with it, or that no instance can be played.
+    Raises: TaskError naming the file, the item and what is wrong with it, or that no instance can be played.
     """
     path = Path(path)
     folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories")
     tasks: list[Task] = []
     left_out: dict[str, list[str]] = {}
-    for number, row in enumerate(_rows(path)):
-        where = f"{path}, instance {number}"
-        if not isinstance(row, dict) or any(name not in row for name in NEEDED):
-            raise TaskError(f"{where}: an instance is a JSON object with {', '.join(NEEDED)}.")
+    for place, row in enumerate(read_items(path)):
+        where = f"{path}, item {place}"
+        if wrong := [name for name in TEXTS if not isinstance(row.get(name), str)]:
+            raise TaskError(
+                f"{where}: the field {wrong[0]!r} is no text. An instance has {', '.join(TEXTS)} and tests."
+            )
         clone = next((c for c in _clones(folder, row["repo"]) if c.is_dir()), None)
-        wanted = pytest_ids(row["FAIL_TO_PASS"], where)
+        wanted = pytest_ids(row.get("FAIL_TO_PASS"), where)
         if clone is None:
             left_out.setdefault(f"no clone of {row['repo']} in {folder}", []).append(row["instance_id"])
         elif not wanted:
@@ -96,17 +100,3 @@ def _task(row: Mapping[str, Any], clone: Path, wanted: list[str], kept: list[str
 def _clones(folder: Path, repo: str) -> list[Path]:
     names = (repo.replace("/", "__"), repo.rpartition("/")[2])
     return [folder / f"{name}{ending}" for name in names for ending in ("", ".git")]
-
-
-def _rows(path: Path) -> list[Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        return list(
-            json.loads(text)
-            if text.lstrip().startswith("[")
-            else [json.loads(line) for line in text.splitlines() if line.strip()]
-        )
-    except OSError as error:
-        raise TaskError(f"Cannot read {path}: {error.strerror}. Give a file of instances.") from error
-    except (ValueError, RecursionError) as error:
-        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error

@@ -1,9 +1,7 @@
-"""What the readers of public text-to-SQL sets share: JSON files, databases in folders, and tasks of a question."""
+"""What the readers of public text-to-SQL sets share: databases in folders, and tasks of a question."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +11,6 @@ from agentgym.task import Split, Task
 ENVIRONMENT = "agentgym/sql-query-v1"
 SUFFIXES = (".sqlite", ".db", ".sqlite3")
 HARDNESS = {"easy": 1.0, "simple": 1.0, "medium": 2.0, "moderate": 2.0, "hard": 3.0, "challenging": 3.0, "extra": 4.0}
-
-
-def read_items(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON array or of JSON lines. Raises: TaskError naming the file and the item."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"Cannot read {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
-    try:
-        if text.lstrip().startswith("["):
-            items = json.loads(text)
-        else:
-            items = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
-    for index, item in enumerate(items):
-        if not isinstance(item, dict):
-            raise TaskError(f"{path}, item {index}: expected a JSON object, found {type(item).__name__}.")
-    if not items:
-        raise TaskError(f"{path} holds no item.")
-    return list(items)
 
 
 def first_file(folder: Path, *names: str) -> Path:
@@ -53,14 +28,6 @@ def databases_in(folder: Path) -> dict[str, Path]:
         if path.suffix in SUFFIXES and path.is_file():
             found.setdefault(path.stem, path)
     return found
-
-
-def text_of(item: Mapping[str, Any], where: str, *names: str) -> str:
-    """The first of these fields that holds text. Raises: TaskError naming them."""
-    for name in names:
-        if isinstance(item.get(name), str) and item[name].strip():
-            return str(item[name]).strip()
-    raise TaskError(f"{where}: none of the fields {', '.join(names)} holds text.")
 
 
 def question(

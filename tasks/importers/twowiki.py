@@ -9,7 +9,8 @@ from agentgym.errors import TaskError
 from agentgym.task import Split, TaskSet
 
 from .hotpot import load_hotpot
-from .question_files import ENVIRONMENT, field, question_set, question_task, rows_of
+from .items import field, read_items
+from .question_files import ENVIRONMENT, question_set, question_task
 
 NAME = "search/twowiki-v1"
 
@@ -35,20 +36,20 @@ def load_twowiki(
     Raises: TaskError naming the file, the item and what is wrong with it.
     """
     path = Path(path)
-    rows = rows_of(path)
+    rows = read_items(path)
     if "context" in rows[0]:
         return load_hotpot(path, corpus=corpus, split=split, environment=environment, name=NAME)
     pages = Path(corpus) if corpus is not None else corpus_beside(path)
-    titles = {str(row.get("title", "")) for row in rows_of(pages)}
+    titles = {str(row.get("title", "")) for row in read_items(pages)}
     tasks = []
     for place, row in enumerate(rows):
         where = f"{path}, item {place}"
         subjects = _subjects(row.get("evidence", row.get("evidences", [])), where)
         tasks.append(
             question_task(
-                f"twowiki-v1/{field(row, ('id', '_id'), where)}",
-                field(row, ("question",), where),
-                field(row, ("answer",), where),
+                f"twowiki-v1/{field(row, where, 'id', '_id')}",
+                field(row, where, "question"),
+                field(row, where, "answer"),
                 where=where,
                 corpus=pages,
                 pages=subjects if titles.issuperset(subjects) else (),

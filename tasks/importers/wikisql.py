@@ -9,7 +9,8 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
 
-from .text_to_sql import ENVIRONMENT, read_items, text_of
+from .items import read_items, text_of
+from .text_to_sql import ENVIRONMENT
 
 AGGREGATES = ("", "MAX", "MIN", "COUNT", "SUM", "AVG")
 OPERATORS = ("=", ">", "<", "OP")

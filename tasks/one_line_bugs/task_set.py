@@ -40,29 +40,30 @@ def with_shell(seed: int = 0) -> TaskSet:
 
 
 def _made(name: str, seed: int, environment: str) -> TaskSet:
+    splits = {
+        split: [replace(task, environment=environment) for task in tasks] for split, tasks in _drawn(seed).items()
+    }
+    return TaskSet(name, splits, oracle=oracle, novice=novice)
+
+
+@cache
+def _drawn(seed: int) -> dict[Split, list[Task]]:
+    """The tasks of every split, which both sets have."""
     known = [template for template in TEMPLATES if not template.held_out]
     strange = [template for template in TEMPLATES if template.held_out]
     asked: set[str] = set()
 
     def draw(split: Split, stratum: str, templates: Sequence[Template], names: Sequence[str]) -> list[Task]:
-        return [
-            replace(_draw(asked, split, stratum, templates, names, seed, index), environment=environment)
-            for index in range(SIZES[stratum])
-        ]
+        return [_draw(asked, split, stratum, templates, names, seed, index) for index in range(SIZES[stratum])]
 
-    return TaskSet(
-        name,
-        {
-            "held_out": [
-                *draw("held_out", "unseen_names", known, UNSEEN),
-                *draw("held_out", "unseen_templates", strange, UNSEEN),
-            ],
-            "validation": draw("validation", "validation", known, NAMES),
-            "train": draw("train", "train", known, NAMES),
-        },
-        oracle=oracle,
-        novice=novice,
-    )
+    return {
+        "held_out": [
+            *draw("held_out", "unseen_names", known, UNSEEN),
+            *draw("held_out", "unseen_templates", strange, UNSEEN),
+        ],
+        "validation": draw("validation", "validation", known, NAMES),
+        "train": draw("train", "train", known, NAMES),
+    }
 
 
 def _draw(

@@ -5,6 +5,9 @@ Run from outside of the repository against an installed wheel, this is the test 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -36,6 +39,10 @@ from agentgym.testing import (
 )
 
 EXTRAS = ("torch", "transformers")  # without the extra `train`, policies that need them cannot be imported
+DEAR = {  # each shares its world or its judge with another one, which is played on one more task
+    "agentgym/swe-edit-v1", "agentgym/sql-duckdb-v1", "agentgym/sql-postgres-v1", "agentgym/code-verilog-v1",
+    "agentgym/code-program-v1", "agentgym/code-verified-v1",
+}  # fmt: skip
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 
 
@@ -70,7 +77,7 @@ def test_every_registered_name_can_be_imported():
 @of("environments")
 async def test_an_environment_keeps_its_contract(name):
     playable(name)
-    await check_environment(name, sample=3)
+    await check_environment(name, sample=2 if name in DEAR else 3)
 
 
 @of("environments")
@@ -84,7 +91,17 @@ def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
 
 @of("task_sets")
 def test_a_task_set_keeps_its_contract(name):
-    check_task_set(name)
+    check_task_set(name, other_process=False)  # all of them are built in one: below
+
+
+def test_task_sets_are_the_same_in_another_process():
+    """One whose sets and dicts hash differently."""
+    code = "from agentgym.registry import *\nfor n in names('task_sets'): print(n, load_task_set(n).fingerprint())"
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    theirs = dict(line.split() for line in ran.stdout.splitlines())
+    assert theirs == {name: load_task_set(name).fingerprint() for name in names("task_sets")}
 
 
 @of("task_sets")
@@ -106,13 +123,13 @@ async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
     """Whole, and cut short in every way."""
     playable(name)
     for task_set in map(load_task_set, names("task_sets")):
-        tasks = task_set["validation"][:2]
+        tasks = task_set["validation"][:1]
         if task_set.oracle is None or not tasks or tasks[0].environment != name:
             continue
         solver = task_set.oracle
         manager = EpisodeManager(lambda task, solver=solver: ScriptedPolicy(solver(task)))
         solved = await manager.collect(tasks)
-        assert [trajectory.success for trajectory in solved] == [1.0, 1.0]
+        assert [trajectory.success for trajectory in solved] == [1.0]
         await check_reward(load("environments", name).reward, solved)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from playing import counting, say, task
@@ -14,11 +15,13 @@ from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
 from agentgym.episode.reader import LedgerReader
-from agentgym.episode.summary import COLUMNS, summary_row
+from agentgym.episode.summary import COLUMNS, TABLE, summary_row
 from agentgym.errors import LedgerError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import Counter, TargetReached
+
+TAGS = {"good": ("easy", '",', "easy"), "bad": ("hard",), "cut": ()}
 
 
 async def play(path, runs=("train-000000", "train-000001", "held-out"), group_size=2):
@@ -35,7 +38,7 @@ async def play(path, runs=("train-000000", "train-000001", "held-out"), group_si
                     ScriptedPolicy(script, ByteRenderer()), environment=Counter, reward=TargetReached(), ledger=ledger,
                     run=run, budgets=Budgets(max_turns=5),
                 )  # fmt: skip
-                await manager.collect([task(name)], group_size)
+                await manager.collect([replace(task(name), tags=TAGS[name])], group_size)
     finally:
         ledger.close()
 
@@ -54,10 +57,11 @@ def reader(path):
 
 
 def older(path, copy):
-    """The file as an agentgym before summaries wrote it."""
+    """The file as an earlier agentgym wrote it: with summaries that say less, under another name."""
     copy.write_bytes(path.read_bytes())
     with contextlib.closing(sqlite3.connect(copy)) as connection:
-        connection.execute("DROP TABLE summary")
+        connection.execute(f"DROP TABLE {TABLE}")
+        connection.execute("CREATE TABLE summary (episode INTEGER PRIMARY KEY, problems TEXT)")
     return copy
 
 
@@ -66,7 +70,7 @@ def test_a_summary_says_what_the_record_says(reader, path):
         for row in reader.select(limit=100):
             assert tuple(row[name] for name in COLUMNS) == summary_row(row["episode"], ledger.load(row["id"]))
     bad = reader.select({"task": "bad"})[0]
-    assert bad["problems"] == '{"tool_error": 1, "unknown_tool": 1}'
+    assert bad["failures"] == '{"tool_error": 1, "unknown_tool": 1, "wrong_answer": 1}'
     assert (bad["run"], bad["stop"], bad["success"], bad["turns"], bad["calls"], bad["calls_ok"]) == (
         "train-000000", "answered", 0.0, 3, 3, 1,
     )  # fmt: skip
@@ -78,17 +82,25 @@ def test_filters_are_the_kinds_they_are_named_after(reader):
         "solved": {"good"}, "unsolved": {"bad", "cut"}, "truncated": {"cut"}, "failed": set(), "running": set(),
     }  # fmt: skip
     assert reader.facets()["only"] == {"solved": 6, "unsolved": 12, "truncated": 6, "failed": 0, "running": 0}
-    assert reader.facets({"phase": "train"})["problem"] == {"tool_error": 4, "unknown_tool": 4}
-    assert reader.count({"problem": "tool_error", "run": "held-out"}) == 2
+    assert reader.facets({"phase": "train"})["failure"] == {
+        "tool_error": 4, "unknown_tool": 4, "wrong_answer": 4, "repeated": 4, "no_answer": 4,
+    }  # fmt: skip
+    assert reader.count({"failure": "tool_error", "run": "held-out"}) == 2
+    assert {row["task"] for row in reader.select({"failure": "repeated"})} == {"cut"}
+    for tag, found in (("easy", {"good"}), ('",', {"good"}), ("hard", {"bad"}), (",", set()), ("eas", set())):
+        assert {row["task"] for row in reader.select({"tag": tag})} == found
+    assert reader.facets({"only": "solved", "tag": "hard"}) == {
+        "only": dict.fromkeys(reader.facets()["only"], 0), "failure": {}, "tag": {"easy": 6, '",': 6},
+    }  # fmt: skip
     assert reader.count({"text": "TRAIN-000001/B"}) == 2
     assert reader.count({"text": "%"}) == 0  # a letter like any other
     assert reader.phases() == {"train": 12, "held-out": 6}
 
 
-@pytest.mark.parametrize("problem", ["'", '"', "$", "a.b", "[0]", "\x00", "void' OR 1=1 --"])
-def test_no_filter_is_ever_part_of_a_statement(reader, problem):
-    for name in ("problem", "run", "task", "text", "phase", "stop"):
-        assert reader.count({name: problem}) == 0
+@pytest.mark.parametrize("value", ["'", '"', "$", "a.b", "[0]", "\x00", "void' OR 1=1 --"])
+def test_no_filter_is_ever_part_of_a_statement(reader, value):
+    for name in ("failure", "tag", "run", "task", "text", "phase", "stop"):
+        assert reader.count({name: value}) == 0
 
 
 def test_what_there_is_not_is_an_error_that_names_what_there_is(reader):

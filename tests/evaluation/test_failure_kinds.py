@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agentgym.episode.failures import LEVELS, failures_of, turn_failures
 from agentgym.episode.trajectory import Trajectory, Turn
-from agentgym.evaluation.failures import FAILURES, failures_of, turn_failures
+from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.task import Task
 
@@ -56,6 +58,22 @@ def test_an_answer_is_not_taken_for_declining(said):
 
 def test_a_budget_that_ends_an_episode_is_no_refusal():
     assert failures_of(ended(turn(0, said="I'm sorry"), stop=StopReason.MAX_TURNS)) == {"no_answer": 1}
+
+
+def test_an_unsolved_end_is_told_and_one_that_nobody_judged_is_not():
+    assert failures_of(replace(ended(turn(0, said="4")), outcome={"success": 0.5})) == {"wrong_answer": 1}
+    assert failures_of(replace(ended(turn(0, said="4")), outcome={"fluency": 0.5})) == {}
+    assert failures_of(replace(ended(turn(0, said="4")), outcome={"success": 1.0})) == {}
+
+
+def test_a_broken_machine_is_the_only_failure_of_its_episode_and_a_running_one_has_no_end_yet():
+    bad = turn(0, "look", status=ResultStatus.TOOL_ERROR)
+    assert failures_of(ended(bad, stop=StopReason.INFRA_ERROR)) == {"failed": 1}
+    assert failures_of(replace(ended(bad), stop_reason=None, outcome={})) == {"tool_error": 1}
+
+
+def test_every_status_of_a_result_but_ok_is_a_kind_that_is_counted_per_call():
+    assert {s.value for s in ResultStatus} - {"ok"} == {k for k, v in LEVELS.items() if v == "call"} - {"repeated"}
 
 
 def test_the_documents_table_is_the_codes():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.evaluation.report import policy
-from agentgym.evaluation.report.assets import assets, module, policy_hash, script
+from agentgym.evaluation.report.assets import assets, module, policy_hash, script, served
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.credit_lines import MANY, Credit, credit_of
 from agentgym.evaluation.report.embedding import data_element
@@ -213,10 +213,11 @@ def test_no_module_parses_markup_or_runs_text():
             assert way not in text, f"{name} uses {way}"
 
 
-def test_the_page_names_every_module_it_loads_and_nothing_from_elsewhere():
-    index = assets()["index.html"].decode()
-    assert {name for name in MODULES if f"/page/{name}" not in index} == set()
-    for name, content in assets().items():
+def test_a_server_gives_what_the_page_names_and_nothing_of_it_is_from_elsewhere():
+    names = set(re.findall(r'(?:src|href)="/page/([^"]+)"', served()["index.html"].decode()))
+    assert names == served().keys() - {"index.html"}
+    assert served()["script.js"].decode() == script()
+    for name, content in served().items():
         found = set(re.findall(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+[^\s\"']*", content)) - {
             b"http://www.w3.org/2000/svg"
         }

@@ -19,6 +19,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.html import el, text
+from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.svg import Series, line_chart, show, smooth, tick_label, ticks
 
 VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
@@ -166,10 +167,20 @@ def test_a_missing_folder_is_an_error_with_the_path(tmp_path):
 
 def test_several_samples_a_task_add_the_table_of_luck_and_reliability(tmp_path):
     sample_run.make(tmp_path / "run", samples=3)
-    words = Page(write_report(tmp_path / "run").read_text(encoding="utf-8")).text
-    assert "pass@k" in words
-    assert "pass^k" in words
-    assert "tried 3 times each" in words
+    page = write_report(tmp_path / "run").read_text(encoding="utf-8")
+    assert "tried 3 times each" in Page(page).text
+    contents = read(tmp_path / "run")
+    shown = {one["label"]: one for one in run_data(contents)["evaluations"]}
+    rows = dict(re.findall(r'<th scope="row">(\w+, pass[@^]k)</th>(.*?)</tr>', page))
+    for evaluation in contents.evaluations:
+        for sign, name, hat in (("@", "pass_at", False), ("^", "pass_hat", True)):
+            curve = evaluation.pass_curve(all_of_them=hat)
+            assert list(curve) == [1, 2]  # one of some task's three failed with its infrastructure
+            cells = re.findall(r"(\d+) % <small>(\d+)\N{EN DASH}(\d+)<", rows[f"{evaluation.label}, pass{sign}k"])
+            expected = [(e.value, e.low, e.high) for e in curve.values()]
+            assert [tuple(map(int, cell)) for cell in cells] == [tuple(round(100 * v) for v in e) for e in expected]
+            served = [(k, e["value"], e["low"], e["high"]) for k, e in shown[evaluation.label][name]]
+            assert served == [(k, e.value, e.low, e.high) for k, e in curve.items()]
 
 
 def test_the_last_line_of_a_step_that_was_run_twice_counts(tmp_path):

@@ -8,11 +8,11 @@ import pytest
 
 from agentgym import Call, Message, Task, TaskSet, ToolError
 from agentgym.episode.budgets import Budgets
+from agentgym.episode.failures import failures_of
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import EvaluationError, HeldOutError, SandboxDied, TaskError
 from agentgym.evaluation import Evaluation, compare, evaluate
-from agentgym.evaluation.failures import failures_of
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy.scripted import ScriptedPolicy

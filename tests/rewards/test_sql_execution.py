@@ -111,12 +111,12 @@ async def test_a_task_that_cannot_be_judged_is_an_error_never_a_zero(task, truth
 
 
 async def test_a_world_without_rows_cannot_judge_queries(task):
-    with pytest.raises(JudgeError, match="has no `rows"):
+    with pytest.raises(JudgeError, match=r"has no rows\(\)"):
         await outcome(replace(task, environment="agentgym/code-v1"), GOLD)
 
 
 async def test_a_dear_query_earns_less_economy_than_a_cheap_one(task):
-    dear = f"{GOLD} AND (SELECT COUNT(*) FROM loans a, loans b, loans c WHERE a.weeks + b.weeks > c.weeks) > 0"
+    dear = f"{GOLD} AND (SELECT COUNT(*) FROM loans a, loans b WHERE a.weeks > b.weeks) > 0"
     assert (await outcome(task, dear))["economy"] < 0.2
     assert (await outcome(task, GOLD))["economy"] == 1.0
 

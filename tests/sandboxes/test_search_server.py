@@ -135,7 +135,8 @@ def test_the_command_serves_a_corpus_until_it_is_stopped(tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, PAGES)))
     command = [sys.executable, "-m", "agentgym.sandboxes.search.server", str(tmp_path / "corpus.jsonl"), "--port=0"]
     setting = {**os.environ, "AGENTGYM_CACHE": str(tmp_path / "cache")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=setting) as running:
+    stoppable = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # a job in the background is not
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=setting, **stoppable) as running:
         said = running.stdout.readline()
         answer = httpx.post(said.split()[-1], json={"queries": ["lamps"]}, trust_env=False)
         running.send_signal(signal.SIGINT)

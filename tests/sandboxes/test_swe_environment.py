@@ -10,10 +10,11 @@ import pytest
 import agentgym
 from agentgym import Call, Message, Task
 from agentgym.episode.manager import EpisodeManager
-from agentgym.errors import TaskError, ToolError
+from agentgym.errors import JudgeError, SandboxDied, TaskError, ToolError
 from agentgym.messages import ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.registry import load_reward
+from agentgym.registry import load_reward, shared_backend
+from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch, paths_of
 from agentgym.sandboxes.swe.repository import Repository
 
@@ -249,3 +250,32 @@ def test_what_is_no_text_cannot_be_handed_in():
         make_patch({}, {"a": b"\xff"})
     with pytest.raises(ToolError, match="Change less"):
         make_patch({}, {"a": b"long line\n" * 40_000})
+
+
+class FailingBackend:
+    """A real backend that fails the first times it is asked: what a machine in trouble does, or a hostile patch."""
+
+    name = "failing"
+
+    def __init__(self, failures):
+        self.failures = failures
+
+    async def create(self, spec, *, snapshot=None):
+        if self.failures > 0:
+            self.failures -= 1
+            raise SandboxDied("The spawner ended.")
+        return await shared_backend("namespaces").create(spec, snapshot=snapshot)
+
+
+@pytest.mark.parametrize(("failures", "passed"), [(1, True), (2, False)])
+async def test_a_patch_that_breaks_its_sandbox_twice_on_a_working_machine_has_failed(failures, passed):
+    """Otherwise an agent could have every bad episode thrown away by breaking the judge."""
+    judge = RepositoryTests(backend=FailingBackend(failures))
+    fix = make_patch({"thing.py": WRONG.encode()}, {"thing.py": WRONG.replace("x + 2", "x * 2").encode()})
+    verdict = await judge.judge(thing(), fix, TRUTH["fail_to_pass"])
+    assert verdict.passed(TRUTH["fail_to_pass"][0]) is passed
+
+
+async def test_trouble_of_the_machine_is_no_verdict_on_a_patch():
+    with pytest.raises(JudgeError, match=r"No sandbox would run the tests of thing: The spawner ended"):
+        await RepositoryTests(backend=FailingBackend(9)).judge(thing(), "", TRUTH["fail_to_pass"])

@@ -65,19 +65,19 @@ async def outcomes(tasks, script_for):
     return {t.task.id: t.success for t in played}
 
 
-def a_few_of_each_kind(name, most):
-    """Tasks of every split, one of each first tag."""
+def of_many_kinds(name, most):
+    """Tasks of training and of the held-out split, each of another kind by its first tag, from all over the set."""
     made = load_task_set(name)
     chosen = {}
     for task in (*made["train"], *made["held_out"]):
         chosen.setdefault((task.tags[0], task.split), task)
-    return list(chosen.values())[:most]
+    return list(chosen.values())[:: max(1, len(chosen) // most)][:most]
 
 
 @every_set
 @pytest.mark.needs_namespaces
-async def test_the_oracle_solves_every_kind_of_task_through_the_public_tools(name):
-    tasks = a_few_of_each_kind(name, 20)
+async def test_the_oracle_solves_tasks_of_many_kinds_through_the_public_tools(name):
+    tasks = of_many_kinds(name, 12)
     found = await outcomes(tasks, load_task_set(name).oracle)
     assert [task for task, success in found.items() if success != 1.0] == []
 
@@ -85,7 +85,7 @@ async def test_the_oracle_solves_every_kind_of_task_through_the_public_tools(nam
 @every_set
 @pytest.mark.needs_namespaces
 async def test_ending_at_once_and_empty_answers_solve_nothing(name):
-    tasks = a_few_of_each_kind(name, 8)
+    tasks = of_many_kinds(name, 6)
     [final] = [tool for tool in load("environments", tasks[0].environment).tools.values() if tool.options.final]
     empty = {key: [] if schema.get("type") == "array" else "" for key, schema in final.parameters["properties"].items()}
 
@@ -120,7 +120,7 @@ def test_the_reference_designs_agree_with_the_model_in_python(tmp_path):
     """Every family, both kinds of vectors; Icarus runs on our own text, so outside of a sandbox."""
     if not any((Path(folder) / "iverilog").exists() for folder in ("/usr/bin", "/usr/local/bin")):
         pytest.skip("Icarus Verilog (iverilog) is not installed")
-    for task in a_few_of_each_kind("code/verilog-v1", 24):
+    for task in of_many_kinds("code/verilog-v1", 24):
         (tmp_path / "design.v").write_text(task.truth["reference"])
         for run in task.truth["runs"][:1]:
             command = task.parameters["program"]["run"]

@@ -128,13 +128,13 @@ async def play(tasks, script_for):
 
 
 @pytest.mark.needs_namespaces
-async def test_the_oracle_solves_every_task_of_a_sample_through_the_public_tools(functions):
+async def test_the_oracle_solves_a_task_of_every_third_family_through_the_public_tools(functions):
     chosen = {}
     for task in every_task(functions):
         chosen.setdefault(task.tags[0], task)  # one of each family
-    trajectories = await play(chosen.values(), functions.oracle)
+    assert len(chosen) == len(FAMILIES)
+    trajectories = await play(list(chosen.values())[::3], functions.oracle)
     assert [t.task.id for t in trajectories if t.success != 1.0] == []
-    assert len(trajectories) == len(FAMILIES)
 
 
 @pytest.mark.needs_namespaces

@@ -58,8 +58,8 @@ def test_what_is_imported_survives_a_round_trip_through_a_file(tmp_path):
     ("item", "complaint"),
     [
         ("text", "item 1: expected a JSON object, found str"),
-        (ITEM | {"gold": ""}, "item 1: no solution: expected one of the fields gold, code"),
-        (ITEM | {"tests": []}, "item 1: no tests"),
+        (ITEM | {"gold": ""}, "item 1: expected one of the fields gold, code, found"),
+        (ITEM | {"tests": []}, "item 1: expected one of the fields tests, test_list"),
         (ITEM | {"tests": "assert f(2)"}, "item 1: the tests are 'assert f\\(2\\)'"),
         (ITEM | {"task_id": 8, "tests": ["assert f("]}, "item 1: the tests cannot be parsed"),
         (ITEM | {"task_id": 8, "gold": "def f(x"}, "item 1: the solution cannot be parsed"),
@@ -75,7 +75,7 @@ def test_a_broken_item_is_refused_with_file_and_number(tmp_path, item, complaint
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"[{", "neither a JSON array nor JSON lines"), (b"", "holds no problem"), (b"\xff\xfe", "is not UTF-8 text")],
+    [(b"[{", "neither a JSON array nor JSON lines"), (b"", "holds no item"), (b"\xff\xfe", "is not UTF-8 text")],
 )
 def test_a_file_that_is_something_else_is_refused_by_name(tmp_path, content, complaint):
     path = tmp_path / "mbpp.json"
@@ -97,16 +97,16 @@ def test_the_two_problems_that_need_an_undefined_class_are_left_out_and_named():
 
 
 @needs_file
-@pytest.mark.slow
 @pytest.mark.needs_namespaces
 @pytest.mark.filterwarnings("ignore:.*left out")
-async def test_972_of_974_published_solutions_pass_the_judge():
+async def test_every_eighth_of_the_published_solutions_passes_the_judge():
+    """All 972 are run by `python benchmarks/importers.py`; docs/benchmarks.md has its table."""
     judge, made = load_reward("hidden_tests"), load("importers", "mbpp")(FILE)
-    room = asyncio.Semaphore(8)
+    tasks, room = made["held_out"][::8], asyncio.Semaphore(8)
 
     async def passes(task):
         async with room:
             return all(await judge.judge(task.truth["reference"], task.truth["tests"], setup=task.truth["setup"]))
 
-    verdicts = await asyncio.gather(*map(passes, made["held_out"]))
-    assert [task.id for task, passed in zip(made["held_out"], verdicts, strict=True) if not passed] == []
+    verdicts = await asyncio.gather(*map(passes, tasks))
+    assert [task.id for task, passed in zip(tasks, verdicts, strict=True) if not passed] == []

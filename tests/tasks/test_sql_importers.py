@@ -120,7 +120,10 @@ def test_a_broken_file_is_named_with_what_is_wrong(tmp_path, importer, files, co
 @needs("dbbench")
 @pytest.mark.needs_namespaces
 async def test_dbbench_is_judged_by_labels_and_by_the_tables_at_the_end():
-    """All 60, played by a script that has read the truth; then the same script without its changes and answers."""
+    """Played by a script that has read the truth; then the same without its changes and answers.
+
+    A third of them; benchmarks/importers.py plays all 60.
+    """
     tasks = load("importers", "dbbench")(DATA / "dbbench/dev.jsonl")["held_out"]
     assert Counter(task.tags[1] for task in tasks if task.tags[1] in ("insert", "update")) == {
         "insert": 20,
@@ -133,7 +136,8 @@ async def test_dbbench_is_judged_by_labels_and_by_the_tables_at_the_end():
         calls.append(Call("finish", {"answer": str(task.truth.get("answers", ""))}))
         return lambda messages: Message("assistant", "", (calls[sum(m.role == "assistant" for m in messages)],))
 
-    solved = await EpisodeManager(lambda task: ScriptedPolicy(solver(task))).collect(tasks)
+    solved = await EpisodeManager(lambda task: ScriptedPolicy(solver(task))).collect(tasks[::3])
+    assert len(solved) == 20
     assert [trajectory.task.id for trajectory in solved if trajectory.success != 1.0] == []
     idle = lambda messages: Message("assistant", "", (Call("finish", {"answer": "none"}),))  # noqa: E731
     idled = await EpisodeManager(lambda task: ScriptedPolicy(idle)).collect(tasks[::12])

@@ -102,7 +102,7 @@ def test_the_real_instances_are_read_and_what_they_lack_is_said(tmp_path):
 def test_a_broken_file_is_named(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"repo": 1}')
-    with pytest.raises(TaskError, match="instance 0"):
+    with pytest.raises(TaskError, match="item 0: the field 'instance_id' is no text"):
         load_swebench(path)
     path.write_text("{")
     with pytest.raises(TaskError, match="neither"):

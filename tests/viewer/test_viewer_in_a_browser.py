@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -53,6 +54,9 @@ def test_from_the_list_of_runs_to_an_episode_by_keys_alone(page, address):
     page.wait_for_selector("figure.chart svg[role=img]")
     assert page.locator("figure.chart").count() >= 3
     assert "from" in page.locator("figure.chart svg").first.get_attribute("aria-label")
+    luck = page.get_by_role("region", name="Luck and reliability").locator("tbody tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in luck] == [f"{at}, pass{k}k" for at in ("before", "after") for k in "@^"]
+    assert all(row.count(" % to ") == 2 for row in luck)  # k = 1 and 2, each with its interval
     page.keyboard.press("e")
     page.wait_for_selector("tr.active")
     page.keyboard.press("j")
@@ -76,6 +80,11 @@ def test_filters_narrow_the_list_and_stay_in_the_address(page, address):
     assert set(page.locator("tbody .badge").all_inner_texts()) == {"✗ not solved"}
     page.get_by_label("What went wrong").select_option("malformed")
     until(page, "!document.querySelector('.told')?.innerText.startsWith('13 of')")
+    page.get_by_label("What went wrong").select_option("wrong_answer")
+    until(page, "[...document.querySelectorAll('td.wrong')].every(td => td.innerText.includes('wrong answer'))")
+    page.get_by_label("Tag of the task").select_option("odd")
+    until(page, "location.hash.includes('tag=odd')")
+    page.get_by_label("Tag of the task").select_option("")
     page.get_by_role("searchbox").fill("train-00000")
     until(page, "[...document.querySelectorAll('td.task')].every(td => td.innerText.includes('train-00000'))")
     until(page, "location.hash.includes('text=train-00000')")
@@ -265,6 +274,11 @@ def test_the_report_alone_holds_the_same_and_runs_nothing_but_its_own_script(pag
     page.locator(".ways-in a").first.click()
     page.wait_for_selector("tr.active")
     until(page, "document.querySelector('.told')?.innerText.startsWith('96 of 96')")
+    with contextlib.closing(LedgerReader(runs / "watched" / "ledger.sqlite")) as reader:
+        wanted = [reader.count(chosen) for chosen in ({"failure": "repeated"}, {"failure": "repeated", "tag": "odd"})]
+    for label, choice, count in zip(("What went wrong", "Tag of the task"), ("repeated", "odd"), wanted, strict=True):
+        page.get_by_label(label).select_option(choice)
+        until(page, f"document.querySelector('.told')?.innerText.startsWith('{count} of 96')")
     name = looked_at_the_billboard(runs)
     page.goto(f"{where.as_uri()}#/run/run/episode/{name.replace('/', '%2F').replace('#', '%23')}")
     page.wait_for_selector(".turns > .turn")

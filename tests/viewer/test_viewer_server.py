@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 
 import httpx
@@ -31,10 +32,10 @@ def test_the_page_and_all_it_loads_are_there_and_forbid_what_they_do_not_need(cl
         "default-src 'none'; script-src 'self'; style-src 'self'"
     )
     assert index.headers["x-content-type-options"] == "nosniff"
-    for name in ("main.js", "viewer.css", "icon.svg"):
+    for name in ("script.js", "viewer.css", "icon.svg"):
         assert f"/page/{name}" in index.text
         assert client.get(f"/page/{name}").status_code == 200
-    assert client.get("/page/main.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/page/script.js").headers["content-type"].startswith("text/javascript")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +108,15 @@ def test_filters_and_orders_agree_with_the_records(client):
     for only, count in everything["facets"]["only"].items():
         chosen = rows(only=only)
         assert chosen["total"] == len(chosen["rows"]) == count
-    for problem, count in everything["facets"]["problem"].items():
-        assert {problem in row["problems"] for row in rows(problem=problem)["rows"]} <= {True}
-        assert rows(problem=problem)["total"] == count
+    kinds = everything["facets"]["failure"]
+    assert {"tool_error", "wrong_arguments", "repeated", "void", "wrong_answer", "no_answer"} <= kinds.keys()
+    for failure, count in kinds.items():
+        assert all(failure in row["failures"] for row in rows(failure=failure)["rows"])
+        assert rows(failure=failure)["total"] == count > 0
+    assert everything["facets"]["tag"].keys() == {"even", "odd"}
+    for tag, count in everything["facets"]["tag"].items():
+        assert all(row["tags"] == [tag] for row in rows(tag=tag)["rows"])
+        assert rows(tag=tag)["total"] == rows(tag=tag, only="solved")["facets"]["tag"][tag] == count > 0
     assert {row["run"] for row in rows(phase="train")["rows"]} == {f"train-{i:06d}" for i in range(5)}
     assert rows(text="TRAIN-000003/train/2")["total"] == 4
     turns = [row["turns"] for row in rows(sort="turns", descending=True)["rows"]]
@@ -171,6 +178,21 @@ def test_nothing_is_written_into_a_run_by_looking_at_it(client, runs):
     client.get("/api/runs/watched/report")
     client.get("/api/runs/watched/tokens", params={"id": some_episode(client)})
     assert files() == before
+
+
+def test_answers_about_a_run_say_which_version_of_its_files_they_are_of(client, runs):
+    some = some_episode(client)
+
+    def versions():
+        asked = {"": {}, "/pulse": {}, "/episodes": {}, "/episode": {"id": some}}
+        return {client.get(f"/api/runs/watched{what}", params=query).json()["version"] for what, query in asked.items()}
+
+    before = versions()
+    assert len(before) == 1
+    os.utime(runs / "watched" / "recipe.toml")
+    after = versions()
+    assert len(after) == 1
+    assert after != before
 
 
 def test_every_answer_is_json_that_browsers_can_read(client):

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from agentgym.episode.failures import failures_of
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, MissingExtraError
 from agentgym.evaluation.export.chat import conversation
-from agentgym.evaluation.failures import failures_of
 from agentgym.messages import ImagePart
 from agentgym.task import canary_of
 

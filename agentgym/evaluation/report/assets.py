@@ -1,4 +1,4 @@
-"""The files of the page: as they are for the viewer, and as one script and one style for a report that stands alone."""
+"""The files of the page, and its modules as the one script that a viewer serves and a report holds."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ _EXPORT = re.compile(r"^export (?=(?:async )?function |const |class )", re.MULTI
 
 @cache
 def assets() -> dict[str, bytes]:
-    """Every file of the page by name. Nothing else is ever served from the disk by name."""
+    """Every file of the page by name."""
     folder = files(__package__).joinpath("page")
     return {item.name: item.read_bytes() for item in folder.iterdir() if item.name.rpartition(".")[2] in MEDIA_TYPES}
+
+
+@cache
+def served() -> dict[str, bytes]:
+    """What a server gives by name, and nothing else: all modules are one file, because each request costs time."""
+    others = {name: content for name, content in assets().items() if not name.endswith(".js")}
+    return others | {"script.js": script().encode("utf-8")}
 
 
 def script() -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agentgym.episode.failures import failures_of, turn_failures
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.evaluation.report.credit_lines import Credit
 from agentgym.evaluation.visible import visible
@@ -46,7 +47,11 @@ def episode_data(trajectory: Trajectory, credit: Credit | None = None, link: Lin
             message_data(message, link, (0, i))
             for i, message in enumerate(trajectory.opening or trajectory.task.opening())
         ],
-        "turns": [_turn(turn, credit, link) for turn in trajectory.turns],
+        "failures": dict(failures_of(trajectory)),
+        "turns": [
+            _turn(turn, kinds, credit, link)
+            for turn, kinds in zip(trajectory.turns, turn_failures(trajectory.turns), strict=True)
+        ],
     }  # fmt: skip
 
 
@@ -125,7 +130,7 @@ def data_uri(image: ImagePart, _place: tuple[int, ...] = ()) -> str:
     return f"data:{image.media_type};base64,{image.data}"
 
 
-def _turn(turn: Turn, credit: Credit | None, link: Link) -> dict[str, Any]:
+def _turn(turn: Turn, kinds: Sequence[str], credit: Credit | None, link: Link) -> dict[str, Any]:
     known = bool(turn.logprobs)
     return {
         "index": turn.index, "parts": _parts(turn.message.content, link, (1, turn.index)),
@@ -133,16 +138,12 @@ def _turn(turn: Turn, credit: Credit | None, link: Link) -> dict[str, Any]:
         "results": [_result(result, link, (2, turn.index, i)) for i, result in enumerate(turn.results)],
         "replies": [message_data(m, link, (3, turn.index, i)) for i, m in enumerate(turn.replies)],
         "rewards": _json(turn.rewards), "value": _number(turn.value), "potential": _number(turn.potential),
-        "state_key": turn.state_key, "void": turn.void and not _spoke(turn), "finish": turn.finish_reason,
+        "state_key": turn.state_key, "failures": list(dict.fromkeys(kinds)), "finish": turn.finish_reason,
         "version": turn.policy_version, "tokens": len(turn.token_ids), "seen": len(turn.observation_ids),
         "logprob": _number(sum(turn.logprobs) / len(turn.logprobs), 4) if known else None,
         "generate_s": _number(turn.generate_s, 4), "tools_s": _number(turn.tools_s, 4), "usage": _json(turn.usage),
         "credit": credit.advantages[turn.index] if credit and turn.index < len(credit.advantages) else None,
     }  # fmt: skip
-
-
-def _spoke(turn: Turn) -> bool:
-    return bool(not turn.calls and turn.message.content and turn.finish_reason != "length")
 
 
 def _call(call: Call) -> dict[str, Any]:

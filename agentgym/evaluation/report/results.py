@@ -87,8 +87,8 @@ def strata(contents: Contents) -> Html:
             cls="scroll", tabindex=0,
         ),
         el(
-            "p", f"n counts tasks. Intervals are Wilson's where each task was tried once, and a bootstrap over "
-            f"tasks where it was tried more often; the gain's interval is a bootstrap over task pairs.{more} "
+            "p", f"n counts tasks. Intervals are Wilson's, of the effective number of samples where tasks were "
+            f"tried more than once; the gain's interval is a bootstrap over task pairs.{more} "
             + (f"{failed} episodes failed with their infrastructure and are left out of every number."
                if failed else "No episode failed with its infrastructure."),
             cls="fine",
@@ -97,23 +97,33 @@ def strata(contents: Contents) -> Html:
 
 
 def samples(contents: Contents) -> Html:
-    """pass@k and pass^k, where tasks were tried more than once."""
-    before, after = contents.pair()
-    if after is None or after.samples < 2:
+    """pass@k and pass^k with their intervals, where tasks were tried more than once."""
+    rows = [
+        (f"{evaluation.label}, {name}", evaluation.pass_curve(all_of_them=hat))
+        for evaluation in contents.pair() if evaluation is not None and evaluation.samples > 1
+        for name, hat in (("pass@k", False), ("pass^k", True))
+    ]  # fmt: skip
+    ks = sorted({k for _, curve in rows for k in curve})
+    if len(ks) < 2:
         return Html("")
-    fewest = min((len(o) for e in (before, after) if e for o in e.outcomes()), default=0)
-    ks = [k for k in (1, 2, 4, 8, 16, 32, 64) if k <= fewest]
-    rows = []
-    for evaluation in filter(None, (before, after)):
-        for name, value in (("pass@k", evaluation.pass_at), ("pass^k", evaluation.pass_hat)):
-            cells = [el("td", _percent(value(k)), cls="num") for k in ks]
-            rows.append(el("tr", el("th", f"{evaluation.label}, {name}", scope="row"), cells))
+    body = [
+        el("tr", el("th", name, scope="row"), [el("td", _estimate(c[k]) if k in c else "", cls="num") for k in ks])
+        for name, c in rows
+    ]  # fmt: skip
+    heads = el("tr", el("th", "k", scope="col"), [el("th", k, scope="col", cls="num") for k in ks])
     return el(
         "section",
         el("h2", "Luck and reliability"),
-        el("table", el("caption", "pass@k: at least one of k tries solves the task. pass^k: all k do."),
-           el("thead", el("tr", el("th", "k", scope="col"), [el("th", k, scope="col", cls="num") for k in ks])),
-           el("tbody", rows)),
+        el(
+            "div",
+            el(
+                "table",
+                el("caption", "pass@k: at least one of k tries solves the task. pass^k: all k do. "
+                   "With 95 % intervals over tasks"),
+                el("thead", heads), el("tbody", body),
+            ),
+            cls="scroll", tabindex=0,
+        ),
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, Credit]) -
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(row)
     found["verdict"] = _verdict(row)
-    found["problems"] = json.loads(row["problems"]) if row["problems"] else {}
+    found["failures"] = json.loads(row["failures"]) if row["failures"] else {}
+    found["tags"] = [visible(tag) for tag in json.loads(row["tags"])] if row["tags"] else []
     found["shown"] = visible(row["id"])
     return found
 

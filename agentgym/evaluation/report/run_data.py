@@ -46,7 +46,7 @@ def run_summary(contents: Contents) -> dict[str, Any]:
 def run_data(contents: Contents) -> dict[str, Any]:
     """Everything of a run but its episodes."""
     return run_summary(contents) | {
-        "evaluations": [_evaluation(e, _stratum(contents)) for e in contents.evaluations],
+        "evaluations": [_evaluation(e, _stratum(contents)) | _passes(e) for e in contents.evaluations],
         "gain": _gain(*contents.pair(), _stratum(contents)),
         "curves": {visible(phase): _curves(rows) for phase, rows in contents.metrics.items()},
         "bands": {
@@ -116,6 +116,14 @@ def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, A
             for tag in tags
         ],
     }  # fmt: skip
+
+
+def _passes(evaluation: Evaluation) -> dict[str, Any]:
+    """pass@k and pass^k as lists of [k, estimate]; empty where no task was tried twice."""
+    if evaluation.samples < 2:
+        return {"pass_at": [], "pass_hat": []}
+    curves = {"pass_at": evaluation.pass_curve(), "pass_hat": evaluation.pass_curve(all_of_them=True)}
+    return {name: [[k, _estimate(found)] for k, found in curve.items()] for name, curve in curves.items()}
 
 
 def _stratum(contents: Contents) -> str | None:

@@ -7,7 +7,7 @@ import { heatLegend, heatScale, heated } from "./heat.js";
 import { go, link } from "./address.js";
 import { headOf, rewardsOf } from "./episode_view.js";
 import { source } from "./source.js";
-import { problemOf, signed, verdictOf } from "./words.js";
+import { failureOf, signed, verdictOf } from "./words.js";
 
 /** Builds the view of two episodes by their ids. */
 export async function compareView(key, a, b) {
@@ -64,10 +64,9 @@ function pairOf(one, two, scale, parted, folded) {
 function half(turn, other, scale) {
   if (!turn) return h("div", { class: "turn missing" }, h("p", { class: "faint" }, "no such turn"));
   const { class: kind, vars } = heated(turn.credit, scale);
-  const bad = turn.results.filter((result) => result.status !== "ok").map((result) => problemOf(result.status));
   return h("div", { class: `turn ${kind}`, vars },
     h("div", { class: "turn-head" }, h("span", { class: "n" }, `Turn ${turn.index + 1}`), turn.credit !== null && h("span", { class: "credit" }, "credit ", h("b", {}, signed(turn.credit))),
-      rewardsOf(turn.rewards), bad.length > 0 && h("span", { class: "chip down" }, bad.join(", "))),
+      rewardsOf(turn.rewards), turn.failures.map((kind) => h("span", { class: "chip down" }, failureOf(kind)))),
     other ? marked(wordsOf(turn.parts), wordsOf(other.parts), "p") : partsOf(turn.parts),
     turn.calls.map((call, i) => [
       other?.calls[i] && call.error === null ? h("div", { class: "call" }, marked(asText(call), asText(other.calls[i]), "pre")) : callOf(call),
@@ -76,7 +75,7 @@ function half(turn, other, scale) {
 }
 
 function returned(result, other) {
-  const found = h("div", { class: result.status === "ok" ? "result" : "result bad" }, h("p", { class: "label" }, result.status === "ok" ? "result" : problemOf(result.status)));
+  const found = h("div", { class: result.status === "ok" ? "result" : "result bad" }, h("p", { class: "label" }, result.status === "ok" ? "result" : failureOf(result.status)));
   if (result.parts.some((part) => "image" in part)) return resultOf(result);
   found.append(marked(wordsOf(result.parts) || "[nothing]", wordsOf(other.parts) || "[nothing]", "pre"));
   return found;

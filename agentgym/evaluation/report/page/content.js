@@ -1,7 +1,7 @@
 // What was said and what came back: texts, pictures, calls and results, all of it shown as text.
 
 import { h } from "./dom.js";
-import { duration, plain, problemOf } from "./words.js";
+import { duration, plain, failureOf } from "./words.js";
 
 const FOLD_AFTER = 1400;
 const FOLD_LINES = 24;
@@ -65,7 +65,7 @@ export function resultOf(result) {
   const bad = result.status !== "ok";
   const empty = result.parts.length === 0 || (result.parts.length === 1 && result.parts[0].text === "");
   return h("div", { class: bad ? "result bad" : "result" },
-    h("p", { class: "label" }, bad ? problemOf(result.status) : "result", result.final && " \u00b7 ends the episode", result.truncated && " \u00b7 cut to its limit",
+    h("p", { class: "label" }, bad ? failureOf(result.status) : "result", result.final && " \u00b7 ends the episode", result.truncated && " \u00b7 cut to its limit",
       result.duration_s ? h("span", { class: "faint" }, ` ${duration(result.duration_s)}`) : null),
     empty ? h("p", { class: "faint" }, "[nothing]") : partsOf(result.parts, { code: true }));
 }

@@ -6,7 +6,7 @@ import { heatLegend, heatScale, heatStrip, heated } from "./heat.js";
 import { go, link, replaceQuery } from "./address.js";
 import { source } from "./source.js";
 import { tokenView } from "./tokens.js";
-import { duration, number, plain, problemOf, signed, twoDecimals, verdictOf } from "./words.js";
+import { duration, number, failureOf, failuresOf, plain, signed, twoDecimals, verdictOf } from "./words.js";
 
 /** Builds the view; `query` holds the filters of the list one came from, and which tab and turn. */
 export async function episodeView(key, id, query) {
@@ -44,7 +44,7 @@ export async function episodeView(key, id, query) {
       known ? heatLegend(scale) : h("p", { class: "faint small" }, "No credit was recorded: it is for episodes a trainer learnt from."),
       h("ol", { class: "turn-list" }, episode.turns.map((turn, i) => h("li", {}, h("button", { type: "button", class: i === active ? "active" : "", "aria-current": i === active ? "true" : null, onclick: () => point(i) },
         h("span", { class: "n" }, i + 1), h("span", { class: "what" }, turn.calls.map((call) => (call.error === null ? call.name : "unreadable")).join(", ") || "text"),
-        troubleOf(turn) && h("span", { class: "trouble", title: troubleOf(turn) }, "!"),
+        turn.failures.length > 0 && h("span", { class: "trouble", title: turn.failures.map(failureOf).join(", ") }, "!"),
         h("span", heated(turn.credit, scale), turn.credit === null ? "" : signed(turn.credit)))))),
       episode.group.length > 1 && [
         h("h2", {}, `Group of ${episode.group.length}`),
@@ -109,6 +109,7 @@ export async function episodeView(key, id, query) {
   draw();
   return {
     title: `${episode.task.id}#${episode.sample}`,
+    version: episode.version,
     refresh,
     shown: () => query.turn && point(active),
     keys: [
@@ -142,7 +143,8 @@ export function headOf(episode, key) {
     h("h1", {}, h("a", { href: link(["run", key, "episodes"], { task: episode.task.id }), title: "All episodes of this task" }, episode.task.id), h("span", { class: "faint" }, `#${episode.sample}`),
       h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
     h("p", { class: "facts" }, facts.join(" \u00b7 "), " ", h("span", { class: "tags" }, episode.task.tags.map((tag) => h("span", { class: "tag" }, tag)))),
-    h("p", { class: "chips" }, h("span", { class: "chip total" }, "reward ", h("b", {}, twoDecimals(episode.reward))), rewardsOf(episode.outcome, episode.weights)));
+    h("p", { class: "chips" }, h("span", { class: "chip total" }, "reward ", h("b", {}, twoDecimals(episode.reward))), rewardsOf(episode.outcome, episode.weights),
+      failuresOf(episode.failures).map((words) => h("span", { class: "chip down" }, words))));
 }
 
 /** Reward components by name, with their weights where those are not 1. */
@@ -157,7 +159,7 @@ export function turnOf(turn, scale, active, onPoint) {
   return h("li", { class: `turn ${kind}${active ? " active" : ""}`, vars, tabindex: "-1", "aria-label": `Turn ${turn.index + 1}`, onclick: onPoint && (() => onPoint()) },
     h("div", { class: "turn-head" }, h("span", { class: "n" }, `Turn ${turn.index + 1}`),
       turn.credit !== null && h("span", { class: "credit", title: "What the trainer multiplied the gradient of this turn's tokens by" }, "credit ", h("b", {}, signed(turn.credit))),
-      rewardsOf(turn.rewards), troubleOf(turn) && h("span", { class: "chip down" }, troubleOf(turn)),
+      rewardsOf(turn.rewards), turn.failures.map((kind) => h("span", { class: "chip down" }, failureOf(kind))),
       h("span", { class: "measures faint" }, measuresOf(turn))),
     partsOf(turn.parts),
     turn.calls.map((call, i) => [callOf(call), turn.results[i] && resultOf(turn.results[i])]),
@@ -172,12 +174,6 @@ function measuresOf(turn) {
     turn.value !== null && `value ${number(turn.value)}`, turn.potential !== null && `progress ${number(turn.potential)}`,
     turn.generate_s && `said in ${duration(turn.generate_s)}`, turn.tools_s && `tools ${duration(turn.tools_s)}`,
   ].filter(Boolean).join(" \u00b7 ");
-}
-
-function troubleOf(turn) {
-  const bad = turn.results.filter((result) => result.status !== "ok").map((result) => problemOf(result.status));
-  if (turn.void && !bad.length) bad.push(problemOf("void"));
-  return [...new Set(bad)].join(", ");
 }
 
 function endOf(episode) {

@@ -3,7 +3,7 @@
 import { fill, h } from "./dom.js";
 import { go, link, replaceQuery } from "./address.js";
 import { source } from "./source.js";
-import { duration, number, plain, problemOf, twoDecimals, verdictOf } from "./words.js";
+import { duration, number, failureOf, failuresOf, plain, twoDecimals, verdictOf } from "./words.js";
 
 const ROW = 32; // pixels, as in the style sheet
 const PAGE = 200;
@@ -16,7 +16,7 @@ const COLUMNS = [
 
 /** Builds the view; `query` holds the filters, the order and the marked episode. */
 export async function episodesView(key, query) {
-  const state = { only: "", phase: "", problem: "", task: "", run: "", text: "", sort: "episode", descending: "", held: source.alone ? "true" : "", ...query };
+  const state = { only: "", phase: "", failure: "", tag: "", task: "", run: "", text: "", sort: "episode", descending: "", held: source.alone ? "true" : "", ...query };
   const pages = new Map();
   let [total, active, generation, drawnFrom, marked] = [0, 0, 0, 0, null];
   const body = h("tbody");
@@ -27,13 +27,15 @@ export async function episodesView(key, query) {
   frame.append(table);
   const choices = h("div", { class: "choices", role: "group", "aria-label": "Outcome" });
   const phase = h("select", { "aria-label": "Phase", onchange: (event) => narrow({ phase: event.target.value }) });
-  const problem = h("select", { "aria-label": "What went wrong", onchange: (event) => narrow({ problem: event.target.value }) });
+  const failure = h("select", { "aria-label": "What went wrong", onchange: (event) => narrow({ failure: event.target.value }) });
+  const tag = h("select", { "aria-label": "Tag of the task", onchange: (event) => narrow({ tag: event.target.value }) });
+  const tagged = h("label", {}, "of ", tag);
   const search = h("input", { type: "search", placeholder: "Task or id", "aria-label": "Task or id contains", value: state.text, oninput: () => { clearTimeout(search.timer); search.timer = setTimeout(() => narrow({ text: search.value }), 180); } });
   const held = source.alone && h("label", {}, h("input", { type: "checkbox", checked: Boolean(state.held), onchange: (event) => narrow({ held: event.target.checked ? "true" : "" }) }), " only those in this file");
   const markedTold = h("span", { class: "marked", role: "status" });
 
   function asked() {
-    return { only: state.only, phase: state.phase, problem: state.problem, task: state.task, run: state.run, text: state.text, sort: state.sort, descending: state.descending, held: state.held };
+    return { only: state.only, phase: state.phase, failure: state.failure, tag: state.tag, task: state.task, run: state.run, text: state.text, sort: state.sort, descending: state.descending, held: state.held };
   }
   async function fetchPage(index) {
     if (pages.has(index)) return;
@@ -51,7 +53,9 @@ export async function episodesView(key, query) {
     fill(choices, CHOICES.map((name) => h("button", { type: "button", "aria-pressed": String(state.only === name), onclick: () => narrow({ only: name }) },
       name ? verdictOf(name).words : "all", name ? h("span", { class: "count" }, number(facets.only?.[name] ?? 0)) : null)));
     options(phase, "every phase", facets.phase ?? {}, state.phase, plain);
-    options(problem, "anything", facets.problem ?? {}, state.problem, problemOf);
+    options(failure, "anything", facets.failure ?? {}, state.failure, failureOf);
+    options(tag, "any tag", facets.tag ?? {}, state.tag, String);
+    tagged.hidden = tag.options.length < 2;
     const lacking = found.lacking ? `; ${number(found.lacking)} more are being read` : "";
     const left = found.left_out ? `; ${number(found.left_out)} more are in the ledger alone` : "";
     told.textContent = `${number(total)} of ${number(found.all)} episodes${lacking}${left}`;
@@ -68,6 +72,7 @@ export async function episodesView(key, query) {
     take(found);
     active = Math.min(active, Math.max(0, total - 1));
     draw();
+    return found.version;
   }
   function narrow(change) {
     Object.assign(state, change);
@@ -92,6 +97,7 @@ export async function episodesView(key, query) {
     if (Math.abs(top() - drawnFrom) >= MARGIN / 2) draw(); // the rows at hand reach further than the window
   }
   function draw() {
+    if (!frame.isConnected) return; // nobody sees it yet, and how many rows fit is not known: `shown` draws them
     const from = (drawnFrom = top());
     const until = Math.min(total, from + Math.ceil((frame.clientHeight || 800) / ROW) + 2 * MARGIN);
     table.setAttribute("aria-rowcount", String(total + 1));
@@ -113,14 +119,14 @@ export async function episodesView(key, query) {
   }
   function row(one, index) {
     const { words, kind, sign } = verdictOf(one.verdict);
-    const wrong = Object.entries(one.problems).map(([name, count]) => h("span", { class: "problem" }, problemOf(name), count > 1 ? ` \u00d7${count}` : ""));
+    const wrong = failuresOf(one.failures).map((words) => h("span", { class: "failure" }, words));
     const dim = source.alone && !source.holds(one.id);
     return h("tr", { class: `${index === active ? "active" : ""}${marked === one.id ? " marked" : ""}${dim ? " dim" : ""}`, "aria-rowindex": String(index + 2), "aria-current": index === active ? "true" : null, onclick: (event) => !event.target.closest("a") && point(index) },
       h("td", { class: "num faint" }, number(one.episode)),
       h("td", { class: "task" }, h("a", { href: link(["run", key, "episode", one.id], state), tabindex: index === active ? "0" : "-1", title: one.shown }, one.task, one.sample ? `#${one.sample}` : ""), h("span", { class: "faint" }, ` ${one.run}`)),
       h("td", {}, h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, `${sign} `), words)),
       h("td", { class: "num" }, one.stop === null ? "\u2013" : twoDecimals(one.reward)), h("td", { class: "num" }, number(one.turns)), h("td", { class: "num" }, one.tokens ? number(one.tokens) : "\u2013"),
-      h("td", { class: "num" }, one.stop === null ? "\u2013" : duration(one.duration_s)), h("td", {}, one.stop === null ? h("span", { class: "badge live" }, "running") : plain(one.stop)), h("td", { class: "wrong" }, wrong));
+      h("td", { class: "num" }, one.stop === null ? "\u2013" : duration(one.duration_s)), h("td", {}, one.stop === null ? h("span", { class: "badge live" }, "running") : plain(one.stop)), h("td", { class: "wrong", title: failuresOf(one.failures).join(", ") }, wrong));
   }
   function at(index) {
     return pages.get(Math.floor(index / PAGE))?.[index % PAGE];
@@ -143,10 +149,11 @@ export async function episodesView(key, query) {
   }
   frame.addEventListener("scroll", () => requestAnimationFrame(scrolled), { passive: true });
   drawHead();
-  await refresh();
+  const version = await refresh();
   const exact = ["task", "run"].filter((name) => state[name]).map((name) => h("button", { type: "button", class: "plain", onclick: (event) => { event.target.remove(); narrow({ [name]: "" }); } }, `${name}: ${state[name]} \u00d7`));
   return {
     title: "Episodes",
+    version,
     refresh,
     shown: draw,
     keys: [
@@ -161,7 +168,7 @@ export async function episodesView(key, query) {
       { keys: ["/"], told: "search", act: () => search.focus() },
       { keys: ["a", "s", "f"], told: "all, solved, failed ones", act: (event) => narrow({ only: { a: "", s: "solved", f: "failed" }[event.key] }) },
     ],
-    element: h("div", { class: "view listing" }, h("div", { class: "filters" }, choices, h("label", {}, "in ", phase), h("label", {}, "with ", problem), search, held, exact),
+    element: h("div", { class: "view listing" }, h("div", { class: "filters" }, choices, h("label", {}, "in ", phase), tagged, h("label", {}, "with ", failure), search, held, exact),
       h("div", { class: "told" }, told, markedTold), frame),
   };
 }

@@ -19,7 +19,7 @@ const live = h("span", { class: "pulse", role: "status" });
 const theme = themeButton();
 let view = null;
 let shownAt = 0;
-let version = null; // of the files that the view was made from
+let version = null; // of the files, from before the view was made of them: what was written meanwhile counts as new
 
 function viewOf({ parts, query }) {
   const [place, key, what, id] = parts;
@@ -50,11 +50,9 @@ async function show() {
   if (source.alone && !wanted.parts.length) return;
   drawTrail(wanted);
   try {
-    // Asked for before the data: what is written meanwhile then counts as new.
-    const known = wanted.parts[1] ? (await source.pulse(wanted.parts[1])).version : null;
     const made = await viewOf(wanted);
     if (mine !== shownAt) return;
-    [view, version] = [made, known];
+    [view, version] = [made, made.version ?? null];
     document.title = `${made.title} \u00b7 agentgym`;
     fill(stage, made.element);
     keysOfView(made.keys ?? []);

@@ -13,12 +13,12 @@ export async function runView(key) {
   let run = null;
   async function refresh() {
     run = await source.run(key);
-    fill(body, headline(run), charts(run), everything(run, open), evaluations(run), recipe(run, open));
+    fill(body, headline(run), charts(run), everything(run, open), evaluations(run), passes(run), recipe(run, open));
   }
   await refresh();
   return {
     title: run.name,
-    run,
+    version: run.version,
     refresh,
     keys: [{ keys: ["e", "Enter"], told: "episodes", act: () => go(["run", key, "episodes"]) }],
     element: h("div", { class: "view" }, body),
@@ -92,6 +92,16 @@ function evaluations(run) {
   const heads = ["Evaluation", "Tasks", "n", "Success, 95 % interval", "Turns", "Calls ran", "Failed", "Manifest"];
   return h("section", { "aria-label": "Evaluations" }, h("h2", {}, "Evaluations"),
     h("div", { class: "scroll" }, h("table", { class: "evaluations" }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["n", "Turns", "Calls ran", "Failed"].includes(name) ? "num" : null }, name)))), h("tbody", {}, rows))));
+}
+
+function passes(run) {
+  const rows = run.evaluations.flatMap((one) => [["pass@k", one.pass_at], ["pass^k", one.pass_hat]].map(([name, curve]) => [`${one.label}, ${name}`, new Map(curve)]));
+  const ks = [...new Set(rows.flatMap(([, curve]) => [...curve.keys()]))].sort((a, b) => a - b);
+  if (ks.length < 2) return null;
+  return h("section", { "aria-label": "Luck and reliability" }, h("h2", {}, "Luck and reliability"),
+    h("p", { class: "faint" }, "pass@k: at least one of k tries solves the task. pass^k: all k do. With 95 % intervals over tasks."),
+    h("div", { class: "scroll" }, h("table", { class: "evaluations" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "k"), ks.map((k) => h("th", { scope: "col" }, number(k))))),
+      h("tbody", {}, rows.filter(([, curve]) => curve.size > 1).map(([name, curve]) => h("tr", {}, h("th", { scope: "row" }, name), ks.map((k) => h("td", {}, curve.has(k) ? interval(curve.get(k)) : ""))))))));
 }
 
 function interval(estimate) {

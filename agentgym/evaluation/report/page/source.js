@@ -33,7 +33,8 @@ function embedded(data) {
     phase: (row, value) => phaseOf(row.run) === value,
     run: (row, value) => row.run === value,
     task: (row, value) => row.task === value,
-    problem: (row, value) => value in row.problems,
+    failure: (row, value) => value in row.failures,
+    tag: (row, value) => row.tags.includes(value),
     stop: (row, value) => (row.stop ?? "") === value,
     text: (row, value) => row.id.toLowerCase().includes(value.toLowerCase()),
   };
@@ -45,13 +46,15 @@ function embedded(data) {
     const sort = SORTABLE.includes(query.sort) ? query.sort : "episode";
     const way = String(query.descending) === "true" ? -1 : 1;
     rows.sort((a, b) => compareRows(a, b, sort, way));
-    const facets = { only: {}, problem: {}, phase: {}, stop: {} };
+    const facets = { only: {}, failure: {}, tag: {}, phase: {}, stop: {} };
     for (const row of all) count(facets.phase, phaseOf(row.run));
-    for (const row of chosen(query, ["held", "phase", "run", "task", "text"])) {
+    const within = ["held", "phase", "run", "task", "text"];
+    for (const row of chosen(query, within)) for (const tag of row.tags) count(facets.tag, tag);
+    for (const row of chosen(query, [...within, "tag"])) {
       count(facets.only, row.verdict);
       if (row.truncated) count(facets.only, "truncated");
       count(facets.stop, row.stop ?? "");
-      for (const kind of Object.keys(row.problems)) count(facets.problem, kind);
+      for (const kind of Object.keys(row.failures)) count(facets.failure, kind);
     }
     const offset = Number(query.offset ?? 0);
     const page = rows.slice(offset, offset + Number(query.limit ?? 200));

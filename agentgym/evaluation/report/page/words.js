@@ -69,13 +69,18 @@ export function verdictOf(name) {
   return { words, kind, sign };
 }
 
-const STATUSES = {
+const FAILURES = {
   malformed: "could not be read", unknown_tool: "no such tool", wrong_arguments: "wrong arguments",
   tool_error: "refused by the tool", timeout: "took too long", over_budget: "after the budget was used up",
-  void: "void turn", repeated: "asked before", refused: "declined",
+  void: "void turn", repeated: "asked before", refused: "declined", failed: "infrastructure failed",
 };
 
-/** What went wrong with a call, for people. */
-export function problemOf(status) {
-  return STATUSES[status] ?? plain(status);
+/** A kind of failure, for people; those of calls are the statuses of results. */
+export function failureOf(kind) {
+  return FAILURES[kind] ?? plain(kind);
+}
+
+/** Kinds of failures and how often each occurred, in words. */
+export function failuresOf(counts) {
+  return Object.entries(counts).map(([kind, count]) => failureOf(kind) + (count > 1 ? ` \u00d7${count}` : ""));
 }

@@ -1,0 +1,176 @@
+"""Read public files with the importers and play their published solutions through the real environments and judges.
+
+`python benchmarks/importers.py FOLDER [--only mbpp,spider] [--most 20]`
+
+FOLDER holds the files at the paths below; what is not there is left out. Nothing of them is copied. A public set is
+for measuring: nothing here trains. The table says how many items a file has, how many tasks the importer makes of
+them, and how many of those its gold solves: success by the environment's declared reward, after the calls of an agent
+that has read the truth and has nothing but the tools.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym import Call, Message, Task
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.registry import close_backends, load
+
+Calls = Sequence[Call]
+
+
+def submitted(task: Task) -> Calls:
+    """The published program."""
+    return [Call("submit", {"code": task.truth["reference"]})]
+
+
+def queried(task: Task) -> Calls:
+    """The gold query, looked at and then submitted."""
+    return [Call(tool, {"sql": task.truth["sql"]}) for tool in ("query", "submit")]
+
+
+def executed(task: Task) -> Calls:
+    """The statements of the label, then its answer."""
+    statements = [Call("execute", {"sql": sql}) for sql in task.truth["sql"]]
+    return [*statements, Call("finish", {"answer": str(task.truth.get("answers", ""))})]
+
+
+def read(task: Task) -> Calls:
+    """Every gold page opened, the answer given with them as its sources."""
+    pages = list(task.truth.get("pages", ()))
+    answer = Call("answer", {"text": task.truth["answer"], "sources": pages})
+    return [*(Call("open", {"page": title}) for title in pages), answer]
+
+
+def worked(task: Task) -> Calls:
+    """The published solution in words, with its answer at the end."""
+    return [Call("answer", {"text": task.truth["solution"]})]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A public file: where it lies, who reads it, what its gold is, and options of the importer."""
+
+    path: str
+    importer: str
+    gold: Callable[[Task], Calls]
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+SOURCES = (
+    Source("mbpp/ic_mbpp.json", "mbpp", submitted),
+    Source("humaneval/HumanEval.jsonl.gz", "humaneval", submitted),
+    Source("humanevalfix_python/python.jsonl", "humanevalfix", submitted),
+    Source("gsm8k/test.jsonl", "gsm8k", worked),
+    Source("spider_dev_10", "spider", queried, (("environment", "agentgym/sql-inprocess-v1"),)),
+    Source("dbbench/dev.jsonl", "dbbench", executed),
+    Source("hotpot_100/hotpotqa_100.json", "hotpot", read),
+    Source("twowiki_200/questions.json", "twowiki", read),
+    Source("xquad_en/xquad.en.json", "squad", read),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One file; `failed` are ids of tasks that their gold did not solve, `left_out` what the importer said."""
+
+    path: str
+    importer: str
+    environment: str
+    items: int
+    tasks: int
+    played: int
+    solved: int
+    failed: tuple[str, ...]
+    left_out: str
+
+
+async def reproduce(folder: Path, source: Source, most: int | None = None) -> Line:
+    """Import one file and play the gold of every task, or of `most` tasks drawn evenly."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tasks = load("importers", source.importer)(folder / source.path, **dict(source.options))["held_out"]
+    chosen = list(tasks) if most is None else list(tasks)[:: max(1, len(tasks) // most)][:most]
+    manager = EpisodeManager(lambda task: ScriptedPolicy(_script(source.gold(task))), concurrency=4)
+    played = await manager.collect(chosen)
+    failed = tuple(trajectory.task.id for trajectory in played if trajectory.success != 1.0)
+    return Line(
+        path=source.path,
+        importer=source.importer,
+        environment=chosen[0].environment,
+        items=count(folder / source.path),
+        tasks=len(tasks),
+        played=len(played),
+        solved=len(played) - len(failed),
+        failed=failed,
+        left_out=" ".join(str(warning.message) for warning in said),
+    )
+
+
+def count(path: Path) -> int:
+    """Items of a file as its own format counts them, without the importer."""
+    if path.is_dir():
+        return len(json.loads((path / "questions.json").read_text(encoding="utf-8")))
+    text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
+    if ".jsonl" in path.name:
+        return sum(bool(line.strip()) for line in text.splitlines())
+    content = json.loads(text)
+    if isinstance(content, dict):  # SQuAD
+        return sum(len(paragraph["qas"]) for article in content["data"] for paragraph in article["paragraphs"])
+    return len(content)
+
+
+def table(lines: Sequence[Line]) -> str:
+    """Lines as a Markdown table."""
+    rows = ["| file | importer | environment | items | tasks | gold solves |", "|---|---|---|---|---|---|"]
+    for line in lines:
+        solved = f"{line.solved:,} of {line.played:,}"
+        rows.append(
+            f"| `{line.path}` | `{line.importer}` | `{line.environment}` | {line.items:,} | {line.tasks:,} | {solved} |"
+        )
+    return "\n".join(rows)
+
+
+def _script(calls: Calls) -> Callable[[Sequence[Message]], Message]:
+    """The calls one a turn."""
+    return lambda messages: Message("assistant", "", (calls[sum(m.role == "assistant" for m in messages)],))
+
+
+async def _main(folder: Path, wanted: Sequence[str], most: int | None) -> list[Line]:
+    lines = []
+    try:
+        for source in SOURCES:
+            if source.importer in wanted and (folder / source.path).exists():
+                lines.append(await reproduce(folder, source, most))
+                print(f"{source.path}: {lines[-1].solved} of {lines[-1].played}", *lines[-1].failed, flush=True)
+    finally:
+        await close_backends()
+    return lines
+
+
+def main() -> int:
+    everyone = ",".join(source.importer for source in SOURCES)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the public files are")
+    parser.add_argument("--only", default=everyone, help="importers, separated by commas: %(default)s")
+    parser.add_argument("--most", type=int, help="tasks of each file to play; all of them without it")
+    given = parser.parse_args()
+    lines = asyncio.run(_main(given.folder, given.only.split(","), given.most))
+    print("\n" + table(lines))
+    for line in lines:
+        if line.left_out:
+            print(f"\n{line.importer}: {line.left_out}")
+    return int(any(line.failed for line in lines))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,21 @@
+"""For group judges that go by what another reward said: was the episode a success?"""
+
+from __future__ import annotations
+
+from agentgym import JudgeError
+from agentgym.reward import SUCCESS, EpisodeView
+
+
+def succeeded(episode: EpisodeView, judge: str) -> bool:
+    """Whether `success` is above 0.
+
+    Args:
+        judge: registered name of the reward that asks, for the error.
+    Raises: JudgeError if no reward judged `success`.
+    """
+    if SUCCESS not in episode.outcome:
+        raise JudgeError(
+            f"{episode.task.id} has no component 'success' for {judge} to go by: combine it with a reward that judges "
+            "the answer."
+        )
+    return episode.outcome[SUCCESS] > 0

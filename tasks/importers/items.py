@@ -1,0 +1,56 @@
+"""The items of a public data file, and their fields: what every reader of JSON begins with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import TaskError
+
+
+def read_items(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON array or of JSON lines, perhaps gzipped.
+
+    Raises: TaskError naming the file, and the item (counted from 0) that is no object.
+    """
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8")
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TaskError(f"Cannot read {path}: {reason}. Give the path of a file of the data set.") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
+    try:
+        if text.lstrip().startswith("["):
+            items = json.loads(text)
+        else:  # at line feeds only: JSON text may hold other line separators as they are
+            items = [json.loads(line) for line in text.split("\n") if line.strip()]
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
+    for place, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise TaskError(f"{path}, item {place}: expected a JSON object, found {type(item).__name__}.")
+    if not items:
+        raise TaskError(f"{path} holds no item.")
+    return list(items)
+
+
+def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
+    """The first of these fields that holds something. Raises: TaskError beginning with `where` if none does."""
+    for name in names:
+        if item.get(name) not in (None, "", []):
+            return item[name]
+    raise TaskError(f"{where}: expected one of the fields {', '.join(names)}, found {', '.join(item) or 'none'}.")
+
+
+def text_of(item: Mapping[str, Any], where: str, *names: str) -> str:
+    """The first of these fields that holds text, without outer spaces. Raises: TaskError naming them."""
+    for name in names:
+        if isinstance(item.get(name), str) and item[name].strip():
+            return str(item[name]).strip()
+    raise TaskError(f"{where}: none of the fields {', '.join(names)} holds text.")
