@@ -124,8 +124,9 @@ class Ledger:
                     f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
                 )
             kept = list(zip(keys, trajectories, strict=True))
-            ended = [(key, one.id, len(one.turns), *pack_head(one)) for key, one in kept]
-            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept])
+            shown: list[ImagePart] = []
+            ended = [(key, one.id, len(one.turns), *pack_head(one, shown.append)) for key, one in kept]
+            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept], shown)
 
     def finished(self, run: str, *, noting: str | None = None) -> set[str]:
         """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""

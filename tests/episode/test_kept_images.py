@@ -58,6 +58,19 @@ async def test_an_image_shown_many_times_is_stored_once(tmp_path):
     reader.close()
 
 
+async def test_an_amended_episode_still_stores_its_images_once(tmp_path):
+    ledger, found = await played(tmp_path / "ledger.sqlite")
+    found[0].outcome["late"] = 1.0
+    ledger.amend([found[0]])
+    assert ledger.load(found[0].id) == found[0]
+    ledger.close()
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
+        heads = [row[0] for row in connection.execute("SELECT head FROM episode")]
+        assert connection.execute("SELECT count(*) FROM image").fetchone() == (2,)
+    connection.close()
+    assert not any(SCREEN.data[:100] in head for head in heads)
+
+
 async def test_a_missing_image_is_told_by_its_digest(tmp_path):
     ledger, found = await played(tmp_path / "ledger.sqlite")
     with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
