@@ -131,7 +131,7 @@ class Desktop(Environment):
         steps: list[list[str]] = []
         for place, line in enumerate(text.split("\n")):
             steps += [["key", "Return"]] if place else []
-            steps += [["type", "--delay", "8", "--", line]] if line else []
+            steps += [["type", "--delay", "3", "--", line]] if line else []
         return await self._do(*steps)
 
     @tool(timeout_s=ACT_S)

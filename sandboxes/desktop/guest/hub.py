@@ -25,7 +25,7 @@ PROGRAMS = {
     "calculator": ["galculator"],
     "terminal": ["xterm", "-fa", "DejaVu Sans Mono", "-fs", "10", "-e", "bash", "--norc"],
 }
-QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 2.0, 20.0, 8.0, 10.0
+QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 1.5, 20.0, 8.0, 10.0
 MAX_WINDOWS, MAX_TITLE = 40, 200
 
 
