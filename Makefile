@@ -14,7 +14,7 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= auto
-BENCHMARKS  ?= overhead sandbox credit environments swe viewer training learning
+BENCHMARKS  ?= overhead sandbox credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
@@ -33,7 +33,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format bench bench-peers images constraints clean
+.PHONY: help setup demo test test-fast test-vllm lint format gui-full bench bench-peers images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -51,6 +51,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
 	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
+	@# Its pages are read, its code is never imported: selenium, which it asks for, is not wanted.
+	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps miniwob
 	@"$(PY)" -c "$$SANDBOX_REPORT"
 	@touch "$(STAMP)"
 	@echo "[setup] done: $$("$(PY)" --version), torch $$("$(PY)" -c 'import torch; print(torch.__version__)')"
@@ -136,6 +138,9 @@ lint: $(STAMP)  ## ruff, formatting, and mypy strict on the framework
 format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
+
+gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, played rightly and wrongly (minutes)
+	"$(PY)" benchmarks/gui_full.py
 
 bench: $(STAMP)  ## every benchmark of BENCHMARKS="..."; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done

@@ -28,6 +28,7 @@ import httpx
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.reader import LedgerReader
 from agentgym.episode.run_folder import RunFolder
+from agentgym.episode.summary import TABLE
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.task import Task
@@ -186,7 +187,7 @@ def old(folder: Path, copy: Path) -> None:
     copy.mkdir()
     shutil.copyfile(folder / "ledger.sqlite", copy / "ledger.sqlite")
     with closing(sqlite3.connect(copy / "ledger.sqlite")) as connection:
-        connection.execute("DROP TABLE summary")
+        connection.execute(f"DROP TABLE {TABLE}")
     begun = time.perf_counter()
     with closing(LedgerReader(copy / "ledger.sqlite")) as reader:
         reader.summarise()

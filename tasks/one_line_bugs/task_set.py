@@ -12,13 +12,12 @@ from typing import Any
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet, seed_of
 
+from .names import NAMES, UNSEEN
 from .oracle import novice, oracle
 from .templates import TEMPLATES, Template
 
 NAME, WITH_SHELL = "swe/one-line-v1", "swe/one-line-shell-v1"
 SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templates": 150}
-NAMES = ("gather", "pick", "reduce", "shape", "trim", "weigh", "sift", "fold", "clean", "scan", "sort_out", "settle")
-UNSEEN = ("merge", "tally", "brush", "measure")
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
 

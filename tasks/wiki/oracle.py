@@ -6,12 +6,11 @@ through again from the conversation.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Generator, Sequence
 
 from agentgym.messages import Call, Message
-from agentgym.task import Task, seed_of
+from agentgym.task import Task
 
 from .relations import BY_NAME, Relation, chain_of, described, of_kind, start_of
 
@@ -35,12 +34,15 @@ def retrieve_oracle(task: Task) -> Script:
 
 
 def novice(task: Task) -> Script:
-    """A script that walks as the oracle does, and answers with another fact of the last page."""
+    """A script that walks as the oracle does, and answers with another fact of the last page.
+
+    Which one is settled by the fact that was asked for: who imitates both players has two answers to choose from.
+    """
     start, chain = _asked(task)
 
     def another(relation: Relation) -> Relation:
-        others = [other for other in of_kind(relation.subject) if other is not relation]
-        return random.Random(seed_of("novice", task.id)).choice(others)
+        facts = of_kind(relation.subject)
+        return facts[(facts.index(relation) + 1) % len(facts)]
 
     return _script(lambda: _play(start, chain, another))
 

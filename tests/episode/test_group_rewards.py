@@ -13,6 +13,7 @@ from agentgym import Combined, Gate, JudgeError, Reward
 from agentgym.episode.budgets import Budgets
 from agentgym.episode.ledger import Ledger
 from agentgym.episode.manager import EpisodeManager
+from agentgym.episode.summary import TABLE
 from agentgym.errors import LedgerError
 from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
@@ -129,7 +130,7 @@ async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resum
     reread = EpisodeManager(ScriptedPolicy([]), reward=again, environment=Counter, ledger=ledger)
     assert [t.outcome["share"] for t in await reread.collect([task("a")], group_size=2)] == [0.0, 1.0]
     assert again.asked == []  # judged and kept
-    rewards = ledger._connection.execute("SELECT reward FROM summary ORDER BY id").fetchall()
+    rewards = ledger._connection.execute(f"SELECT reward FROM {TABLE} ORDER BY id").fetchall()
     assert rewards == [(0.0,), (2.0,)]  # what lists are made of knows it too
     other = replace(found[0], id="run/nobody#0")
     with pytest.raises(LedgerError, match="1 of these episodes are not finished"):

@@ -1,0 +1,117 @@
+"""Every task of MiniWoB++ in real Chromium: does it open, reset to the same page, and pay what it should?
+
+Each task is opened twice with one seed (the same request and tree?), played by its scripted player (does the page pay
+more than 0?), and, in a fresh episode, played wrongly (does it pay 0 or less?). Run by `make gui-full`.
+
+    python benchmarks/gui_full.py [NAME ...] [--seeds 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from dataclasses import dataclass, field
+
+import miniwob_more_players  # noqa: F401  registers players
+from miniwob_page import PAYING, SUBMIT, Page, Stuck
+from miniwob_players import PLAYERS
+
+from agentgym import Environment, Task, make
+from agentgym.errors import AgentGymError
+from agentgym.registry import close_backends
+from agentgym.sandboxes.gui import close_browsers
+from agentgym.sandboxes.gui.parameters import miniwob_folder
+
+AT_ONCE = 4
+CHOICES = tuple(
+    f"[...document.querySelectorAll('#area button, #area svg circle, #area svg rect, #area .file, #area td')]"
+    f".filter(e => e.getBoundingClientRect().width)[{place}]"
+    for place in (0, 1, 2)
+)
+"""The first things on a page that may be a choice."""
+
+
+@dataclass
+class Found:
+    """What one task did. `right`, `wrong`: what it paid to each player; `said`: why a player was stuck."""
+
+    name: str
+    opens: bool = False
+    same: bool = False
+    right: list[float | None] = field(default_factory=list)
+    wrong: float | None = None
+    said: str = ""
+
+
+async def opened(environment: Environment, name: str, seed: int) -> str:
+    task = Task(name, "agentgym/web-v1", "Do.", parameters={"site": "miniwob", "page": name, "seed": seed})
+    return (await environment.reset(task, seed=0))[-1].text
+
+
+async def play_wrongly(page: Page) -> None:
+    """Something that a page should not pay for: what its own handlers punish, or a form sent as it is."""
+    for element in (PAYING % r"/endEpisode\(\s*-1(\.0)?\s*[,)]/", SUBMIT, *CHOICES):
+        if page.reward is None and await page.js(f"!!({element})"):
+            await page.click(element)
+
+
+async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> Found:
+    found = Found(name)
+    async with gate:
+        environment = make("agentgym/web-v1", max_chars=20_000)
+        try:
+            first = await opened(environment, name, 1)
+            found.opens = len(first.splitlines()) > 2
+            found.same = await opened(environment, name, 1) == first
+            for seed in range(1, seeds + 1) if name in PLAYERS else ():
+                page = Page(environment, (await opened(environment, name, seed)).splitlines()[0])
+                try:
+                    await PLAYERS[name](page)
+                except (Stuck, TypeError, IndexError, ValueError, StopIteration) as error:
+                    found.said = f"{type(error).__name__}: {error}"[:160]
+                found.right.append(page.reward)
+            page = Page(environment, (await opened(environment, name, 1)).splitlines()[0])
+            try:
+                await play_wrongly(page)
+            except Stuck as error:
+                found.said = found.said or str(error)[:160]
+            found.wrong = page.reward
+        except AgentGymError as error:
+            found.said = f"{type(error).__name__}: {error}"[:200]
+        finally:
+            await environment.close()
+    return found
+
+
+async def run(names: list[str], seeds: int) -> list[Found]:
+    """Look at each task. Returns: in the order of names."""
+    gate = asyncio.Semaphore(AT_ONCE)
+    try:
+        return await asyncio.gather(*(look_at(name, seeds, gate) for name in names))
+    finally:
+        await close_browsers()
+        await close_backends()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", help="tasks; all by default")
+    parser.add_argument("--seeds", type=int, default=2, help="episodes that each player plays")
+    asked = parser.parse_args()
+    names = asked.names or sorted(path.stem for path in (miniwob_folder() / "miniwob").glob("*.html"))
+    rows = asyncio.run(run(names, asked.seeds))
+    for row in rows:
+        paid = " ".join("-" if reward is None else f"{reward:g}" for reward in row.right) or "no player"
+        print(f"{row.name:32} opens {row.opens!s:5} same {row.same!s:5} right {paid:12} wrong {row.wrong} {row.said}")
+    solved = [row for row in rows if row.right and all(reward is not None and reward > 0 for reward in row.right)]
+    punished = [row for row in rows if row.wrong is not None and row.wrong <= 0]
+    paid = {row.name for row in solved} | {row.name for row in punished}
+    print(f"\n{len(rows)} tasks: {sum(r.opens for r in rows)} open, {sum(r.same for r in rows)} reset to the same page")
+    print(f"{len(solved)} pay their player in every episode, {len(punished)} pay a wrong action 0 or less")
+    print(f"{len(paid)} pay the right reward to at least one of the two")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,11 @@
+"""Applications of our own: small web sites whose whole state is plain data. Standard library only, Python 3.9."""
+
+from __future__ import annotations
+
+from .calendar import Calendar
+from .form import Form
+from .forum import Forum
+from .mail import Mail
+from .shop import Shop
+
+APPS = {"shop": Shop, "mail": Mail, "forum": Forum, "calendar": Calendar, "form": Form}

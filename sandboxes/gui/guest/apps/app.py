@@ -1,0 +1,103 @@
+"""What the applications share: routes by name, escaped HTML, and a state that is plain data."""
+
+from __future__ import annotations
+
+import copy
+import html
+
+MAX_TEXT = 4_000
+STYLE = """
+body { font: 14px/1.45 sans-serif; margin: 0; color: #222; background: #f4f5f7 }
+nav { background: #23395d; padding: 9px 16px } nav a { color: #fff; margin-right: 16px; text-decoration: none }
+nav b { color: #fff; margin-right: 22px } main { max-width: 720px; margin: 12px auto; background: #fff;
+  padding: 12px 20px }
+h1 { font-size: 20px; margin: 6px 0 12px } table { border-collapse: collapse; width: 100% }
+td, th { padding: 4px 8px; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top }
+form { margin: 6px 0 } td form { display: inline; margin: 0 } label { display: inline-block; margin: 3px 10px 3px 0 }
+input, select, textarea, button { font: inherit; padding: 2px 5px } button { cursor: pointer }
+textarea { display: block; width: 96%; height: 90px } .note { background: #fff6d6; padding: 5px 9px }
+"""
+
+
+class App:
+    """Base of the applications: `get_cart` answers GET /cart, `post_cart` POST /cart.
+
+    A handler returns a page's HTML, or a path to go to next. What it changes is in `state`; `effects` is what the
+    episode made different from the beginning: what a judge compares.
+    """
+
+    title, links = "", ()
+
+    def __init__(self, data):
+        self.start = data
+        self.state = copy.deepcopy(data)
+
+    def respond(self, request):
+        """HTML, or a path."""
+        name = request.path.strip("/").replace("/", "_") or "home"
+        handler = getattr(self, f"{request.method.lower()}_{name}", None) if name.isidentifier() else None
+        if handler is None:
+            return self.page("Not found", "<p>There is no such page.</p>")
+        return handler(request.form if request.method == "POST" else request.query)
+
+    def effects(self):
+        """What is different from the beginning, as plain data."""
+        raise NotImplementedError
+
+    def page(self, heading, body, note=""):
+        """A whole page around a body of HTML."""
+        bar = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)
+        told = f'<p class="note">{text(note)}</p>' if note else ""
+        return (
+            f"<!DOCTYPE html><html lang=en><head><meta charset=utf-8><title>{text(heading)} - {self.title}</title>"
+            f"<style>{STYLE}</style></head><body><nav><b>{self.title}</b>{bar}</nav><main><h1>{text(heading)}</h1>{told}"
+            f"{body}</main></body></html>"
+        )
+
+
+def text(value):
+    """Anything as text that stands for itself in HTML."""
+    return html.escape(str(value)[:MAX_TEXT], quote=True)
+
+
+def link(path, words):
+    return f'<a href="{text(path)}">{text(words)}</a>'
+
+
+def button(path, words, **hidden):
+    """A form that is one button."""
+    fields = "".join(f'<input type=hidden name={name} value="{text(value)}">' for name, value in hidden.items())
+    return f'<form method=post action="{text(path)}">{fields}<button>{text(words)}</button></form>'
+
+
+def entry(name, label, value="", kind="text", size=24):
+    return f'<label>{text(label)} <input type={kind} name={name} value="{text(value)}" size={size}></label>'
+
+
+def area(name, label, value=""):
+    return f"<label>{text(label)} <textarea name={name}>{text(value)}</textarea></label>"
+
+
+def choice(name, label, options, chosen=""):
+    """A select of options, each a text or a pair of value and words."""
+    pairs = [option if isinstance(option, (list, tuple)) else (option, option) for option in options]
+    inside = "".join(
+        f'<option value="{text(value)}"{" selected" if value == chosen else ""}>{text(words)}</option>'
+        for value, words in pairs
+    )
+    return f"<label>{text(label)} <select name={name}>{inside}</select></label>"
+
+
+def table(head, rows):
+    """Rows of cells that are HTML already."""
+    top = "".join(f"<th>{text(word)}</th>" for word in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def whole(value, least, most):
+    """A whole number within bounds, None for anything else."""
+    value = str(value).strip()
+    if not value.isascii() or not value.isdigit() or len(value) > 6:
+        return None
+    return int(value) if least <= int(value) <= most else None

@@ -1,0 +1,145 @@
+"""Chromium over its debugging pipe: no port, so that no page can reach what drives it.
+
+Protocol: Chrome DevTools Protocol, JSON messages each ended by a zero byte.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import queue
+import subprocess
+import threading
+
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
+    "--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--hide-scrollbars", "--mute-audio",
+    "--no-default-browser-check", "--no-pings", "--disable-background-timer-throttling", "--disable-hang-monitor",
+    "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--disable-popup-blocking",
+    "--password-store=basic", "--use-mock-keychain", "--force-color-profile=srgb", "--lang=en-US",
+    "--font-render-hinting=none", "--disable-lcd-text", "--remote-debugging-pipe", "--proxy-server=127.0.0.1:1",
+    "--proxy-bypass-list=<-loopback>", "--disable-features=PaintHolding,Translate,MediaRouter,OptimizationHints,"
+    "AutofillServerCommunication,SpareRendererForSitePerProcess,DialMediaRouteProvider,HttpsUpgrades",
+)  # fmt: skip
+"""`--no-sandbox` because the browser's own cannot be nested in ours; the proxy of the browser itself leads nowhere."""
+_PIECE = 1 << 18
+
+
+class Refused(Exception):
+    """The browser answered a command with an error."""
+
+
+class Late(Exception):
+    """The browser did not answer in time: the page is busy."""
+
+
+class Crashed(Exception):
+    """The process of the page is gone."""
+
+
+class Browser:
+    """One Chromium process. Commands from any thread; events go to whoever listens to their session."""
+
+    def __init__(self, program, folder):
+        """Start it.
+
+        Args:
+            program: path of the binary. `folder`: for its profile and what it says.
+        """
+        read_end, self._commands = os.pipe()
+        self._replies, write_end = os.pipe()
+        theirs_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (read_end, write_end))
+
+        def wire():
+            os.dup2(theirs_in, 3)
+            os.dup2(theirs_out, 4)
+
+        environment = {
+            "HOME": folder, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC",
+            "FONTCONFIG_FILE": f"{folder}/fonts.conf", "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+        }  # fmt: skip
+        with open(f"{folder}/said.txt", "wb") as said:
+            self.process = subprocess.Popen(
+                [program, *FLAGS, f"--user-data-dir={folder}/profile", "about:blank"],
+                preexec_fn=wire, close_fds=False, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+            )  # fmt: skip
+        for end in (read_end, write_end, theirs_in, theirs_out):
+            os.close(end)  # only the browser holds them now: their end is its end
+        self._numbers = itertools.count(1)
+        self._waiting = {}
+        self._listeners = {}
+        self._lock = threading.Lock()
+        self.reader = threading.Thread(target=self._read, name="cdp", daemon=True)
+        self.reader.start()
+
+    def listen(self, session, listener):
+        """Have `listener(method, params)` called with every event of a session; None is the browser itself.
+
+        It is called on the reading thread: it must not wait for the browser.
+        """
+        self._listeners[session] = listener
+
+    def forget(self, session):
+        self._listeners.pop(session, None)
+
+    def post(self, method, params=None, session=None):
+        """Send a command and do not wait. Returns: what `result` takes."""
+        number, answers = next(self._numbers), queue.SimpleQueue()
+        message = {"id": number, "method": method, "params": params or {}}
+        if session is not None:
+            message["sessionId"] = session
+        self._waiting[number] = (session, answers)
+        data = json.dumps(message).encode() + b"\0"
+        with self._lock:
+            while data:
+                data = data[os.write(self._commands, data) :]
+        return number, answers
+
+    def result(self, posted, timeout_s):
+        """Wait for the answer to a command. Raises: Late, Refused, Crashed."""
+        number, answers = posted
+        try:
+            answer = answers.get(timeout=max(timeout_s, 0.001))
+        except queue.Empty:
+            self._waiting.pop(number, None)
+            raise Late("the page is busy") from None
+        if answer is None:
+            raise Crashed("the process of the page is gone")
+        if "error" in answer:
+            raise Refused(str(answer["error"].get("message", "")))
+        return answer.get("result", {})
+
+    def call(self, method, params=None, session=None, timeout_s=10.0):
+        """Send a command and wait for its answer. Raises: as `result`."""
+        return self.result(self.post(method, params, session), timeout_s)
+
+    def fail(self, session):
+        """Give up on everything that waits for a session: its page is gone."""
+        for number, (whose, answers) in list(self._waiting.items()):
+            if whose == session:
+                self._waiting.pop(number, None)
+                answers.put(None)
+
+    def _read(self):
+        buffer = b""
+        while True:
+            piece = os.read(self._replies, _PIECE)
+            if not piece:
+                return  # the browser has ended: hub.py waits for this thread
+            parts = (buffer + piece).split(b"\0")
+            buffer = parts.pop()
+            for part in parts:
+                self._take(json.loads(part))
+
+    def _take(self, message):
+        if "id" in message:
+            _, answers = self._waiting.pop(message["id"], (None, None))
+            if answers is not None:
+                answers.put(message)
+            return
+        listener = self._listeners.get(message.get("sessionId"))
+        if listener is not None:
+            listener(message["method"], message.get("params", {}))

@@ -1,0 +1,134 @@
+"""The pages' server: every episode's context has it as its proxy, at an address of its own, and reaches nothing else.
+
+A context is told apart by the loopback address it connects to. Whatever address a page asks for, the request comes
+here; a host that is not the episode's own is refused. Inside the sandbox there is no other network.
+"""
+
+from __future__ import annotations
+
+import http.server
+import itertools
+import socketserver
+import threading
+from urllib.parse import parse_qsl, urlsplit
+
+_MAX_FORM = 1 << 20
+SAFE = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; base-uri 'none'"
+"""What pages of our own applications may do: no script runs on them, whoever wrote it into a message or a post."""
+
+
+class Request:
+    """One request of a page."""
+
+    def __init__(self, method, host, path, query, form):
+        self.method, self.host, self.path, self.query, self.form = method, host, path, query, form
+
+
+class Response:
+    """What a site answers. `policy` is the content security policy, empty for none."""
+
+    def __init__(self, body, kind="text/html; charset=utf-8", status=200, location="", policy=""):
+        self.body = body if isinstance(body, bytes) else body.encode()
+        self.kind, self.status, self.location, self.policy = kind, status, location, policy
+
+
+class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """Serves every episode of this browser, a thread a connection."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, browser):
+        super().__init__(("0.0.0.0", 0), _Handler)
+        self._sites, self._numbers, self._browser = {}, itertools.count(1), browser
+        self._watchers = {}
+        browser.listen(None, self._happened)
+        browser.call("Target.setDiscoverTargets", {"discover": True})
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 60}, name="pages", daemon=True).start()
+
+    def open(self, site):
+        """Give a site an address. Returns: host and port of the proxy that leads to it alone."""
+        number = next(self._numbers)
+        site.address = f"127.{1 + (number >> 16) % 250}.{number >> 8 & 255}.{number & 255}"
+        self._sites[site.address] = site
+        return f"{site.address}:{self.server_address[1]}"
+
+    def close(self, site):
+        self._sites.pop(site.address, None)
+
+    def site_at(self, address):
+        return self._sites.get(address)
+
+    def handle_error(self, request, client_address):
+        """A page that hangs up early is no error worth a word."""
+
+    def watch(self, context, watcher):
+        """Have `watcher(target, gone)` told of the pages of a context, on the reading thread."""
+        self._watchers[context] = watcher
+
+    def unwatch(self, context):
+        self._watchers.pop(context, None)
+
+    def _happened(self, method, params):
+        if method == "Target.targetCreated":
+            info = params["targetInfo"]
+            watcher = self._watchers.get(info.get("browserContextId"))
+            if watcher is not None and info.get("type") == "page":
+                watcher(info["targetId"], False)
+        elif method == "Target.targetDestroyed":
+            for watcher in list(self._watchers.values()):
+                watcher(params["targetId"], True)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 120
+    disable_nagle_algorithm = True
+
+    def do_GET(self):
+        self._serve("GET", [])
+
+    def do_POST(self):
+        length = self.headers.get("Content-Length", "0")
+        size = int(length) if length.isdigit() else 0
+        if size > _MAX_FORM:
+            self.close_connection = True
+            self._send(Response("Too large.", status=413))
+            return
+        self._serve("POST", parse_qsl(self.rfile.read(size).decode("utf-8", "replace"), keep_blank_values=True))
+
+    def _serve(self, method, form):
+        site = self.server.site_at(self.connection.getsockname()[0])
+        try:
+            parts = urlsplit(self.path)
+            host = parts.hostname or ""
+        except ValueError:
+            host = ""
+        if site is None or host not in site.hosts:
+            self._send(Response("This address cannot be reached.", "text/plain", 502))
+            return
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        with site.lock:
+            response = site.respond(Request(method, host, parts.path or "/", query, dict(form)))
+        self._send(response)
+
+    def _send(self, response):
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.kind)
+        self.send_header("Content-Length", str(len(response.body)))
+        if response.location:
+            self.send_header("Location", response.location)
+        if response.policy:
+            self.send_header("Content-Security-Policy", response.policy)
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    def log_message(self, *arguments):
+        """Nobody reads it."""
+
+    def version_string(self):
+        return "pages"
+
+    def date_time_string(self, timestamp=None):
+        return "Thu, 01 Jan 2026 00:00:00 GMT"

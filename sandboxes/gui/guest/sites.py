@@ -1,0 +1,131 @@
+"""What can be shown in an episode: a folder of pages, MiniWoB++, or an application of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import mimetypes
+import posixpath
+import threading
+import zipfile
+
+from .apps import APPS
+from .server import SAFE, Response
+
+_TIMELESS_MS = 2_000_000_000  # the most a timer of the page can hold
+
+
+class Site:
+    """One episode's world behind the pages. `start` is where it begins; only `hosts` can be reached."""
+
+    def __init__(self, host, path="/"):
+        self.hosts, self.start = (host,), f"http://{host}{path}"
+        self.lock, self.address = threading.Lock(), ""
+
+    def respond(self, request):
+        """The page for a request."""
+        raise NotImplementedError
+
+    def begin(self, tab):
+        """Bring the first page into its beginning. Returns: what the page itself asks of the agent, or ''."""
+        return ""
+
+    def state(self):
+        """Plain data that tells two moments apart, beyond what the page shows."""
+        return None
+
+    def over(self, tab):
+        """Whether the page has ended the task by itself."""
+        return False
+
+    def outcome(self, tab):
+        """What the reward reads."""
+        return {}
+
+
+class Folder(Site):
+    """Pages as files. `files` is a zip's content."""
+
+    def __init__(self, archive, path, host="pages.test"):
+        super().__init__(host, path)
+        self._archive = archive
+
+    def respond(self, request):
+        name = posixpath.normpath(request.path).lstrip("/")
+        try:
+            body = self._archive.read(name)
+        except KeyError:
+            return Response("There is no such page.", status=404)
+        return Response(body, mimetypes.guess_type(name)[0] or "application/octet-stream")
+
+    def outcome(self, tab):
+        return {"url": tab.place()[0]}
+
+
+class MiniWob(Folder):
+    """A task of MiniWoB++. Its reward is read from the page's variables, which no action of an agent can write.
+
+    Raw reward as the page gives it, without its decay by wall time; the page's own clock is stopped.
+    """
+
+    def __init__(self, archive, name, seed):
+        super().__init__(archive, f"/miniwob/{name}.html", "miniwob.test")
+        self._seed, self._ended = seed, None
+
+    def begin(self, tab):
+        return tab.evaluate(_BEGIN_MINIWOB % (json.dumps(str(self._seed)), _TIMELESS_MS), wait=True)
+
+    def over(self, tab):
+        if self._ended is None:
+            try:
+                done, reward = tab.evaluate("[WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL]") or (False, 0)
+            except Exception:  # noqa: BLE001  the page was left: it has not ended the task
+                done, reward = False, 0
+            if done is True and isinstance(reward, (int, float)):
+                self._ended = float(reward)
+        return self._ended is not None
+
+    def outcome(self, tab):
+        return {"page_reward": self._ended} if self.over(tab) else {}
+
+
+class Application(Site):
+    """An application of ours: rendered here, without a script; `data` is what it knows at the beginning."""
+
+    def __init__(self, name, data):
+        super().__init__(f"{name}.test")
+        self._app = APPS[name](data)
+
+    def respond(self, request):
+        answer = self._app.respond(request)
+        if answer.startswith("/"):
+            return Response("", status=303, location=f"http://{self.hosts[0]}{answer}")
+        return Response(answer, policy=SAFE)
+
+    def state(self):
+        with self.lock:
+            return self._app.state
+
+    def outcome(self, tab):
+        with self.lock:
+            return {"effects": self._app.effects()}
+
+
+def archive_of(path):
+    """An archive of pages that was put into the sandbox."""
+    with open(path, "rb") as file:
+        return zipfile.ZipFile(io.BytesIO(file.read()))
+
+
+_BEGIN_MINIWOB = """(async () => {
+  Math.seedrandom(%s);
+  core.EPISODE_MAX_TIME = %d;
+  core.startEpisodeReal();
+  for (let n = 0; n < 100 && !WOB_TASK_READY; n++) await new Promise(done => setTimeout(done, 20));
+  for (const id of ['reward-display', 'click-canvas', 'sync-task-cover'])
+    if (document.getElementById(id)) document.getElementById(id).style.display = 'none';
+  const style = document.createElement('style');
+  style.textContent = '#reward-display, #click-canvas, #sync-task-cover { display: none !important }';
+  document.head.append(style);
+  return core.getUtterance();
+})()"""

@@ -1,0 +1,315 @@
+"""One page of an episode: what happens on it, what it shows, and what the agent does to it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+from . import keys, scripts, tree
+from .cdp import Crashed, Late, Refused
+
+STEP_S, LOAD_S = 8.0, 60.0
+_MAX_TYPED = 2_000
+_LOOK_AGAIN_S, _LEAVE_S = 0.02, 10.0
+
+
+class NotPossible(Exception):
+    """What the agent asked for cannot be done on this page; the text says why."""
+
+
+class Tab:
+    """A page and its numbers: an element keeps its number for as long as the page is not left."""
+
+    def __init__(self, browser, target, session, viewport):
+        self.browser, self.target, self.session = browser, target, session
+        self.viewport = viewport
+        self.crashed, self.said, self.lines, self.title = False, [], [], ""
+        self._leaving, self._moved = False, threading.Condition()
+        self._main = target  # the id of a page's main frame is that of its target
+        self._numbers, self._nodes, self._renumber, self._world = {}, {}, False, None
+        browser.listen(session, self._happened)
+        width, height = viewport
+        posted = [
+            self.post("Page.enable"),
+            self.post("Inspector.enable"),
+            self.post("Runtime.runIfWaitingForDebugger"),
+            self.post(
+                "Emulation.setDeviceMetricsOverride",
+                {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+            ),
+            self.post("Emulation.setFocusEmulationEnabled", {"enabled": True}),
+        ]
+        for each in posted:
+            browser.result(each, LOAD_S)
+
+    # ---- the browser -----------------------------------------------------------------------------------------------
+
+    def post(self, method, params=None):
+        return self.browser.post(method, params, self.session)
+
+    def call(self, method, params=None, timeout_s=STEP_S):
+        if self.crashed:
+            raise Crashed("the page has crashed")
+        return self.browser.call(method, params, self.session, timeout_s)
+
+    def evaluate(self, expression, timeout_s=STEP_S, world=None, wait=False):
+        """The value of a script: in the page's own world, or in the isolated one that `world` names."""
+        params = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
+        if world is not None:
+            params["contextId"] = world
+        answer = self.call("Runtime.evaluate", params, timeout_s)
+        if "exceptionDetails" in answer:
+            raise Refused(str(answer["exceptionDetails"].get("exception", {}).get("description", ""))[:300])
+        return answer.get("result", {}).get("value")
+
+    def ours(self):
+        """An isolated world: it sees the page's elements, and nothing of what its scripts defined."""
+        if self._world is None:
+            made = self.call("Page.createIsolatedWorld", {"frameId": self._main, "worldName": "agentgym"})
+            self._world = made["executionContextId"]
+        return self._world
+
+    def _happened(self, method, params):
+        """An event, on the reading thread."""
+        if method == "Page.frameRequestedNavigation" and params.get("frameId") == self._main:
+            if params.get("disposition", "currentTab") == "currentTab":
+                self._leaving = True
+        elif method == "Page.frameNavigated" and "parentId" not in params["frame"]:
+            self._renumber, self._world = True, None
+            self._stay()
+        elif method in ("Page.navigatedWithinDocument", "Page.frameClearedScheduledNavigation"):
+            self._stay()
+        elif method == "Page.javascriptDialogOpening":
+            self.said.append(str(params.get("message", ""))[:500])
+            self.post("Page.handleJavaScriptDialog", {"accept": True})
+        elif method == "Inspector.targetCrashed":
+            self.gone()
+
+    def gone(self):
+        """The page's process died: whoever waits for it waits no more."""
+        self.crashed = True
+        self.browser.fail(self.session)
+        self._stay()
+
+    def _stay(self):
+        """The page that was to come is there, or does not come."""
+        with self._moved:
+            self._leaving = False
+            self._moved.notify_all()
+
+    # ---- waiting -----------------------------------------------------------------------------------------------------
+
+    def open(self, url):
+        """Go to a page and wait until it is there."""
+        answer = self.call("Page.navigate", {"url": url}, LOAD_S)
+        if answer.get("errorText"):
+            raise Refused(f"{url}: {answer['errorText']}")
+        self.settle()
+
+    def settle(self):
+        """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there."""
+        deadline = time.monotonic() + LOAD_S
+        calm = 0
+        while calm < 2 and time.monotonic() < deadline:
+            complete = self._breathe()
+            with self._moved:
+                if complete and not self._leaving:
+                    calm += 1
+                    continue
+                calm = 0
+                if not self._moved.wait(_LEAVE_S if self._leaving else _LOOK_AGAIN_S):
+                    self._leaving = False  # it was no page after all: a download, or an empty answer
+
+    def _breathe(self):
+        """Let the page do what waits to be done now. Returns: whether all of it is there."""
+        try:
+            return self.evaluate(scripts.BREATHE, wait=True) == "complete"
+        except Refused:
+            return False  # the page was left meanwhile
+        except Late:
+            self.post("Runtime.terminateExecution")
+            raise
+
+    # ---- what it shows -----------------------------------------------------------------------------------------------
+
+    def look(self):
+        """Read the page anew: its lines, with the number of each element."""
+        for attempt in range(3):
+            try:
+                nodes = self.call("Accessibility.getFullAXTree")["nodes"]
+                break
+            except Refused:  # between two pages
+                if attempt == 2:
+                    raise
+                self.settle()
+        if self._renumber:
+            self._numbers, self._nodes, self._renumber = {}, {}, False
+        lines = []
+        for depth, backend, role, text in tree.shown(nodes):
+            if backend is None:
+                continue
+            if backend not in self._numbers:
+                self._numbers[backend] = len(self._numbers) + 1
+                self._nodes[self._numbers[backend]] = backend
+            lines.append((self._numbers[backend], depth, role, text))
+        self.lines = lines
+        root = nodes[0] if nodes else {}
+        self.title = str(root.get("name", {}).get("value", ""))
+
+    def text(self):
+        """The page's text as a reader sees it."""
+        return self.evaluate("document.body ? document.body.innerText : ''", world=self.ours())
+
+    def place(self):
+        """Address and scroll position."""
+        found = self.evaluate("[location.href, Math.round(scrollX), Math.round(scrollY)]", world=self.ours())
+        return found or ["", 0, 0]
+
+    def picture(self, marks=False):
+        """A PNG of what is in view, base64; with `marks`, each element that can be acted on in a numbered frame."""
+        if not marks:
+            return self.call("Page.captureScreenshot", {"format": "png"}, LOAD_S)["data"]
+        wanted = [(number, self._nodes[number]) for number, _, role, _ in self.lines if role in tree.ACTED_ON][:100]
+        posted = [(n, self.post("DOM.getContentQuads", {"backendNodeId": backend})) for n, backend in wanted]
+        boxes = []
+        for number, each in posted:
+            try:
+                quads = self.browser.result(each, STEP_S)["quads"]
+            except Refused:
+                continue
+            boxes += [[number, min(q[::2]), min(q[1::2]), max(q[::2]), max(q[1::2])] for q in quads[:1]]
+        self.evaluate(scripts.MARK % json.dumps(boxes), world=self.ours())
+        try:
+            return self.call("Page.captureScreenshot", {"format": "png"}, LOAD_S)["data"]
+        finally:
+            self.evaluate(scripts.UNMARK, world=self.ours())
+
+    # ---- what the agent does -----------------------------------------------------------------------------------------
+
+    def click(self, element):
+        self.click_at(*self._middle(element))
+
+    def click_at(self, x, y, count=1):
+        self._inside(x, y)
+        self._mouse("mouseMoved", x, y)
+        self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=count)
+        self._wait(self._mouse("mouseReleased", x, y, button="left", clickCount=count))
+
+    def hover(self, element):
+        x, y = self._middle(element)
+        self._wait(self._mouse("mouseMoved", x, y))
+
+    def drag(self, start, end):
+        begin = self._middle(start)
+        self.drag_at(*begin, *self._middle(end, scroll=False))
+
+    def drag_at(self, x, y, to_x, to_y, steps=6):
+        self._inside(x, y)
+        self._inside(to_x, to_y)
+        self._mouse("mouseMoved", x, y)
+        self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
+        for step in range(1, steps + 1):
+            share = step / steps
+            moved = self._mouse("mouseMoved", x + (to_x - x) * share, y + (to_y - y) * share, button="left", buttons=1)
+        self._wait(moved)
+        self._wait(self._mouse("mouseReleased", to_x, to_y, button="left", clickCount=1))
+
+    def type(self, element, text):
+        if len(text) > _MAX_TYPED:
+            raise NotPossible(f"The text is {len(text)} characters long: at most {_MAX_TYPED} can be typed at once.")
+        kind = self._on(element, scripts.PREPARE_TYPING, text)
+        if kind == "no":
+            raise NotPossible(f"[{element}] takes no text: choose a field.")
+        if kind == "set":
+            return
+        if not text:
+            self._wait(self._keys(keys.events("Backspace")))
+        else:
+            self._wait(self._keys(keys.typed(text)))
+
+    def press(self, key):
+        self._wait(self._keys(keys.events(key)))
+
+    def select(self, element, option):
+        answer = self._on(element, scripts.CHOOSE, option)
+        if answer != "ok":
+            raise NotPossible(str(answer)[:600] if answer else f"[{element}] has no options to select from.")
+
+    def scroll(self, direction, element=0):
+        if element:
+            self._on(element, scripts.SCROLL_IN, direction)
+        else:
+            self.evaluate(scripts.SCROLL % json.dumps(direction), world=self.ours())
+
+    def back(self):
+        history = self.call("Page.getNavigationHistory")
+        if history["currentIndex"] < 1 or history["entries"][history["currentIndex"] - 1]["url"] == "about:blank":
+            raise NotPossible("There is no page to go back to.")
+        self._leaving = True
+        self.call(
+            "Page.navigateToHistoryEntry", {"entryId": history["entries"][history["currentIndex"] - 1]["id"]}, LOAD_S
+        )
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def _node(self, element):
+        if element not in self._nodes:
+            raise NotPossible(f"There is no element [{element}] on this page.")
+        return self._nodes[element]
+
+    def _on(self, element, function, *arguments):
+        """Call a function of ours on an element, in the isolated world."""
+        backend = self._node(element)
+        try:
+            found = self.call("DOM.resolveNode", {"backendNodeId": backend, "executionContextId": self.ours()})
+            answer = self.call(
+                "Runtime.callFunctionOn",
+                {
+                    "functionDeclaration": function,
+                    "objectId": found["object"]["objectId"],
+                    "arguments": [{"value": argument} for argument in arguments],
+                    "returnByValue": True,
+                },
+            )
+        except Refused as error:
+            raise NotPossible(f"The element [{element}] is no longer on the page.") from error
+        return answer.get("result", {}).get("value")
+
+    def _middle(self, element, scroll=True):
+        """Where to click on an element: the middle of its first box, scrolled into view."""
+        backend = self._node(element)
+        try:
+            if scroll:
+                self.call("DOM.scrollIntoViewIfNeeded", {"backendNodeId": backend})
+            quads = self.call("DOM.getContentQuads", {"backendNodeId": backend})["quads"]
+        except Refused as error:
+            hint = "choose an option with select" if self._role(element) == "option" else "it may be hidden, or gone"
+            raise NotPossible(f"The element [{element}] has no place on the page: {hint}.") from error
+        if not quads:
+            raise NotPossible(f"The element [{element}] has no place on the page: it may be hidden.")
+        return sum(quads[0][::2]) / 4, sum(quads[0][1::2]) / 4
+
+    def _role(self, element):
+        return next((role for number, _, role, _ in self.lines if number == element), "")
+
+    def _inside(self, x, y):
+        width, height = self.viewport
+        if not (0 <= x < width and 0 <= y < height):
+            raise NotPossible(f"({x:.0f}, {y:.0f}) is outside of the view, which is {width} x {height}: scroll first.")
+
+    def _mouse(self, kind, x, y, **more):
+        return self.post("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})
+
+    def _keys(self, events):
+        posted = None
+        for event in events:
+            posted = self.post("Input.dispatchKeyEvent", event)
+        return posted
+
+    def _wait(self, posted):
+        try:
+            self.browser.result(posted, STEP_S)
+        except Late:
+            self.post("Runtime.terminateExecution")
+            raise

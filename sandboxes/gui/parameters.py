@@ -1,0 +1,132 @@
+"""What a web task says of its world, read and checked once."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import MissingExtraError, TaskError
+from agentgym.registry import load
+from agentgym.task import Task
+
+APPS = ("shop", "mail", "forum", "calendar", "form")
+MINIWOB = "AGENTGYM_MINIWOB"
+_MAX_ARCHIVE = 64 * 2**20
+_MAX_SIDE = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Task parameters of `agentgym/web-v1`.
+
+    Attributes:
+        site: `shop`, `mail`, `forum`, `calendar` or `form`, applications of ours; `miniwob`; or `folder`.
+        data: what an application knows at first: a mapping, or the name of an asset of JSON, `seed` given to it.
+        page: of MiniWoB++, the task's name; of a folder, the path of the first page.
+        folder: with the pages, of `folder` and (optional) of `miniwob`.
+        seed: of MiniWoB++ or of the asset.
+        viewport: width and height in pixels.
+    """
+
+    site: str
+    data: Mapping[str, Any] | None
+    page: str
+    folder: str
+    seed: int
+    viewport: tuple[int, int]
+
+    @classmethod
+    def of(cls, task: Task) -> Parameters:
+        """Raises: TaskError naming what is wrong."""
+        given = task.parameters
+        site, seed, page = given.get("site"), given.get("seed", 0), given.get("page", "")
+        if site not in (*APPS, "miniwob", "folder"):
+            raise TaskError(f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob or folder.")
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
+        if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
+            raise TaskError(f"{task.id}: parameters['page'] is {page!r}; give the page that the episode begins with.")
+        data = _data(task, given.get("data"), seed) if site in APPS else None
+        default = (500, 320) if site == "miniwob" else (800, 600)
+        viewport = given.get("viewport", default)
+        if len(viewport) != 2 or not all(isinstance(side, int) and 50 <= side <= _MAX_SIDE for side in viewport):
+            raise TaskError(f"{task.id}: parameters['viewport'] is {viewport!r}; give width and height in pixels.")
+        return cls(site, data, page, str(given.get("folder", "")), seed, (viewport[0], viewport[1]))
+
+    def archive(self) -> bytes | None:
+        """The pages as a zip; None for an application. Raises: TaskError, MissingExtraError."""
+        if self.site in APPS:
+            return None
+        return archive_of(str(miniwob_folder(self.folder)) if self.site == "miniwob" else self.folder)
+
+    def site_in(self, archive: str) -> dict[str, Any]:
+        """What the guest is told, with the archive's path in the sandbox."""
+        if self.site in APPS:
+            return {"kind": "app", "name": self.site, "data": self.data}
+        if self.site == "miniwob":
+            return {"kind": "miniwob", "archive": archive, "name": self.page, "seed": self.seed}
+        return {"kind": "folder", "archive": archive, "path": "/" + self.page.lstrip("/")}
+
+
+def miniwob_folder(given: str | Path = "") -> Path:
+    """The folder with MiniWoB++'s HTML: given, or named by $AGENTGYM_MINIWOB, or of the installed package.
+
+    Raises: TaskError for a folder that holds no such pages; MissingExtraError if none is given and none installed.
+    """
+    named = str(given) or os.environ.get(MINIWOB, "")
+    if not named:
+        found = importlib.util.find_spec("miniwob")
+        if found is None or not found.submodule_search_locations:
+            raise MissingExtraError(
+                "MiniWoB++ is not installed: pip install --no-deps miniwob (only its pages are read); or name a folder "
+                f"with its HTML in ${MINIWOB}."
+            )
+        named = str(Path(next(iter(found.submodule_search_locations))) / "html")
+    folder = Path(named)
+    for inside in (folder, folder / "html", folder / "miniwob" / "html"):
+        if (inside / "core" / "core.js").is_file() and (inside / "miniwob").is_dir():
+            return inside
+    raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
+
+
+@cache
+def archive_of(folder: str) -> bytes:
+    """A folder of pages as one zip; what MiniWoB++'s tasks do not use stays out. Raises: TaskError."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise TaskError(f"The folder of pages {folder!r} does not exist.")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for path in sorted(root.rglob("*")):
+            name = path.relative_to(root).as_posix()
+            if path.is_file() and not name.startswith("flight/"):
+                archive.writestr(zipfile.ZipInfo(name), path.read_bytes())
+            if packed.tell() > _MAX_ARCHIVE:
+                raise TaskError(f"The folder of pages {folder!r} is larger than {_MAX_ARCHIVE >> 20} MiB.")
+    return packed.getvalue()
+
+
+def _data(task: Task, given: Any, seed: int) -> Mapping[str, Any]:
+    if isinstance(given, Mapping):
+        return given
+    if not isinstance(given, str):
+        raise TaskError(f"{task.id}: parameters['data'] is {given!r}; give the application's data, or an asset.")
+    made = load("assets", given)
+    seeded = "seed" in inspect.signature(made).parameters
+    return _read(made(seed=seed) if seeded else made(), given)
+
+
+def _read(content: bytes, name: str) -> Mapping[str, Any]:
+    data = json.loads(content)
+    if not isinstance(data, dict):
+        raise TaskError(f"The asset {name!r} is no JSON object.")
+    return data

@@ -1,0 +1,117 @@
+"""The task set `web/forms-v1`: one page, one to three actions. For policies that learn to read a page at all."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+from .oracle import novice, oracle
+from .plan import Drawn, button, chosen, done, typed
+from .task_set import truth_of
+
+NAME, ENVIRONMENT = "web/forms-v1", "agentgym/web-v1"
+SIZES = {"train": 1_000, "validation": 100, "held_out": 200}
+BUTTONS = ("Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy")
+FIELDS = ("Name", "City", "Street", "Colour", "Team", "Code")
+VALUES = (
+    "Mira", "Berlin", "Jonas", "Oslo", "Ada", "Paris", "Leon", "Turin", "Nora", "Delft", "Tom", "Lima", "Ines", "Graz",
+    "Otto", "Bergen", "Vera", "Porto", "Hugo", "Krakow",
+)  # fmt: skip
+
+
+@cache
+def forms_task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses which tasks are in it."""
+    asked: set[str] = set()
+
+    def draw(split: Split) -> list[Task]:
+        return [_task(asked, split, seed, index) for index in range(SIZES[split])]
+
+    return TaskSet(
+        NAME, {split: draw(split) for split in ("held_out", "validation", "train")}, oracle=oracle, novice=novice
+    )
+
+
+def _task(asked: set[str], split: Split, seed: int, index: int) -> Task:
+    rng = random.Random(seed_of(NAME, split, seed, index))
+    for _ in range(1_000):
+        kind = rng.choice(("press", "type", "choose", "type_two"))
+        data, drawn = _KINDS[kind](rng)
+        key = f"{drawn.prompt} {data}"
+        if key not in asked:
+            asked.add(key)
+            break
+    else:
+        raise TaskError(f"{NAME}: no unused task is left for {split}: ask for fewer than {SIZES[split]}.")
+    return Task(
+        id=f"{split}/{index:04d}",
+        environment=ENVIRONMENT,
+        prompt=drawn.prompt,
+        parameters={"site": "form", "data": data, "viewport": [400, 300]},
+        truth=truth_of(drawn),
+        split=split,
+        tags=(kind,),
+        difficulty=float(len(drawn.plan) - 1),
+    )
+
+
+def _page(rng: random.Random, kinds: tuple[str, ...]) -> dict[str, Any]:
+    labels = rng.sample(FIELDS, len(kinds))
+    fields = []
+    for kind, label in zip(kinds, labels, strict=True):
+        field: dict[str, Any] = {"kind": kind, "name": label.lower(), "label": label}
+        fields.append({**field, "options": rng.sample(VALUES, 3)} if kind == "choice" else field)
+    return {"title": "Form", "fields": fields, "buttons": rng.sample(BUTTONS, 3)}
+
+
+def _sent(pressed: str, **held: str) -> dict[str, Any]:
+    return {"sent": [{"button": pressed, **held}]}
+
+
+def _press(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("text",))
+    right, wrong, _ = rng.sample(data["buttons"], 3)
+    return data, Drawn(f"Press {right}.", (button(right), done()), _sent(right), wrong=(button(wrong), done()))
+
+
+def _type(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("text", "text"))
+    field, other = rng.sample(data["fields"], 2)
+    press, value = rng.choice(data["buttons"]), rng.choice(VALUES)
+    return data, Drawn(
+        f"Write {value} as {field['label']} and press {press}.",
+        (typed(field["label"], value), button(press), done()),
+        _sent(press, **{field["name"]: value}),
+        wrong=(typed(other["label"], value), button(press), done()),
+    )
+
+
+def _choose(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("choice",))
+    field, press = data["fields"][0], rng.choice(data["buttons"])
+    value, wrong, _ = rng.sample(field["options"], 3)
+    return data, Drawn(
+        f"Choose {value} as {field['label']} and press {press}.",
+        (chosen(field["label"], value), button(press), done()),
+        _sent(press, **{field["name"]: value}),
+        wrong=(chosen(field["label"], wrong), button(press), done()),
+    )
+
+
+def _type_two(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("text", "text"))
+    (one, two), press, (first, second) = data["fields"], rng.choice(data["buttons"]), rng.sample(VALUES, 2)
+    rest = (button(press), done())
+    return data, Drawn(
+        f"Write {first} as {one['label']} and {second} as {two['label']}, then press {press}.",
+        (typed(one["label"], first), typed(two["label"], second), *rest),
+        _sent(press, **{one["name"]: first, two["name"]: second}),
+        wrong=(typed(one["label"], second), typed(two["label"], first), *rest),
+    )
+
+
+_KINDS = {"press": _press, "type": _type, "choose": _choose, "type_two": _type_two}

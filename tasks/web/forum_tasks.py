@@ -1,0 +1,80 @@
+"""Tasks in the forum."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from .plan import Drawn, Template, button, chosen, done, link, typed
+from .words import words_of
+
+Data = Mapping[str, Any]
+OPINIONS = ("I would wait a week.", "Ask a friend first.", "Take the cheaper one.", "It worked for me.", "Start small.")
+
+
+def _vote(rng: random.Random, data: Data, seed: int) -> Drawn:
+    thread, other = rng.sample(data["threads"], 2)
+    return Drawn(
+        f'Vote for the thread "{thread["title"]}".',
+        (link(thread["title"]), button("Vote up"), done()),
+        {"voted": [thread["id"]]},
+        wrong=(link(other["title"]), button("Vote up"), done()),
+    )
+
+
+def _answer(rng: random.Random, data: Data, seed: int) -> Drawn:
+    thread, (text, wrong) = rng.choice(data["threads"]), rng.sample(OPINIONS, 2)
+    return Drawn(
+        f'Answer in the thread "{thread["title"]}": {text}',
+        (link(thread["title"]), typed("Your answer", text), button("Answer"), done()),
+        {"answers": [[thread["id"], text]]},
+        wrong=(link(thread["title"]), typed("Your answer", wrong), button("Answer"), done()),
+    )
+
+
+def _new(rng: random.Random, data: Data, seed: int) -> Drawn:
+    topic, wrong = rng.sample(data["topics"], 2)
+    title, text = f"Advice on {rng.choice(words_of(seed).matters)}", rng.choice(OPINIONS)
+    rest = (typed("Title", title), typed("Text", text), button("Publish"), done())
+    return Drawn(
+        f'Open a thread "{title}" under {topic} with the text: {text}',
+        (link("New thread"), chosen("Topic", topic), *rest),
+        {"threads": [{"topic": topic, "title": title, "text": text}]},
+        wrong=(link("New thread"), chosen("Topic", wrong), *rest),
+    )
+
+
+def _first(rng: random.Random, data: Data, seed: int) -> Drawn:
+    thread = rng.choice([one for one in data["threads"] if one["posts"]])
+    right = thread["posts"][0]["text"]
+    others = {post["text"] for one in data["threads"] for post in one["posts"]} - {right}
+    return Drawn(
+        f'What does the first answer in the thread "{thread["title"]}" say?',
+        (link(thread["title"]), done(right)),
+        {},
+        right,
+        (link(thread["title"]), done(min(others, default="Nothing."))),
+    )
+
+
+def _most(rng: random.Random, data: Data, seed: int) -> Drawn:
+    topic = rng.choice(sorted({thread["topic"] for thread in data["threads"]}))
+    inside = sorted((t for t in data["threads"] if t["topic"] == topic), key=lambda thread: -thread["votes"])
+    other = next(thread for thread in data["threads"] if thread["id"] != inside[0]["id"])
+    start = (chosen("Topic", topic), chosen("Sort by", "Votes"), button("Show"))
+    return Drawn(
+        f"Vote for the thread under {topic} that has the most votes.",
+        (*start, link(inside[0]["title"]), button("Vote up"), done()),
+        {"voted": [inside[0]["id"]]},
+        wrong=(link(other["title"]), button("Vote up"), done()),
+    )
+
+
+FORUM = (
+    Template("vote", "forum", _vote),
+    Template("answer", "forum", _answer, difficulty=2),
+    Template("new_thread", "forum", _new, difficulty=2),
+    Template("first_answer", "forum", _first),
+    Template("vote_for_most", "forum", _most, held_out=True, difficulty=2),
+)

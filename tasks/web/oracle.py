@@ -1,0 +1,59 @@
+"""Scripted players of the pages: they read what is shown, as an agent does, and act on elements by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym.messages import Call, Message
+from agentgym.task import Task
+
+Script = Callable[[Sequence[Message]], Message]
+_GIVE_UP = Call("answer", {"text": ""})
+
+
+def oracle(task: Task) -> Script:
+    """Brings about what is asked, and ends."""
+    return player(json.loads(task.truth["plan"]))
+
+
+def novice(task: Task) -> Script:
+    """Uses the pages well, to the wrong end."""
+    return player(json.loads(task.truth["wrong"]))
+
+
+def player(plan: Sequence[Sequence[str]]) -> Script:
+    """Follows steps as `plan.Step` describes them, one call a turn; gives up where an element is not shown."""
+    steps, turned = list(plan), [0]
+
+    def script(messages: Sequence[Message]) -> Message:
+        done = sum(message.role == "assistant" for message in messages) - turned[0]
+        if done >= len(steps):
+            return _say(_GIVE_UP)
+        kind, *rest = steps[done]
+        if kind == "answer":
+            return _say(Call("answer", {"text": rest[0]} if rest[0] else {}))
+        page = messages[-1].text
+        number = find(page, rest[0])
+        if number is None and kind == "seek" and (number := find(page, rest[1])) is not None:
+            turned[0] += 1
+        if number is None:
+            return _say(_GIVE_UP)
+        arguments: dict[str, Any] = {"element": number}
+        if kind in ("type", "select"):
+            arguments["text" if kind == "type" else "option"] = rest[1]
+        return _say(Call("click" if kind == "seek" else kind, arguments))
+
+    return script
+
+
+def find(page: str, label: str) -> int | None:
+    """The number of the first element whose line begins with a label, such as `button "Send"`."""
+    found = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", page, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _say(call: Call) -> Message:
+    return Message("assistant", "", (call,))

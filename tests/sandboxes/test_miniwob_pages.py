@@ -1,0 +1,96 @@
+"""A sample of MiniWoB++ in real Chromium; `make gui-full` looks at every task."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import pytest_asyncio
+from web_pages import Visit
+
+from agentgym import Call, Task, make
+from agentgym.errors import MissingExtraError, SandboxUnavailable
+from agentgym.registry import close_backends, load_reward
+from agentgym.sandboxes.gui import close_browsers
+from agentgym.sandboxes.gui.browsers import chromium
+from agentgym.sandboxes.gui.judge import OVER
+from agentgym.sandboxes.gui.parameters import miniwob_folder
+
+pytestmark = [pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
+async def browsers_end():
+    try:
+        chromium()
+        miniwob_folder()
+    except (SandboxUnavailable, MissingExtraError) as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+    yield
+    await close_browsers()
+    await close_backends()
+
+
+def task(name, seed=1):
+    return Task(
+        name, "agentgym/web-v1", "Do what the page asks.",
+        parameters={"site": "miniwob", "page": name, "seed": seed}, truth={"page": True},
+    )  # fmt: skip
+
+
+def reward_of(result):
+    assert result.content.startswith(OVER), result.content
+    return result.content
+
+
+async def test_a_right_click_pays_one_and_ends_the_episode():
+    async with await Visit.to(task("click-test-2")) as visit:
+        assert visit.page.startswith("Click button ONE.")
+        assert "reward" not in visit.page.casefold()
+        result = await visit.click('button "ONE"')
+        assert reward_of(result).endswith('{"page_reward": 1.0}')
+        assert visit.environment.ended
+        assert "over" in (await visit.call("click", element=1)).content
+
+
+async def test_a_wrong_click_costs_one():
+    async with await Visit.to(task("click-test-2")) as visit:
+        assert reward_of(await visit.click('button "TWO"')).endswith('{"page_reward": -1.0}')
+
+
+async def test_what_is_typed_and_chosen_is_paid():
+    async with await Visit.to(task("enter-text")) as visit:
+        word = visit.page.split('"')[1]
+        await visit.type("textbox", word)
+        assert reward_of(await visit.click('button "Submit"')).endswith("1.0}")
+    async with await Visit.to(task("choose-list")) as visit:
+        name = visit.page.partition("\n")[0].removeprefix("Select ").removesuffix(" from the list and click Submit.")
+        await visit.call("select", element=visit.number("combobox"), option=name)
+        assert reward_of(await visit.click('button "Submit"')).endswith("1.0}")
+
+
+@pytest.mark.parametrize("name", ["click-checkboxes", "login-user", "use-slider", "email-inbox"])
+async def test_a_task_begins_the_same_for_a_seed_and_otherwise_for_another(name):
+    environment = make("agentgym/web-v1")
+    try:
+        pages = [(await environment.reset(task(name, seed), seed=0))[-1].text for seed in (1, 1, 2)]
+    finally:
+        await environment.close()
+    assert pages[0] == pages[1] != pages[2]
+
+
+async def test_an_answer_before_the_page_paid_earns_nothing():
+    async with await Visit.to(task("click-test")) as visit:
+        result = await visit.call("answer", text="1.0")
+        assert reward_of(result) == OVER + "{}"
+
+
+async def test_the_start_button_of_the_page_cannot_begin_another_episode():
+    """Once the page has paid, nothing that follows counts."""
+    async with await Visit.to(task("click-test-2")) as visit:
+        await visit.click('button "TWO"')
+        again = await visit.environment.call(Call("click_at", {"x": 80, "y": 100}))
+        assert not again.ok
+        assert load_reward("web").weights["page_reward"] == 0.0

@@ -1,0 +1,77 @@
+"""The web task sets: what is drawn, that splits are apart, and that worlds are the same everywhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentgym.errors import TaskError
+from agentgym.registry import load, load_task_set
+from agentgym.tasks.web.oracle import find, player
+from agentgym.tasks.web.task_set import TEMPLATES
+from agentgym.tasks.web.words import HELD_OUT, TRAINED
+
+
+def test_there_are_tasks_of_every_kind_and_held_out_kinds_are_never_trained_on():
+    task_set = load_task_set("web/apps-v1")
+    assert len(task_set["train"]) >= 1_000
+    trained = {task.tags[1] for task in task_set["train"]}
+    assert trained == {template.name for template in TEMPLATES if not template.held_out}
+    strange = {task.tags[1] for task in task_set["held_out"] if "unseen_templates" in task.tags}
+    assert strange == {template.name for template in TEMPLATES if template.held_out}
+
+
+def test_worlds_that_are_held_out_share_no_word_with_those_trained_on():
+    for name in ("qualities", "colours", "people", "places", "matters", "occasions", "topics"):
+        assert not set(getattr(TRAINED, name)) & set(getattr(HELD_OUT, name)), name
+    task_set = load_task_set("web/apps-v1")
+    assert {task.parameters["seed"] < 100 for task in task_set["train"]} == {True}
+    unseen = [task for task in task_set["held_out"] if "unseen_worlds" in task.tags]
+    assert {task.parameters["seed"] < 100 for task in unseen} == {False}
+
+
+@pytest.mark.parametrize("app", ["shop", "mail", "forum", "calendar"])
+def test_a_world_is_a_function_of_its_seed(app):
+    world = load("assets", f"web/{app}")
+    assert world(seed=3) == world(seed=3) != world(seed=4)
+    assert json.loads(world(seed=3))
+
+
+def test_what_must_come_of_a_task_is_never_what_its_novice_brings_about():
+    """Their steps differ, so a judge that could not tell them apart would be found out by the players' episodes."""
+    for name in ("web/apps-v1", "web/forms-v1"):
+        for split in load_task_set(name).values():
+            for task in split:
+                assert task.truth["plan"] != task.truth["wrong"], task.id
+                assert json.loads(task.truth["effects"]) or task.truth["answer"], task.id
+
+
+def test_a_player_names_elements_by_what_is_shown_and_gives_up_where_they_are_not():
+    page = 'Page \'X\'\n[1] link "Cart"\n [2] button "Send" focused\n[3] button "Send all"'
+    assert find(page, 'button "Send"') == 2
+    assert find(page, 'button "Sen"') is None
+    from agentgym import Message
+
+    script = player([["click", 'link "Gone"'], ["answer", "x"]])
+    assert script([Message("user", page)]).calls[0].name == "answer"
+
+
+def test_the_importer_keeps_the_published_split(tmp_path):
+    from agentgym.tasks.importers.miniwob import HELD_OUT as HELD
+    from agentgym.tasks.importers.miniwob import TRAIN, load_miniwob
+
+    assert (len(TRAIN), len(HELD)) == (62, 63)
+    assert not set(TRAIN) & set(HELD)
+    (tmp_path / "core").mkdir()
+    (tmp_path / "miniwob").mkdir()
+    (tmp_path / "core" / "core.js").write_text("")
+    with pytest.raises(TaskError, match="lacks 125 of the tasks, for example book-flight"):
+        load_miniwob(tmp_path)
+    for name in (*TRAIN, *HELD):
+        (tmp_path / "miniwob" / f"{name}.html").write_text("")
+    task_set = load_miniwob(tmp_path)
+    assert {task.parameters["page"] for task in task_set["held_out"]} == set(HELD)
+    assert {task.parameters["page"] for task in task_set["train"]} == set(TRAIN)
+    with pytest.raises(TaskError, match="does not hold MiniWoB"):
+        load_miniwob(tmp_path / "core")

@@ -1,0 +1,63 @@
+"""Every bundled recipe: its budgets hold what its players say, and a run of it goes from nothing to the report."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agentgym.policy.formats.contract import CallFormat
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.tiny import make_tokenizer
+from agentgym.registry import load
+from agentgym.training.recipe import Recipe
+from agentgym.training.rollouts import Rollouts
+from agentgym.training.run import train
+from agentgym.training.warm_start import demonstrations, texts, tokenise
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+SMALL = [
+    "warm_start.demonstrations=6", "warm_start.steps=2", "warm_start.batch_size=2", "warm_start.validate_every=2",
+    "warm_start.validate_tasks=1", "train.steps=1", "train.tasks_per_step=1", "train.group_size=2",
+    "train.validate_every=1", "train.validate_tasks=1", "evaluate.tasks=1", "evaluate.samples=1",
+    "policy.tiny.hidden=32", "policy.tiny.layers=1", "policy.tiny.heads=1", "policy.tiny.kv_heads=1",
+]  # fmt: skip
+pytestmark = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+
+
+def test_the_first_steps_of_every_recipe_run(path, tmp_path):
+    """Its task set has the players and the stratum that it names, and its estimator gets what it requires."""
+    recipe = Recipe.load(path, SMALL)
+    run = train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
+    assert len(run.metrics("warm_start_validation")) == len(run.metrics("train")) == 1
+    measured = {file.stem for file in (run.path / "evaluation").glob("*.json")}
+    assert measured == {"before", "after", *(["control"] if recipe.evaluate.control else [])}
+    assert (run.path / "report.html").stat().st_size > 0
+
+
+def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
+    recipe = Recipe.load(path)
+    assert recipe.policy.tiny is not None
+    assert recipe.warm_start is not None
+    task_set = recipe.tasks.load()
+    call_format: CallFormat = load("call_formats", recipe.policy.call_format)()
+    with Rollouts(reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), concurrency=4) as rollouts:
+        played = demonstrations(rollouts, task_set, 16, novice=recipe.warm_start.novice)
+    assert len(played) == 16, "the oracle did not solve all of its share within the recipe's turns"
+    tokenizer = make_tokenizer(texts(played, call_format), vocab_size=recipe.policy.tiny.vocabulary)
+    renderer = TemplateRenderer(tokenizer, call_format)
+    for trajectory in played:
+        tokenise(trajectory, renderer)
+        after_prompt = len(trajectory.arrays().ids) - len(trajectory.prompt_ids)
+        assert after_prompt <= recipe.episode.max_tokens, trajectory.task.id
+        assert max(len(turn.token_ids) for turn in trajectory.turns) <= recipe.episode.turn_tokens, trajectory.task.id
+
+
+def test_the_stratum_of_the_headline_is_held_out(path):
+    recipe = Recipe.load(path)
+    task_set = recipe.tasks.load()
+    headline = [task for task in task_set["held_out"] if recipe.evaluate.stratum in task.tags]
+    assert len(headline) >= 50
+    assert not any(recipe.evaluate.stratum in task.tags for task in task_set["train"])
