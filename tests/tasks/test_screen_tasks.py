@@ -72,7 +72,7 @@ def test_floors_of_pointing_without_looking(screens):
 
 def test_floors_of_guessing_an_action(transitions):
     acts = Counter(json.dumps(task.truth["act"]) for task in transitions["train"])
-    assert acts.most_common(1)[0][1] / 1000 < 0.08
+    assert acts.most_common(1)[0][1] / 1000 < 0.05
     kinds = Counter(task.tags[1] for task in transitions["train"])
     assert len(kinds) == 5
     assert min(kinds.values()) > 100
