@@ -23,7 +23,7 @@ _NAMES = (
     "chromium-headless-shell", "chrome-headless-shell", "chromium", "chromium-browser", "google-chrome",
     "google-chrome-stable", "chrome",
 )  # fmt: skip
-"""The headless shell first: the same engine without the windows, an episode at a quarter of the processor time."""
+"""The headless shell first: the same engine without the windows, an episode at about a third of the processor time."""
 _FOLDER = Path("/usr/lib/chromium")
 """What Debian's `/usr/bin/chromium*` start after reading settings of the host, which a sandbox does not see."""
 
