@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -25,6 +26,11 @@ class ImagePart:
     data: str
     media_type: str = "image/png"
     type: Literal["image"] = "image"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the data as it stands, in hexadecimal: equal means the same image."""
+        return hashlib.sha256(self.data.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 Part = TextPart | ImagePart
@@ -99,6 +105,16 @@ class Message:
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images of the message, in order."""
+        return () if isinstance(self.content, str) else tuple(p for p in self.content if isinstance(p, ImagePart))
+
+
+def images_of(messages: Iterable[Message]) -> list[ImagePart]:
+    """Every image of a conversation, in the order in which they are read."""
+    return [image for message in messages for image in message.images]
 
 
 class StopReason(StrEnum):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
-from agentgym.messages import Message
+from agentgym.messages import Content, ImagePart, Message, Part, TextPart, images_of
 
 Split = Literal["train", "validation", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
@@ -64,7 +64,8 @@ class Task:
         """
         words = [" ".join(m.text.casefold().split()) for m in self.opening()]
         told = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
-        text = _canonical([self.environment, words, _folded(told)])
+        shown = [image.digest for image in images_of(self.opening())]
+        text = _canonical([self.environment, words, _folded(told), *([shown] if shown else [])])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -238,7 +239,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 def task_to_json(task: Task) -> dict[str, Any]:
     """A task as JSON-able data; `task_from_json` reads it back equal."""
     row = {f.name: getattr(task, f.name) for f in fields(task)}
-    row["messages"] = [{"role": m.role, "content": m.text} for m in task.messages]
+    row["messages"] = [{"role": m.role, "content": _content(m)} for m in task.messages]
     row["parameters"] = dict(task.parameters)
     row["tags"] = list(task.tags)
     return row
@@ -272,7 +273,9 @@ def task_from_json(row: Any, where: str = "task") -> Task:
     for index, message in enumerate(row.get("messages", [])):
         if not isinstance(message, dict) or message.get("role") not in ("system", "user", "assistant"):
             raise TaskError(f"{where}: messages[{index}] needs a role of system, user or assistant.")
-        messages.append(Message(message["role"], str(message.get("content", ""))))
+        messages.append(
+            Message(message["role"], _as_content(message.get("content", ""), f"{where}: messages[{index}]"))
+        )
     return Task(**{**row, "messages": tuple(messages), "tags": tuple(row.get("tags", ()))})
 
 
@@ -289,6 +292,37 @@ def seed_of(*parts: object) -> int:
     """
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _content(message: Message) -> Any:
+    """Text; where the message shows images, its parts in the shape that model hubs use."""
+    if not message.images:
+        return message.text
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, TextPart)
+        else {"type": "image", "data": part.data, "media_type": part.media_type}
+        for part in message.content
+        if not isinstance(part, str)
+    ]
+
+
+def _as_content(data: Any, where: str) -> Content:
+    if not isinstance(data, list):
+        return str(data)
+    parts: list[Part] = []
+    for part in data:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            parts.append(TextPart(part["text"]))
+        elif kind == "image" and isinstance(part.get("data"), str):
+            parts.append(ImagePart(part["data"], str(part.get("media_type", "image/png"))))
+        else:
+            raise TaskError(
+                f"{where} holds the part {str(part)[:60]!r}. A part is {{type: text, text: ...}} or "
+                "{type: image, data: base64, media_type: ...}."
+            )
+    return tuple(parts)
 
 
 def _lines(path: Path) -> Iterable[str]:

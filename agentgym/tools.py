@@ -11,12 +11,12 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast, overload
 
 from agentgym.errors import ToolDefinitionError
-from agentgym.messages import Content, ImagePart, TextPart
+from agentgym.messages import Content, ImagePart, Part, TextPart
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentgym_tool__"
@@ -185,9 +185,9 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
     if isinstance(value, str):
         text = value
     elif isinstance(value, (TextPart, ImagePart)):
-        return (value,), False
+        return _render_parts((value,), limit)
     elif isinstance(value, (list, tuple)) and value and all(isinstance(x, (TextPart, ImagePart)) for x in value):
-        return tuple(value), False
+        return _render_parts(value, limit)
     elif value is None:
         text = ""
     else:
@@ -199,6 +199,20 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
     if length <= limit:
         return shown, False
     return f"{shown}\n[output cut: {limit} of {length} characters are shown]", True
+
+
+def _render_parts(parts: Sequence[Part], limit: int) -> tuple[Content, bool]:
+    """Parts as they are, their text together at most `limit` characters; what is beyond is cut, images are kept."""
+    shown: list[Part] = []
+    cut = False
+    for part in parts:
+        if isinstance(part, TextPart):
+            text, over = render_output(part.text, limit)
+            shown.append(TextPart(str(text)))
+            limit, cut = max(0, limit - len(part.text)), cut or over
+        else:
+            shown.append(part)
+    return tuple(shown), cut
 
 
 def _holds_half_character(value: Any) -> bool:

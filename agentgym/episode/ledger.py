@@ -10,13 +10,15 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode import summary
+from agentgym.episode import images, summary
 from agentgym.episode.records import TurnRow, pack_head, pack_turn, unpack_head, unpack_turn
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import LedgerError
+from agentgym.messages import ImagePart
 
 SCHEMA_VERSION = "1"
 _BUSY_TIMEOUT_S = 5.0
@@ -58,6 +60,7 @@ class Ledger:
         self._begun: list[tuple[Any, ...]] = []
         self._ended: list[tuple[Any, ...]] = []
         self._summaries: list[tuple[Any, ...]] = []
+        self._images: list[ImagePart] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None  # where the next commit is already due
         self._written: dict[str, int] = {}  # turns kept so far of the unfinished episodes begun here
@@ -83,7 +86,7 @@ class Ledger:
         if turn.index == 0:
             self._begin(trajectory)
         key = self._keys[trajectory.id]
-        self._turns.append((key, turn.index, *pack_turn(turn)))
+        self._turns.append((key, turn.index, *pack_turn(turn, self._images.append)))
         self._written[trajectory.id] = turn.index + 1
         await self._committed()
 
@@ -99,8 +102,8 @@ class Ledger:
         key, done = self._keys[trajectory.id], self._written[trajectory.id]
         # The last turn is written again, even if it was kept: that it is the last takes its observation away.
         first = min(done, len(trajectory.turns) - 1)
-        rows = [(key, turn.index, *pack_turn(turn)) for turn in trajectory.turns[max(first, 0) :]]
-        end = (key, trajectory.id, len(trajectory.turns), *pack_head(trajectory))
+        rows = [(key, turn.index, *pack_turn(turn, self._images.append)) for turn in trajectory.turns[max(first, 0) :]]
+        end = (key, trajectory.id, len(trajectory.turns), *pack_head(trajectory, self._images.append))
         self._turns += rows
         self._ended.append(end)
         self._summaries.append(summary.summary_row(key, trajectory))
@@ -121,8 +124,9 @@ class Ledger:
                     f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
                 )
             kept = list(zip(keys, trajectories, strict=True))
-            ended = [(key, one.id, len(one.turns), *pack_head(one)) for key, one in kept]
-            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept])
+            shown: list[ImagePart] = []
+            ended = [(key, one.id, len(one.turns), *pack_head(one, shown.append)) for key, one in kept]
+            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept], shown)
 
     def finished(self, run: str, *, noting: str | None = None) -> set[str]:
         """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""
@@ -177,8 +181,9 @@ class Ledger:
                 "SELECT head, token_ids, logprobs, observation_ids FROM turn WHERE episode = ? ORDER BY number", (key,)
             ).fetchall()
         try:
-            trajectory = unpack_head(head, prompt_ids)
-            trajectory.turns = [unpack_turn(row) for row in rows]
+            fetch = partial(images.fetch, self._connection)
+            trajectory = unpack_head(head, prompt_ids, fetch)
+            trajectory.turns = [unpack_turn(row, fetch) for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"{self.path}: the episode {episode!r} is damaged: {error!r}.") from error
         if turns is not None and [turn.index for turn in trajectory.turns] != list(range(turns)):
@@ -194,7 +199,7 @@ class Ledger:
             key = self._keys[trajectory.id] = self._next_key
             self._next_key += 1
         self._written[trajectory.id] = 0
-        self._begun.append((key, trajectory.id, *pack_head(trajectory)))
+        self._begun.append((key, trajectory.id, *pack_head(trajectory, self._images.append)))
         self._summaries.append(summary.summary_row(key, replace(trajectory, turns=[], stop_reason=None)))
 
     async def _committed(self) -> None:
@@ -210,11 +215,12 @@ class Ledger:
     def _commit(self) -> None:
         waiting, self._waiting, self._loop = self._waiting, [], None
         begun, turns, ended, summaries = self._begun, self._turns, self._ended, self._summaries
+        shown, self._images = self._images, []
         self._begun, self._turns, self._ended, self._summaries = [], [], [], []
         failure: Exception | None = None
         try:
             with self._telling("written"):
-                self._write(begun, turns, ended, summaries)
+                self._write(begun, turns, ended, summaries, shown)
         except Exception as error:
             if not waiting:
                 raise
@@ -229,7 +235,9 @@ class Ledger:
                 own.__cause__ = failure.__cause__
                 done.set_exception(own)
 
-    def _write(self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any]) -> None:
+    def _write(
+        self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any], shown: list[ImagePart]
+    ) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -243,6 +251,9 @@ class Ledger:
             if summaries:
                 summary.create(connection)  # a ledger of an earlier agentgym has none
                 connection.executemany(summary.WRITE.format(where=""), summaries)
+            if shown:
+                images.create(connection)
+                images.write(connection, shown)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:

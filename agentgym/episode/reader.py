@@ -9,10 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode import summary
+from agentgym.episode import images, summary
 from agentgym.episode.records import TurnRow, unpack_head, unpack_turn
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import LedgerError
@@ -67,12 +68,11 @@ class LedgerReader:
                 row = connection.execute(
                     "SELECT key, head, prompt_ids FROM episode WHERE id = ?", (episode,)
                 ).fetchone()
-                turns = row and self._turns(connection, row[0])
+                if row is not None:
+                    return self._unpack(connection, episode, row[1], row[2], self._turns(connection, row[0]))
             finally:
                 connection.execute("COMMIT")
-        if row is None:
-            raise LedgerError(f"{self.path} holds no episode {episode!r}. Its ids are <run>/<task id>#<sample>.")
-        return self._unpack(episode, row[1], row[2], turns)
+        raise LedgerError(f"{self.path} holds no episode {episode!r}. Its ids are <run>/<task id>#<sample>.")
 
     def summarise(self, budget_s: float = 0.25) -> int:
         """Make the summaries that the writer did not, as in a ledger of an earlier agentgym. Returns how many lack.
@@ -175,7 +175,7 @@ class LedgerReader:
     ) -> tuple[Any, ...] | None:
         """None for an episode that is damaged: it is left out of lists, and opening it says why."""
         try:
-            trajectory = self._unpack(name, head, prompt_ids, self._turns(connection, key))
+            trajectory = self._unpack(connection, name, head, prompt_ids, self._turns(connection, key))
         except LedgerError:
             return None
         return summary.summary_row(key, trajectory)
@@ -200,10 +200,13 @@ class LedgerReader:
             "SELECT head, token_ids, logprobs, observation_ids FROM turn WHERE episode = ? ORDER BY number", (key,)
         ).fetchall()
 
-    def _unpack(self, episode: str, head: str, prompt_ids: bytes, turns: Sequence[TurnRow]) -> Trajectory:
+    def _unpack(
+        self, connection: sqlite3.Connection, episode: str, head: str, prompt_ids: bytes, turns: Sequence[TurnRow]
+    ) -> Trajectory:
+        fetch = partial(images.fetch, connection)
         try:
-            trajectory = unpack_head(head, prompt_ids)
-            trajectory.turns = [unpack_turn(row) for row in turns]
+            trajectory = unpack_head(head, prompt_ids, fetch)
+            trajectory.turns = [unpack_turn(row, fetch) for row in turns]
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"{self.path}: the episode {episode!r} is damaged: {error!r}.") from error
         return trajectory

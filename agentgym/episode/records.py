@@ -8,46 +8,54 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import LedgerError
-from agentgym.messages import Call, Content, ImagePart, Message, Result, ResultStatus, StopReason, TextPart
+from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Task
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
+Keep = Callable[[ImagePart], object]
+"""Told of each image, whose bytes are then left out: the record holds its digest alone."""
+Fetch = Callable[[str], str]
+"""From a digest to the data of the image that was kept. Raises: KeyError when it is missing."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-def pack_turn(turn: Turn) -> TurnRow:
-    """A turn as a row. Raises: LedgerError when a call's arguments or a reward are no JSON data."""
+def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
+    """A turn as a row; with `keep`, its images are kept elsewhere.
+
+    Raises: LedgerError when a call's arguments or a reward are no JSON data.
+    """
     return (
-        _json(turn_to_json(turn), "turn", turn.index),
+        _json(turn_to_json(turn, keep), "turn", turn.index),
         array("i", turn.token_ids).tobytes(),
         array("d", turn.logprobs).tobytes(),
         array("i", turn.observation_ids).tobytes(),
     )
 
 
-def unpack_turn(row: TurnRow) -> Turn:
+def unpack_turn(row: TurnRow, fetch: Fetch | None = None) -> Turn:
     """The turn that `pack_turn` packed. Raises: ValueError, KeyError, TypeError for anything else."""
-    turn = turn_from_json(json.loads(row[0]))
+    turn = turn_from_json(json.loads(row[0]), fetch)
     turn.token_ids, turn.logprobs = _ints(row[1]), _floats(row[2])
     turn.observation_ids = _ints(row[3])
     return turn
 
 
-def pack_head(trajectory: Trajectory) -> tuple[str, bytes]:
+def pack_head(trajectory: Trajectory, keep: Keep | None = None) -> tuple[str, bytes]:
     """A trajectory without its turns: JSON and prompt ids. Raises: LedgerError naming what is no JSON data."""
-    return _json(head_to_json(trajectory), "episode", trajectory.id), array("i", trajectory.prompt_ids).tobytes()
+    head = _json(head_to_json(trajectory, keep), "episode", trajectory.id)
+    return head, array("i", trajectory.prompt_ids).tobytes()
 
 
-def unpack_head(head: str, prompt_ids: bytes) -> Trajectory:
+def unpack_head(head: str, prompt_ids: bytes, fetch: Fetch | None = None) -> Trajectory:
     """The trajectory that `pack_head` packed, without turns."""
-    trajectory = head_from_json(json.loads(head))
+    trajectory = head_from_json(json.loads(head), fetch)
     trajectory.prompt_ids = _ints(prompt_ids)
     return trajectory
 
@@ -73,13 +81,13 @@ def trajectory_from_json(data: dict[str, Any]) -> Trajectory:
     return trajectory
 
 
-def turn_to_json(turn: Turn) -> dict[str, Any]:
+def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
     """A turn without its tokens. What has its default value is left out: most turns are short."""
     row: dict[str, Any] = {
-        "index": turn.index, "content": _content(turn.message.content),
+        "index": turn.index, "content": _content(turn.message.content, keep),
         "calls": [[c.name, c.arguments, c.id, c.error] for c in turn.calls],
         "results": [
-            [_content(r.content), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
+            [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
             + ([dict(r.usage)] if r.usage else [])
             for r in turn.results
         ],
@@ -88,7 +96,7 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
     if turn.message.calls is not turn.calls and turn.message.calls != tuple(turn.calls):
         row["said_calls"] = [[c.name, c.arguments, c.id, c.error] for c in turn.message.calls]
     if turn.replies:
-        row["replies"] = [message_to_json(m) for m in turn.replies]
+        row["replies"] = [message_to_json(m, keep) for m in turn.replies]
     if turn.finish_reason != "stop":
         row["finish_reason"] = turn.finish_reason
     if turn.policy_version:
@@ -106,79 +114,89 @@ def turn_to_json(turn: Turn) -> dict[str, Any]:
     return row
 
 
-def turn_from_json(row: dict[str, Any]) -> Turn:
+def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
     """The turn that `turn_to_json` wrote, without tokens."""
     calls = tuple(Call(*fields) for fields in row["calls"])
     said = tuple(Call(*fields) for fields in row["said_calls"]) if "said_calls" in row else calls
     get = row.get
     return Turn(
-        row["index"], Message("assistant", _as_content(row["content"]), said), calls,
-        tuple(Result(_as_content(c), ResultStatus(status), *rest) for c, status, *rest in row["results"]),
-        replies=tuple(message_from_json(m) for m in get("replies", ())),
+        row["index"], Message("assistant", _as_content(row["content"], fetch), said), calls,
+        tuple(Result(_as_content(c, fetch), ResultStatus(status), *rest) for c, status, *rest in row["results"]),
+        replies=tuple(message_from_json(m, fetch) for m in get("replies", ())),
         policy_version=get("policy_version", 0), rewards=get("rewards", {}), state_key=get("state_key"),
         value=get("value"), potential=get("potential"), finish_reason=get("finish_reason", "stop"),
         generate_s=row["generate_s"], tools_s=row["tools_s"], usage=get("usage", {}),
     )  # fmt: skip
 
 
-def head_to_json(trajectory: Trajectory) -> dict[str, Any]:
+def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, Any]:
     """Everything of a trajectory but prompt ids and turns."""
     task = trajectory.task
     return {
         "id": trajectory.id, "sample": trajectory.sample, "seed": trajectory.seed,
         "task": {
             "id": task.id, "environment": task.environment, "prompt": task.prompt,
-            "messages": [message_to_json(m) for m in task.messages], "parameters": dict(task.parameters),
+            "messages": [message_to_json(m, keep) for m in task.messages], "parameters": dict(task.parameters),
             "truth": task.truth, "split": task.split, "tags": list(task.tags), "difficulty": task.difficulty,
         },
-        "opening": [message_to_json(m) for m in trajectory.opening],
+        "opening": [message_to_json(m, keep) for m in trajectory.opening],
         "outcome": trajectory.outcome, "stop_reason": trajectory.stop_reason, "error": trajectory.error,
         "weights": dict(trajectory.weights), "provenance": trajectory.provenance,
         "duration_s": trajectory.duration_s,
     }  # fmt: skip
 
 
-def head_from_json(data: dict[str, Any]) -> Trajectory:
+def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajectory:
     """The trajectory that `head_to_json` wrote, without prompt ids and turns."""
     task = dict(data["task"])
-    task["messages"] = tuple(message_from_json(m) for m in task["messages"])
+    task["messages"] = tuple(message_from_json(m, fetch) for m in task["messages"])
     task["tags"] = tuple(task["tags"])
     stop = data["stop_reason"]
     return Trajectory(
         data["id"], Task(**task), data["sample"], data["seed"],
-        tuple(message_from_json(m) for m in data["opening"]),
+        tuple(message_from_json(m, fetch) for m in data["opening"]),
         outcome=data["outcome"], stop_reason=None if stop is None else StopReason(stop), error=data["error"],
         weights=data["weights"], provenance=data["provenance"], duration_s=data["duration_s"],
     )  # fmt: skip
 
 
-def message_to_json(message: Message) -> list[Any]:
+def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:
     """Role, content, calls, call id and name: a list, because a ledger holds very many."""
     calls = [[c.name, c.arguments, c.id, c.error] for c in message.calls]
-    return [message.role, _content(message.content), calls, message.call_id, message.name]
+    return [message.role, _content(message.content, keep), calls, message.call_id, message.name]
 
 
-def message_from_json(row: Sequence[Any]) -> Message:
+def message_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Message:
     """The message that `message_to_json` wrote."""
     role, content, calls, call_id, name = row
-    return Message(role, _as_content(content), tuple(Call(*fields) for fields in calls), call_id, name)
+    return Message(role, _as_content(content, fetch), tuple(Call(*fields) for fields in calls), call_id, name)
 
 
-def _content(content: Content) -> Any:
-    if isinstance(content, str):
-        return content
-    return [
-        {"text": part.text} if isinstance(part, TextPart) else {"image": part.data, "media_type": part.media_type}
-        for part in content
-    ]
+def _content(content: Content, keep: Keep | None) -> Any:
+    return content if isinstance(content, str) else [_part(part, keep) for part in content]
 
 
-def _as_content(data: Any) -> Content:
-    if isinstance(data, str):
-        return data
-    return tuple(
-        TextPart(part["text"]) if "text" in part else ImagePart(part["image"], part["media_type"]) for part in data
-    )
+def _part(part: Part, keep: Keep | None) -> dict[str, str]:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    if keep is None:
+        return {"image": part.data, "media_type": part.media_type}
+    keep(part)
+    return {"sha256": part.digest, "media_type": part.media_type}
+
+
+def _as_content(data: Any, fetch: Fetch | None) -> Content:
+    return data if isinstance(data, str) else tuple(_as_part(part, fetch) for part in data)
+
+
+def _as_part(part: dict[str, str], fetch: Fetch | None) -> Part:
+    if "text" in part:
+        return TextPart(part["text"])
+    if "image" in part:
+        return ImagePart(part["image"], part["media_type"])
+    if fetch is None:
+        raise ValueError(f"the image {part['sha256']} is kept elsewhere")
+    return ImagePart(fetch(part["sha256"]), part["media_type"])
 
 
 def _json(data: Any, what: str, name: object) -> str:

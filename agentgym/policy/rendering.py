@@ -11,12 +11,12 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tokenizers import Tokenizer
 
 from agentgym.errors import PolicyError
-from agentgym.messages import ImagePart, Message
+from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy.formats.contract import CallFormat
 
 if TYPE_CHECKING:
@@ -36,6 +36,14 @@ _TOOL: dict[str, Any] = {
 Segment = list[int] | tuple[int, str]  # glue ids, or (place of the message, "CONTENT" or "NAME")
 
 
+class ImageEncoder(Protocol):
+    """Writes an image as the token ids that stand for it, markers included; see agentgym.policy.image_tokens."""
+
+    def encode(self, image: ImagePart) -> list[int]:
+        """Ids of one image. Raises: PolicyError when it cannot be read."""
+        ...
+
+
 class TemplateRenderer:
     """Implements Renderer over a tokenizer's own chat template.
 
@@ -43,6 +51,7 @@ class TemplateRenderer:
         tokenizer: a fast tokenizer of transformers, with a chat template that knows the roles that are used.
         call_format: how the agent writes calls. An instance, not a name.
         template_options: further variables of the template, for example {"enable_thinking": True}.
+        images: how the model reads images; None for one that reads text only.
 
     Attributes:
         end_of_turn_id: the token that ends an agent's message, as the template writes it.
@@ -56,8 +65,9 @@ class TemplateRenderer:
         call_format: CallFormat,
         *,
         template_options: dict[str, Any] | None = None,
+        images: ImageEncoder | None = None,
     ) -> None:
-        self.tokenizer, self.call_format = tokenizer, call_format
+        self.tokenizer, self.call_format, self.images = tokenizer, call_format, images
         self._options = dict(template_options or {})
         self._name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
         if not getattr(tokenizer, "is_fast", False):
@@ -136,7 +146,24 @@ class TemplateRenderer:
             elif message.role == "assistant":
                 ids += self._agent.encode(self.written(message), add_special_tokens=False).ids
             else:
-                ids += self._outside.encode(_text(message), add_special_tokens=False).ids
+                ids += self._content(message)
+        return ids
+
+    def _content(self, message: Message) -> list[int]:
+        """What a message from outside says: text without special tokens, and each image as the model reads it."""
+        if not message.images:
+            return list(self._outside.encode(message.text, add_special_tokens=False).ids)
+        ids: list[int] = []
+        for part in message.content:
+            if isinstance(part, TextPart):
+                ids += self._outside.encode(part.text, add_special_tokens=False).ids
+            elif self.images is None or isinstance(part, str):
+                raise PolicyError(
+                    f"A message of role {message.role!r} holds an image, and this renderer writes text only. "
+                    "Use a policy that reads images ('vision', 'chat_api'), or an environment that answers in text."
+                )
+            else:
+                ids += self.images.encode(part)
         return ids
 
     def _split(self, text: str, places: range) -> list[Segment]:
@@ -261,12 +288,3 @@ def _placeholders(messages: Sequence[Message], start: int = 0) -> list[dict[str,
             row |= {"name": _mark(place, "NAME"), "tool_call_id": _CALL_ID}
         rows.append(row)
     return rows
-
-
-def _text(message: Message) -> str:
-    if not isinstance(message.content, str) and any(isinstance(part, ImagePart) for part in message.content):
-        raise PolicyError(
-            f"A message of role {message.role!r} holds an image, and this renderer writes text only. "
-            "Use a policy that reads images, or an environment that answers in text."
-        )
-    return message.text

@@ -131,12 +131,12 @@ class TransformersPolicy(Policy):
 
     def _sample(self, rows: Sequence[Row]) -> Sequence[Row]:
         self._weights = self._weights_now()
-        with _evaluating(self.model):
+        with evaluating(self.model):
             Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
         return rows
 
     def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        with _evaluating(self.model):
+        with evaluating(self.model):
             scores: list[list[float]] = score(self.model, self.pad_token_id, pairs)
         return scores
 
@@ -201,7 +201,7 @@ def load(
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """Eval mode for a while: dropout would make the log-probabilities those of another model."""
     training = model.training
     model.eval()

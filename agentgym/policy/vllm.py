@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import ContextFull, PolicyError
+from agentgym.messages import images_of
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.http import PATIENT, JsonEndpoint, Patience
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.vllm_images import seeing, seen
 from agentgym.registry import load as load_registered
 
 
@@ -21,6 +23,9 @@ class VllmPolicy(Policy):
 
     The server must run with `--logprobs-mode processed_logprobs`, else log-probabilities are those at temperature 1,
     and for `update_weights` with VLLM_SERVER_DEV_MODE=1, which lets anyone who reaches the port steer it.
+
+    Where the conversation shows images, `/inference/v1/generate` is asked instead, which takes images beside token ids
+    (vLLM 0.32 does), and what it made of the prompt is compared with the ids that were meant. Scores are of text only.
 
     Args:
         base_url: without /v1, for example http://127.0.0.1:8000. `model`: as the server names it.
@@ -64,7 +69,6 @@ class VllmPolicy(Policy):
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             "logprobs": 0,
-            "return_token_ids": True,
             "stop_token_ids": [self.renderer.end_of_turn_id],
             "stop": list(stop),
             "include_stop_str_in_output": True,
@@ -72,7 +76,11 @@ class VllmPolicy(Policy):
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed % 2**63
-        choice, version = await self._complete(prefix, body)
+        if images := images_of(request.messages):
+            choice, version = await self._continue(*seeing(self.renderer, prefix, images, body))
+            choice = seen(choice, prefix)
+        else:
+            choice, version = await self._complete(prefix, body | {"return_token_ids": True})
         ids, logprobs = _sampled(choice)
         return Reply(
             message=self.renderer.parse(ids),
@@ -133,21 +141,24 @@ class VllmPolicy(Policy):
 
     async def _complete(self, ids: list[int], options: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """The server's only choice, and the version of the weights that made it."""
+        return await self._continue("/v1/completions", {"prompt": ids, **options})
+
+    async def _continue(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         while self._updated is not None:
             await self._updated.wait()
         version, self._running = self.version, self._running + 1
         try:
-            answer = await self._endpoint.post("/v1/completions", {"model": self.model, "prompt": ids, **options})
+            answer = await self._endpoint.post(path, {"model": self.model, **body})
         finally:
             self._running -= 1
             if self._drained is not None and not self._running:
                 self._drained.set()
         choices = answer.get("choices") if isinstance(answer, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise PolicyError(f"The answer of /v1/completions holds no choices: {str(answer)[:200]!r}.")
+            raise PolicyError(f"The answer of {path} holds no choices: {str(answer)[:200]!r}.")
         if choices[0].get("finish_reason") == "abort":
             raise PolicyError("The server broke the request off, as it does when somebody pauses it with mode=abort.")
-        return choices[0], version
+        return choices[0] | {"prompt_token_ids": answer.get("prompt_token_ids")}, version
 
     async def _room(self, used: int) -> int:
         """How many tokens still fit. Raises: ContextFull if none does."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from agentgym.errors import PolicyError
+from agentgym.messages import images_of
 from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Renderer, Reply, Request
 
@@ -35,6 +37,12 @@ class TrlPolicy(Policy):
         )
 
     async def generate(self, request: Request) -> Reply:
+        """Raises: PolicyError where the conversation shows an image, which TRL's backend would not be given."""
+        if images_of(request.messages):
+            raise PolicyError(
+                "The conversation holds an image, and training reads text only. Evaluate with the policy 'vision', or "
+                "train in an environment that answers in text, such as a page's accessibility tree."
+            )
         return await self._batcher.submit(request, request.episode)
 
     def episode_started(self, episode: str) -> None:

@@ -20,8 +20,14 @@ HEAVY_MODULES = {
     "agentgym.policy.rendering": "train",
     "agentgym.policy.sampling": "train",
     "agentgym.policy.tiny": "train",
+    "agentgym.policy.tiny_vision": "train",
     "agentgym.policy.transformers": "train",
+    "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
+    "agentgym.sandboxes.grounding.drawing": "vision",  # these four for types alone
+    "agentgym.sandboxes.grounding.environment": "vision",
+    "agentgym.sandboxes.grounding.transition": "vision",
+    "agentgym.sandboxes.grounding.views": "vision",
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
     "agentgym.training.run": "train",

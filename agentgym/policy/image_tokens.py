@@ -1,0 +1,117 @@
+"""Images as a vision model reads them: the token ids that stand for each, and the numbers that go with those.
+
+What stands for an image depends on the image alone, never on the text around it, so it is spliced into a conversation
+exactly like a tool's text: a trajectory's tokens stay exact, and an image's lie in one span.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.errors import MissingExtraError, PolicyError
+from agentgym.messages import ImagePart
+
+MAX_PIXELS = 2**26
+MAX_REMEMBERED = 4096
+_BEFORE, _AFTER = "qzBEFOREzq", "qzAFTERzq"
+
+
+class ImageTokens:
+    """Implements ImageEncoder over a processor of transformers (Qwen-VL, LLaVA, and others that are called alike).
+
+    Args:
+        processor: has `tokenizer`, `image_processor`, `image_token_id`; called with text and images it repeats the
+            image token as often as the model wants.
+    Attributes:
+        image_token_id: the token that is repeated.
+        reserved_ids: tokens that only stand around and for images. An agent must never write one: the model would
+            look for an image that is not there.
+    Raises: PolicyError when the processor writes no image token.
+    """
+
+    def __init__(self, processor: Any) -> None:
+        self.processor = processor
+        self.image_token_id = int(processor.image_token_id)
+        self._placeholder = self._written()
+        tokenizer = processor.tokenizer
+        shown = tokenizer.encode(self._placeholder, add_special_tokens=False)
+        if shown.count(self.image_token_id) != 1:
+            raise PolicyError(
+                f"The processor {type(processor).__name__} writes an image as {self._placeholder!r}, which holds its "
+                f"image token {shown.count(self.image_token_id)} times; one image is one token before it is expanded."
+            )
+        specials = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        video = getattr(processor, "video_token_id", None)
+        also = {self.image_token_id} if video is None else {self.image_token_id, int(video)}
+        self.reserved_ids: tuple[int, ...] = tuple(sorted((set(shown) & specials) | also))
+        self._known: dict[str, list[int]] = {}
+
+    def encode(self, image: ImagePart) -> list[int]:
+        """Ids of one image, markers included. Raises: PolicyError when the image cannot be read or is too large."""
+        digest = image.digest
+        if digest not in self._known:
+            made = self.processor(
+                text=[self._placeholder], images=[opened(image)], add_special_tokens=False, return_tensors="pt"
+            )
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            self._known[digest] = made["input_ids"][0].tolist()
+        return list(self._known[digest])
+
+    def count(self, ids: Sequence[int]) -> int:
+        """How many of these tokens stand for a part of an image."""
+        return list(ids).count(self.image_token_id)
+
+    def collapsed(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
+        """The ids with each image's token once, as a server that expands them itself wants.
+
+        Args:
+            images: those that the ids show, in order; two may follow each other without anything between.
+        """
+        found, at = list[int](), 0
+        lengths = iter([self.count(self.encode(image)) for image in images])
+        while at < len(ids):
+            found.append(ids[at])
+            at += next(lengths, 1) if ids[at] == self.image_token_id else 1
+        return found
+
+    def features(self, images: Sequence[ImagePart]) -> dict[str, Any]:
+        """Tensors of several images, in the order of their tokens, by the model's argument names."""
+        if not images:
+            return {}
+        return dict(self.processor.image_processor(images=[opened(image) for image in images], return_tensors="pt"))
+
+    def _written(self) -> str:
+        """What the chat template writes for an image; the processor's image token where it knows no parts."""
+        from jinja2.exceptions import TemplateError
+
+        image = str(self.processor.image_token)
+        parts = [{"type": "text", "text": _BEFORE}, {"type": "image"}, {"type": "text", "text": _AFTER}]
+        try:
+            text = str(
+                self.processor.tokenizer.apply_chat_template([{"role": "user", "content": parts}], tokenize=False)
+            )
+        except (TemplateError, TypeError, ValueError, AttributeError, KeyError):
+            return image
+        between = text.partition(_BEFORE)[2].partition(_AFTER)[0]
+        return between if image in between else image
+
+
+def opened(image: ImagePart) -> Any:
+    """The image as Pillow holds it, RGB. Raises: PolicyError when it is none, or larger than MAX_PIXELS."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise MissingExtraError("Reading images needs Pillow: pip install 'agentgym-core[vision]'.") from error
+    try:
+        found = Image.open(io.BytesIO(base64.b64decode(image.data)))
+        if found.width * found.height > MAX_PIXELS:
+            raise PolicyError(f"An image is {found.width} x {found.height} pixels; at most {MAX_PIXELS} are read.")
+        return found.convert("RGB")
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise PolicyError(
+            f"An image ({image.media_type}, {len(image.data)} characters) cannot be read: {error}"
+        ) from error

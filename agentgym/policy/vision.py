@@ -1,0 +1,230 @@
+"""A local vision model of transformers as a policy: images in a conversation are read, token in and token out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+
+from agentgym.errors import PolicyError
+from agentgym.messages import ImagePart, images_of
+from agentgym.policy.contract import Reply, Request, Sampling
+from agentgym.policy.decoding import Row
+from agentgym.policy.image_tokens import ImageTokens
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.sampling import draw, uniforms
+from agentgym.policy.transformers import TransformersPolicy, evaluating
+from agentgym.registry import load as load_registered
+
+
+@dataclass(slots=True)
+class SeeingRow(Row):
+    """A request with the images that its prefix shows, in order."""
+
+    images: Sequence[ImagePart] = ()
+
+
+class VisionPolicy(TransformersPolicy):
+    """Samples from a vision language model in this process.
+
+    As TransformersPolicy, with two differences: nothing is kept between turns (each reads the conversation anew), and
+    the tokens that stand for images have no probability, so that an agent cannot claim an image that is not there;
+    log-probabilities and scores are those of the distribution without them.
+
+    Args:
+        model: a model for image, text to text; its images are told apart by their order.
+        renderer: made with `images=ImageTokens(processor)`.
+        options: see TransformersPolicy, without reuse_mib.
+    """
+
+    name = "vision"
+
+    def __init__(self, model: Any, renderer: TemplateRenderer, **options: Any) -> None:
+        if not isinstance(renderer.images, ImageTokens):
+            raise PolicyError("A vision policy needs TemplateRenderer(..., images=ImageTokens(processor)).")
+        self.images: ImageTokens = renderer.images
+        text = model.config.get_text_config()
+        options.setdefault("context_tokens", getattr(text, "max_position_embeddings", None))
+        super().__init__(model, renderer, reuse_mib=0, **options)
+        self._wants_kinds = "mm_token_type_ids" in inspect.signature(model.forward).parameters
+
+    async def generate(self, request: Request) -> Reply:
+        """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
+
+        Raises: ContextFull if not one more token fits; PolicyError if the model failed, or if the prefix does not
+            stand for the images of the messages.
+        """
+        prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
+        images = images_of(request.messages)
+        self._check(prefix, images)
+        room = self._room(len(prefix))
+        limit = request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens)
+        asked = SeeingRow(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
+        row = await self._rows.submit(asked, request.episode)
+        return Reply(
+            message=self.renderer.parse(row.tokens),
+            token_ids=row.tokens,
+            logprobs=row.logprobs,
+            finish_reason=row.finish_reason,
+            policy_version=self.version,
+            prompt_tokens=len(prefix),
+            completion_tokens=len(row.tokens),
+        )
+
+    async def score(
+        self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], images: Sequence[ImagePart] = ()
+    ) -> list[float]:
+        """Natural-log probability of each continuation token after a prefix that shows these images."""
+        if not prefix_ids:
+            raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
+        if not continuation_ids:
+            return []
+        self._check(prefix_ids, images)
+        self._room(len(prefix_ids) + len(continuation_ids) - 1)
+        job = (SeeingRow(list(prefix_ids), Sampling(), 1, images=images), list(continuation_ids))
+        return await self._pairs.submit(job)  # type: ignore[arg-type]  # the batcher hands it to _score below
+
+    def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
+        wanted = sum(self.images.count(self.images.encode(image)) for image in images)
+        if (found := self.images.count(prefix)) != wanted:
+            raise PolicyError(
+                f"The prefix holds {found} image tokens where the {len(images)} image(s) of the messages have "
+                f"{wanted}. Let the same renderer write the whole conversation, and give the messages along."
+            )
+
+    def _sample(self, rows: Sequence[Row]) -> Sequence[Row]:
+        with evaluating(self.model), _plain_generation(self.model), torch.no_grad():
+            chooser = _Chooser(rows, self.images.reserved_ids, self.eos_token_ids, self.pad_token_id)
+            self.model.generate(
+                **self._inputs(rows, [row.prefix for row in rows]),
+                max_new_tokens=max(row.limit for row in rows),
+                logits_processor=LogitsProcessorList([chooser]),
+                stopping_criteria=StoppingCriteriaList([_AllDone(chooser)]),
+                pad_token_id=self.pad_token_id,
+                do_sample=False,
+            )
+        return rows
+
+    def _score(self, pairs: Sequence[Any]) -> list[list[float]]:
+        rows = [row for row, _ in pairs]
+        texts = [[*row.prefix, *rest] for row, rest in pairs]
+        longest = max(len(rest) for _, rest in pairs)
+        with evaluating(self.model), torch.no_grad():
+            inputs = self._inputs(rows, texts)
+            logits = self.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1].to(torch.float64)
+        logits[..., list(self.images.reserved_ids)] = -torch.inf
+        chosen = torch.log_softmax(logits, -1).gather(2, inputs["input_ids"][:, -longest:, None])[..., 0].tolist()
+        return [line[longest - len(rest) :] for line, (_, rest) in zip(chosen, pairs, strict=True)]
+
+    def _inputs(self, rows: Sequence[Any], texts: Sequence[list[int]]) -> dict[str, Any]:
+        """Left-padded tokens and everything that the model wants of the images."""
+        width = max(map(len, texts))
+        ids = np.full((len(texts), width), self.pad_token_id)
+        mask = np.zeros((len(texts), width), np.int64)
+        for place, text in enumerate(texts):
+            ids[place, width - len(text) :] = text
+            mask[place, width - len(text) :] = 1
+        inputs: dict[str, Any] = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+        shown = [image for row in rows for image in row.images]
+        if shown and self._wants_kinds:
+            inputs["mm_token_type_ids"] = (inputs["input_ids"] == self.images.image_token_id).long()
+        for name, tensor in self.images.features(shown).items():
+            inputs[name] = tensor.to(self.model.dtype) if tensor.is_floating_point() else tensor
+        return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
+
+
+def load(
+    path: str, *, call_format: str = "hermes", device: str = "cpu", dtype: str = "float32", **options: Any
+) -> VisionPolicy:
+    """A policy from a checkpoint of a vision model: a folder, or the name of a hub model that is on this machine.
+
+    Args:
+        path: holds the model and its processor (tokenizer, image processor, chat template).
+        call_format: registered name of how it writes calls.
+        device, dtype: as torch names them.
+        options: see VisionPolicy.
+    """
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    try:
+        processor = AutoProcessor.from_pretrained(path)
+        model = AutoModelForImageTextToText.from_pretrained(path, dtype=getattr(torch, dtype)).to(device)
+    except (OSError, ValueError, ImportError, AttributeError) as error:
+        raise PolicyError(
+            f"No vision model can be loaded from {path!r}: {error} Give a folder with the model and its processor; "
+            "processors that also read videos, as Qwen-VL's, need the package torchvision."
+        ) from error
+    tokenizer = processor.tokenizer
+    tokenizer.chat_template = getattr(processor, "chat_template", None) or tokenizer.chat_template
+    call_format_made = load_registered("call_formats", call_format)()
+    return VisionPolicy(
+        model.eval(), TemplateRenderer(tokenizer, call_format_made, images=ImageTokens(processor)), **options
+    )
+
+
+class _Chooser(LogitsProcessor):
+    """Draws each token itself, with the row's own seed, and leaves `generate` no other choice than that token."""
+
+    def __init__(self, rows: Sequence[Row], reserved: Sequence[int], ends: Sequence[int], pad: int) -> None:
+        self.rows, self._reserved, self._ends, self._pad = rows, list(reserved), frozenset(ends), pad
+        self.running = [True] * len(rows)
+        self._step = 0
+        longest = max(row.limit for row in rows)
+        self._chance = np.zeros((len(rows), longest))
+        for place, row in enumerate(rows):
+            self._chance[place, : row.limit] = uniforms(row.sampling, row.limit)
+        self._temperature = torch.tensor([row.sampling.temperature for row in rows], dtype=torch.float64)
+        self._top_p = torch.tensor([row.sampling.top_p for row in rows], dtype=torch.float64)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        logits = scores.clone()
+        logits[:, self._reserved] = -torch.inf
+        device = logits.device
+        chance = torch.from_numpy(self._chance[:, self._step]).to(device)
+        tokens, logprobs = draw(logits, chance, self._temperature.to(device), self._top_p.to(device))
+        self._step += 1
+        chosen = [
+            self._record(place, token, logprob)
+            for place, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True))
+        ]
+        forced = torch.full_like(scores, -torch.inf)
+        return forced.scatter(1, torch.tensor(chosen, device=device)[:, None], 0.0)
+
+    def _record(self, place: int, token: int, logprob: float) -> int:
+        """Note a row's token; padding once the row is over."""
+        if not self.running[place]:
+            return self._pad
+        row = self.rows[place]
+        if not np.isfinite(logprob):
+            raise PolicyError("The model gave NaN or infinite logits: its weights diverged, or its dtype overflows.")
+        row.tokens.append(token)
+        row.logprobs.append(logprob)
+        if token in self._ends or (row.ended is not None and row.ended(row.tokens)):
+            row.finish_reason = "stop"
+        self.running[place] = row.finish_reason != "stop" and len(row.tokens) < row.limit
+        return token
+
+
+class _AllDone(StoppingCriteria):
+    def __init__(self, chooser: _Chooser) -> None:
+        self._chooser = chooser
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+        done = not any(self._chooser.running)
+        return torch.full((len(input_ids),), done, dtype=torch.bool, device=input_ids.device)
+
+
+@contextmanager
+def _plain_generation(model: Any) -> Iterator[None]:
+    """Without the checkpoint's own defaults, such as a repetition penalty, which would change what is drawn from."""
+    configured, model.generation_config = model.generation_config, GenerationConfig()
+    try:
+        yield
+    finally:
+        model.generation_config = configured

@@ -1,0 +1,57 @@
+"""Images for a vLLM server: token ids and images in, and a check that the server read the ids that were meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.errors import PolicyError
+from agentgym.messages import ImagePart
+from agentgym.policy.image_tokens import ImageTokens
+from agentgym.policy.rendering import TemplateRenderer
+
+PATH = "/inference/v1/generate"
+NEVER = -100.0  # the lowest bias that the server takes
+
+
+def seeing(
+    renderer: TemplateRenderer, prefix: Sequence[int], images: Sequence[ImagePart], options: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Path and body of a request that shows images. The server expands each image's one token by itself.
+
+    Args:
+        prefix: tokens so far, images expanded. `images`: all of them, in order. `options`: how to sample.
+    Raises: PolicyError when the renderer reads no images.
+    """
+    tokens = renderer.images
+    if not isinstance(tokens, ImageTokens):
+        raise PolicyError(
+            "The conversation holds an image, and this policy's renderer writes text only. Give "
+            "renderer=TemplateRenderer(tokenizer, call_format, images=ImageTokens(processor))."
+        )
+    return PATH, {
+        "token_ids": tokens.collapsed(prefix, images),
+        "content_parts": [
+            {"type": "image_url", "url": f"data:{image.media_type};base64,{image.data}"} for image in images
+        ],
+        "sampling_params": options | {"logit_bias": {str(token): NEVER for token in tokens.reserved_ids}},
+        "return_token_ids": True,
+    }
+
+
+def seen(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str, Any]:
+    """The choice in the shape that /v1/completions gives.
+
+    Raises: PolicyError when the server read other tokens than the prefix.
+    """
+    read = choice.get("prompt_token_ids")
+    if read != list(prefix):
+        count = len(read) if isinstance(read, list) else "no"
+        raise PolicyError(
+            f"The server read {count} prompt tokens where {len(prefix)} were meant, so the record would not be what "
+            "the agent saw. Its image processor has other settings (size, pixels) than the renderer's: load both from "
+            "one folder, and start it without --mm-processor-kwargs."
+        )
+    rows = (choice.get("logprobs") or {}).get("content")
+    logprobs = [row.get("logprob") for row in rows if isinstance(row, dict)] if isinstance(rows, list) else None
+    return choice | {"logprobs": {"token_logprobs": logprobs}}

@@ -1,0 +1,83 @@
+"""Boxes and points on a screen: what the judges of pointing measure with. A box is (left, top, right, bottom)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError
+from agentgym.messages import Call
+from agentgym.reward import EpisodeView
+
+Box = tuple[float, float, float, float]
+Point = tuple[float, float]
+
+
+def true_box(episode: EpisodeView, judge: str, name: str = "box") -> Box:
+    """`truth["box"]`. Raises: JudgeError if the task has none."""
+    truth = episode.task.truth
+    box = as_box(truth.get(name)) if isinstance(truth, Mapping) else None
+    if box is None:
+        raise JudgeError(f"{episode.task.id} has no truth[{name!r}] of four numbers, so {judge} cannot judge it.")
+    return box
+
+
+def as_box(value: Any) -> Box | None:
+    """Four finite numbers with left < right and top < bottom; None for anything else."""
+    if not isinstance(value, (list, tuple)) or len(value) != 4:
+        return None
+    if not all(isinstance(side, (int, float)) and not isinstance(side, bool) and math.isfinite(side) for side in value):
+        return None
+    left, top, right, bottom = map(float, value)
+    return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+def final_call(episode: EpisodeView) -> Call | None:
+    """The first final call that succeeded: the agent's answer."""
+    for turn in episode.turns:
+        for call, result in zip(turn.calls, turn.results, strict=False):
+            if result.final and result.ok:
+                found: Call = call
+                return found
+    return None
+
+
+def answered_box(episode: EpisodeView) -> Box | None:
+    """The box that the agent answered with; None where it answered a point, or nothing."""
+    call = final_call(episode)
+    sides = () if call is None else ("left", "top", "right", "bottom")
+    return as_box([call.arguments.get(side) for side in sides]) if call is not None else None
+
+
+def answered_point(episode: EpisodeView) -> Point | None:
+    """The point that the agent answered with, of a box its middle; None if it answered neither."""
+    call = final_call(episode)
+    if call is None:
+        return None
+    x, y = call.arguments.get("x"), call.arguments.get("y")
+    if all(isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in (x, y)):
+        return float(x), float(y)  # type: ignore[arg-type]  # both are numbers, as just seen
+    box = answered_box(episode)
+    return None if box is None else ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
+
+
+def inside(point: Point, box: Box) -> bool:
+    """Whether a pixel belongs to a box, whose right and bottom sides are outside."""
+    return box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
+
+
+def overlap(one: Box, other: Box) -> float:
+    """Intersection over union, 0 to 1."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    if width <= 0 or height <= 0:
+        return 0.0
+    shared = width * height
+    both = area(one) + area(other) - shared
+    return min(1.0, shared / both) if both > 0 and math.isfinite(both) else 0.0
+
+
+def area(box: Box) -> float:
+    """Width times height."""
+    return (box[2] - box[0]) * (box[3] - box[1])

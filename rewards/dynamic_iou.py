@@ -1,0 +1,40 @@
+"""`dynamic_iou`: how well a box fits, paid only beyond a threshold that rises while training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym import Reward
+from agentgym.reward import Components, EpisodeView
+
+from .boxes import answered_box, overlap, true_box
+
+
+class DynamicIoU(Reward):
+    """Outcome component `dynamic_iou`: overlap with `truth["box"]`, 0 to 1, where it reaches the threshold, else 0.
+
+    Whoever answers no box gets 0. Outside of training the last threshold counts.
+    Source: V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.3; thresholds and shares as there.
+
+    Args:
+        thresholds: each in [0, 1], rising. `until`: share of the training up to which each but the last one counts.
+    """
+
+    def __init__(self, thresholds: Sequence[float] = (0.85, 0.95, 0.99), until: Sequence[float] = (0.10, 0.25)) -> None:
+        self.thresholds, self.until = tuple(thresholds), tuple(until)
+        rising = sorted(self.thresholds) == list(self.thresholds) and sorted(self.until) == list(self.until)
+        if not rising or len(self.until) != len(self.thresholds) - 1 or not all(0 <= v <= 1 for v in self.thresholds):
+            raise ValueError(
+                f"thresholds rise within [0, 1] and `until` has one entry fewer, not {thresholds} and {until}."
+            )
+        self.threshold = self.thresholds[-1]
+
+    def at(self, progress: float) -> None:
+        passed = sum(progress >= share for share in self.until)
+        self.threshold = self.thresholds[passed]
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the task has no `truth["box"]`."""
+        truth, box = true_box(episode, "dynamic_iou"), answered_box(episode)
+        fit = 0.0 if box is None else overlap(box, truth)
+        return {"dynamic_iou": fit if fit >= self.threshold else 0.0}

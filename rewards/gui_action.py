@@ -1,0 +1,47 @@
+"""`gui_action`: is it the right action, with the right arguments? For single steps, and for inverse dynamics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import SUCCESS, Components, EpisodeView
+
+from .answer_match import same_answer
+from .boxes import answered_point, as_box, final_call, inside
+
+
+class GuiAction(Reward):
+    """Compares the agent's final call with `truth["act"]`: the action, then the box of a click or a text, if any.
+
+    For example ["click", [10, 20, 60, 40]], ["type", "Oslo"], ["back"].
+    Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the box
+    or the same text, and always for an action without either; `success` for both. The first two have weight 0.5.
+    Source: rule rewards of UI-R1, Lu et al. 2025, arXiv:2503.21620, section 3.2; as reward of inverse dynamics UIShift,
+    Gao et al. 2025, arXiv:2505.12493.
+    """
+
+    weights: Mapping[str, float] = {"action_type": 0.5, "action_argument": 0.5}
+
+    def outcome(self, episode: EpisodeView) -> Components:
+        """Raises: JudgeError if the truth names no action."""
+        truth = episode.task.truth
+        act = truth.get("act") if isinstance(truth, Mapping) else None
+        if not isinstance(act, (list, tuple)) or not 1 <= len(act) <= 2 or not isinstance(act[0], str):
+            raise JudgeError(
+                f"{episode.task.id} has no truth['act'] of an action and its argument: gui_action needs it."
+            )
+        call = final_call(episode)
+        kind = call is not None and call.arguments.get("action") == act[0]
+        argument = kind and (len(act) == 1 or self._argument(episode, act[1]))
+        return {"action_type": float(kind), "action_argument": float(argument), SUCCESS: float(argument)}
+
+    def _argument(self, episode: EpisodeView, wanted: Any) -> bool:
+        if isinstance(wanted, str):
+            call = final_call(episode)
+            return call is not None and same_answer(call.arguments.get("text", ""), wanted)
+        box, point = as_box(wanted), answered_point(episode)
+        if box is None:
+            raise JudgeError(f"{episode.task.id}: truth['act'] has the argument {wanted!r}, neither text nor a box.")
+        return point is not None and inside(point, box)

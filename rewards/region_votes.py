@@ -1,0 +1,99 @@
+"""`region_votes`: points and boxes judged by where the group agrees, without any true box.
+
+What most point at may be wrong. Keep it for screens without labels, and watch held-out `success`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym import JudgeError, Reward
+from agentgym.reward import Components, EpisodeView
+
+from .boxes import Box, answered_box, answered_point
+
+MAX_CELLS = 2**22
+
+
+class RegionVotes(Reward):
+    """Outcome component `region_votes`, 0 to 1: how many of the group point where an episode does.
+
+    Every answer is a region, a point the square around it, and gives each place inside one vote; the sum of votes in a
+    region, divided by its area and by the most votes any place has, is its reward. Who answers nothing gets 0; where
+    fewer than two answer, the component is missing. The places are counted exactly: the sides of all regions cut the
+    plane into cells of equal votes.
+    Source: GUI-RCPO, Du et al. 2025, arXiv:2508.05615, section 3.
+
+    Args:
+        side: of the square around a point, in pixels.
+    """
+
+    def __init__(self, side: float = 50.0) -> None:
+        if not side > 0:
+            raise ValueError(f"The square around a point has a side above 0 pixels, not {side}.")
+        self.side = side
+
+    def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+        regions = [self.region(episode) for episode in episodes]
+        given = [region for region in regions if region is not None]
+        if len(given) < 2:
+            return [{} for _ in episodes]
+        shares = iter(densities(given))
+        return [{"region_votes": 0.0 if region is None else next(shares)} for region in regions]
+
+    def region(self, episode: EpisodeView) -> Box | None:
+        """What an episode votes for."""
+        box, point = answered_box(episode), answered_point(episode)
+        if box is not None or point is None:
+            return box
+        half = self.side / 2
+        return point[0] - half, point[1] - half, point[0] + half, point[1] + half
+
+
+def densities(regions: Sequence[Box]) -> list[float]:
+    """For each region its mean votes by the most votes of any place, above 0 and up to 1."""
+    votes, widths, heights, spans = _cells(regions)
+    most = votes.max()
+    areas = heights[:, None] * widths[None, :]
+    found = []
+    for left, top, right, bottom in spans:
+        own = areas[top:bottom, left:right]
+        found.append(float((votes[top:bottom, left:right] * own).sum() / own.sum() / most))
+    return found
+
+
+def consensus(regions: Sequence[Box]) -> Box:
+    """The largest rectangle of equal votes among the places with the most votes: where a group points.
+
+    Source: GUI-RC, as above; there the connected region of most votes, of which this is the largest cell.
+    """
+    votes, widths, heights, _ = _cells(regions)
+    xs, ys = _edges(regions)
+    areas = np.where(votes == votes.max(), heights[:, None] * widths[None, :], 0.0)
+    row, column = np.unravel_index(int(areas.argmax()), areas.shape)
+    return float(xs[column]), float(ys[row]), float(xs[column + 1]), float(ys[row + 1])
+
+
+def _edges(regions: Sequence[Box]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    sides = np.array(regions, np.float64)
+    return np.unique(sides[:, [0, 2]]), np.unique(sides[:, [1, 3]])
+
+
+def _cells(
+    regions: Sequence[Box],
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], list[tuple[int, int, int, int]]]:
+    """Votes of each cell [rows, columns], widths, heights, and each region's cells. Raises: JudgeError if too many."""
+    xs, ys = _edges(regions)
+    if len(xs) * len(ys) > MAX_CELLS:
+        raise JudgeError(f"{len(regions)} regions cut the screen into too many cells; vote in smaller groups.")
+    votes = np.zeros((len(ys) - 1, len(xs) - 1), np.int64)
+    spans = []
+    for left, top, right, bottom in regions:
+        a, b = np.searchsorted(xs, (left, right))
+        c, d = np.searchsorted(ys, (top, bottom))
+        votes[c:d, a:b] += 1
+        spans.append((int(a), int(c), int(b), int(d)))
+    return votes, np.diff(xs), np.diff(ys), spans

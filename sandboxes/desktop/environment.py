@@ -1,0 +1,253 @@
+"""`agentgym/desktop-v1`: a virtual screen with real programs, a mouse and a keyboard, all inside one sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import shutil
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from agentgym import Environment, Message, SandboxSpec, Task, ToolError, tool
+from agentgym.errors import SandboxDied, SandboxUnavailable, TaskError
+from agentgym.messages import ImagePart, Part, TextPart
+from agentgym.sandbox import Channel, Sandbox
+
+from .judge import OVER
+
+NEEDED = ("Xvfb", "xdotool", "wmctrl", "openbox", "mousepad", "pcmanfm", "galculator", "xterm")
+PACKAGES = "xvfb xdotool wmctrl openbox mousepad pcmanfm galculator xterm fonts-dejavu-core"
+WIDTH, HEIGHT, START_S, ACT_S = 800, 600, 60.0, 60.0
+HOME = "home"
+MAX_FILES, MAX_FILE_BYTES, MAX_ALL_BYTES = 200, 65_536, 262_144
+KEYS = re.compile(r"[A-Za-z0-9_]{1,20}(\+[A-Za-z0-9_]{1,20}){0,3}")
+BUTTONS = {"left": "1", "middle": "2", "right": "3"}
+X = Annotated[int, Field(ge=0, lt=WIDTH)]
+Y = Annotated[int, Field(ge=0, lt=HEIGHT)]
+
+
+class Desktop(Environment):
+    """Programs of Debian on a virtual screen. Not isolated: the agent may end them, their display, and our own helper.
+
+    Editor (Mousepad), file manager (PCManFM), calculator (Galculator) and terminal (XTerm) run in one sandbox without
+    network, which starts with the first action. Whoever kills the display has no desktop any more; that is the
+    agent's doing and is judged as it stands. Task parameters: `files`, text by path in the home folder; `folders`;
+    `programs`, those that may be launched, by default all; `images`, False to be told of the windows in words alone.
+    Source: state-based grading as in OSWorld, Xie et al. 2024, arXiv:2404.07972.
+    """
+
+    sandbox = SandboxSpec(memory_mib=1024, processes=128, disk_mib=128, open_files=1024)
+    reward = "desktop"
+
+    def __init__(self) -> None:
+        self._machine: Sandbox | None = None
+        self._channel: Channel | None = None
+        self._gone = False
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    def missing(cls) -> str:
+        lacking = [program for program in NEEDED if shutil.which(program) is None]
+        return f"There is no {', '.join(lacking)}: apt-get install {PACKAGES}." if lacking else ""
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Put the task's files into an empty home folder. Raises: TaskError for parameters that are none."""
+        self._read(task)
+        if self._channel is not None:
+            await self._channel.close()
+        self._channel, self._gone = None, False
+        if self._machine is None:
+            self._machine = await self.open_sandbox()
+        else:
+            await self._machine.reset()
+        await self._machine.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
+        for path, text in self._files.items():
+            await self._machine.write(f"{HOME}/{path}", text.encode())
+        told = (
+            f"A desktop of {WIDTH} x {HEIGHT} pixels. Programs: {', '.join(self._programs)}. "
+            "Files lie in the home folder, /work/home. Call done at the end."
+        )
+        return [Message("system", told), *task.opening()]
+
+    @tool(timeout_s=ACT_S)
+    async def look(self) -> list[Part]:
+        """See the screen as it is."""
+        return await self._do()
+
+    @tool(timeout_s=ACT_S)
+    async def launch(
+        self,
+        program: Literal["editor", "files", "calculator", "terminal"],
+        file: Annotated[str, Field(max_length=200)] = "",
+    ) -> list[Part]:
+        """Start a program.
+
+        Args:
+            file: what the editor or the file manager opens, as a path in the home folder.
+        """
+        if program not in self._programs:
+            raise ToolError(f"There is no {program} here. Programs: {', '.join(self._programs)}.")
+        if file and (program not in ("editor", "files") or file.startswith(("-", "/")) or "\0" in file):
+            raise ToolError(f"The {program} cannot open {file!r}: give the editor or files a path in the home folder.")
+        return await self._do(["launch", program, file])
+
+    @tool(timeout_s=ACT_S)
+    async def click(
+        self,
+        x: X,
+        y: Y,
+        button: Literal["left", "middle", "right"] = "left",
+        count: Annotated[int, Field(ge=1, le=3)] = 1,
+    ) -> list[Part]:
+        """Click somewhere, once or several times."""
+        press = ["click", "--repeat", str(count), "--delay", "60", BUTTONS[button]]
+        return await self._do(["mousemove", str(x), str(y)], press)
+
+    @tool(timeout_s=ACT_S)
+    async def drag(self, x: X, y: Y, to_x: X, to_y: Y) -> list[Part]:
+        """Press the left button at one place and let it go at another."""
+        middle = [str((x + to_x) // 2), str((y + to_y) // 2)]
+        return await self._do(
+            ["mousemove", str(x), str(y)], ["mousedown", "1"], ["mousemove", *middle],
+            ["mousemove", str(to_x), str(to_y)], ["mouseup", "1"],
+        )  # fmt: skip
+
+    @tool(timeout_s=ACT_S)
+    async def scroll(self, x: X, y: Y, steps: Annotated[int, Field(ge=-20, le=20)]) -> list[Part]:
+        """Turn the wheel over a place: down, or up for negative steps."""
+        turn = ["click", "--repeat", str(abs(steps) or 1), "--delay", "20", "5" if steps >= 0 else "4"]
+        return await self._do(["mousemove", str(x), str(y)], turn)
+
+    @tool(name="type", timeout_s=ACT_S)
+    async def write(self, text: Annotated[str, Field(min_length=1, max_length=500)]) -> list[Part]:
+        """Type text into what has the keyboard; a line break is the Return key."""
+        if not all(character.isprintable() or character == "\n" for character in text):
+            raise ToolError("Only printable characters and line breaks can be typed. Use press for keys such as Tab.")
+        steps: list[list[str]] = []
+        for place, line in enumerate(text.split("\n")):
+            steps += [["key", "Return"]] if place else []
+            steps += [["type", "--delay", "3", "--", line]] if line else []
+        return await self._do(*steps)
+
+    @tool(timeout_s=ACT_S)
+    async def press(self, keys: str) -> list[Part]:
+        """Press a key, or several together.
+
+        Args:
+            keys: names of X keys, such as Return, Tab, Escape, BackSpace, F2, ctrl+s, ctrl+shift+n, alt+F4.
+        """
+        if not KEYS.fullmatch(keys):
+            raise ToolError(f"{keys[:60]!r} is no key. Write names joined by +, such as Return or ctrl+s.")
+        return await self._do(["key", "--", keys])
+
+    @tool(final=True, timeout_s=ACT_S, max_output_chars=2**20)
+    async def done(self, answer: Annotated[str, Field(max_length=500)] = "") -> str:
+        """End the task.
+
+        Args:
+            answer: where the task asks a question.
+        """
+        assert self._machine is not None
+        windows: list[dict[str, Any]] = []
+        if self._channel is not None and not self._gone:
+            seen = await self._ask([], image=False)
+            windows = [] if seen is None else seen["windows"]
+        shown = sorted([str(window["class"]), str(window["title"])] for window in windows)
+        return OVER + json.dumps({"files": await self._kept(), "windows": shown}, ensure_ascii=False)
+
+    async def _do(self, *steps: list[str]) -> list[Part]:
+        """Take steps, then look. Raises: ToolError when a step is refused or the desktop is gone."""
+        async with self._turn:
+            if self._channel is None and not self._gone:
+                await self._start()
+            seen = await self._ask(list(steps), image=self._images)
+        if seen is None:
+            raise ToolError("The desktop has ended: its display or its helper was killed. All that is left is done.")
+        if seen["refused"]:
+            raise ToolError(f"That could not be done: {seen['refused']}")
+        lines = [
+            f"{'*' if one['active'] else '-'} {one['title']} [{one['class']}], {one['size'][0]} x {one['size'][1]}"
+            for one in seen["windows"]
+        ]
+        told = TextPart("Windows, * has the keyboard:\n" + "\n".join(lines) if lines else "No window is open.")
+        return [told, ImagePart(seen["png"])] if "png" in seen else [told]
+
+    async def _ask(self, steps: list[list[str]], *, image: bool) -> dict[str, Any] | None:
+        """What the helper sees after some steps; None once it is gone, which only the agent can bring about."""
+        if self._gone or self._channel is None or self._machine is None:
+            return None
+        try:
+            seen: dict[str, Any] = await self._channel.request({"steps": steps, "image": image}, timeout_s=ACT_S - 5)
+            if seen.get("failed"):
+                raise SandboxUnavailable(
+                    f"The desktop does not start: {seen['failed']}. Is a package of {PACKAGES} broken?"
+                )
+            self._check(seen, image)
+            return seen
+        except (SandboxDied, TimeoutError, ValueError, KeyError, TypeError):
+            await self._machine.exec(["true"])  # raises SandboxDied if it is the machine that died
+            self._gone = True
+            return None
+
+    def _check(self, seen: dict[str, Any], image: bool) -> None:
+        """What comes from the sandbox is believed only in its shape. Raises: ValueError, KeyError, TypeError."""
+        seen["refused"] = str(seen["refused"])[:300]
+        for window in seen["windows"]:
+            window["title"], window["class"] = str(window["title"])[:200], str(window["class"])[:200]
+            if len([int(side) for side in window["size"]]) != 2:
+                raise ValueError("a window has a width and a height")
+        if image and not base64.b64decode(seen["png"], validate=True).startswith(b"\x89PNG"):
+            raise ValueError("the screen is no PNG")
+
+    async def _start(self) -> None:
+        assert self._machine is not None
+        for name, content in _guest():
+            await self._machine.write(f"helper/guest/{name}", content)
+        told = json.dumps({"width": WIDTH, "height": HEIGHT})
+        start = f"cd /work/helper && exec python3 -m guest.hub '{told}'"
+        self._channel = await self._machine.open_channel(["sh", "-c", start])
+
+    async def _kept(self) -> dict[str, str | None]:
+        """Text of every file below the home folder; None for one that is no short text. Bounded."""
+        assert self._machine is not None
+        listing = await self._machine.exec(
+            ["find", HOME, "-not", "-path", "*/.*", "-type", "f", "-printf", "%s %P\\0"], max_output_bytes=65_536
+        )
+        kept: dict[str, str | None] = {}
+        room = MAX_ALL_BYTES
+        for entry in sorted(listing.stdout.split(b"\0"))[: MAX_FILES + 1]:
+            size, _, raw = entry.partition(b" ")
+            path = raw.decode("utf-8", "replace")
+            if not path or "\ufffd" in path:
+                continue
+            kept[path] = None
+            if size.isdigit() and int(size) <= min(MAX_FILE_BYTES, room):
+                content = await self._machine.read(f"{HOME}/{path}")
+                room -= len(content)
+                try:
+                    kept[path] = content.decode()
+                except UnicodeDecodeError:
+                    continue
+        return kept
+
+    def _read(self, task: Task) -> None:
+        given = task.parameters
+        self._files, self._folders = given.get("files", {}), given.get("folders", ())
+        self._programs = tuple(given.get("programs", ("editor", "files", "calculator", "terminal")))
+        self._images = bool(given.get("images", True))
+        if not isinstance(self._files, dict) or not all(isinstance(text, str) for text in self._files.values()):
+            raise TaskError(f"{task.id}: parameters['files'] is no object of text by path.")
+        for path in (*self._files, *self._folders):
+            if not isinstance(path, str) or path.startswith(("/", "-")) or ".." in path.split("/"):
+                raise TaskError(f"{task.id}: {path!r} is no path inside the home folder.")
+
+
+@cache
+def _guest() -> tuple[tuple[str, bytes], ...]:
+    folder = files(__package__) / "guest"
+    return tuple((name, (folder / name).read_bytes()) for name in ("__init__.py", "hub.py", "screen.py"))

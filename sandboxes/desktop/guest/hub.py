@@ -1,0 +1,154 @@
+"""Starts the display and its programs, and does what it is told, one JSON line after the other."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+import zlib
+
+from .screen import png, read_screen
+
+HOME = "/work/home"
+BUFFER = "/tmp/screen"
+FONTS = (
+    '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">'
+    "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/work/cache/fonts</cachedir></fontconfig>"
+)
+SETTINGS = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\ngtk-font-name=DejaVu Sans 10\n"
+PROGRAMS = {
+    "editor": ["mousepad", "--disable-server"],
+    "files": ["pcmanfm"],
+    "calculator": ["galculator"],
+    "terminal": ["xterm", "-fa", "DejaVu Sans Mono", "-fs", "10", "-e", "bash", "--norc"],
+}
+QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 1.5, 20.0, 8.0, 10.0
+MAX_WINDOWS, MAX_TITLE = 40, 200
+
+
+class Desktop:
+    """The display and what was started on it."""
+
+    def __init__(self, width, height):
+        self.environment = {
+            "HOME": HOME, "DISPLAY": ":7", "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8",
+            "USER": "agent", "SHELL": "/bin/bash", "PS1": "$ ", "XDG_CONFIG_HOME": "/work/config",
+            "XDG_CACHE_HOME": "/work/cache", "XDG_DATA_HOME": "/work/data", "XDG_RUNTIME_DIR": "/tmp",
+            "FONTCONFIG_FILE": "/work/config/fonts.conf", "GSETTINGS_BACKEND": "memory", "NO_AT_BRIDGE": "1",
+            "HISTFILE": "/dev/null",
+        }  # fmt: skip
+        for folder in (HOME, BUFFER, "/work/config/gtk-3.0", "/work/config/galculator", "/work/cache", "/work/data"):
+            os.makedirs(folder, exist_ok=True)
+        self._write("/work/config/fonts.conf", FONTS)
+        self._write("/work/config/gtk-3.0/settings.ini", SETTINGS)
+        self._write(HOME + "/.Xdefaults", "XTerm*cursorBlink: false\nXTerm*selectToClipboard: true\n")
+        size = f"{width}x{height}x24"
+        self._start(["Xvfb", ":7", "-screen", "0", size, "-fbdir", BUFFER, "-nolisten", "tcp", "-noreset"])
+        self._until(lambda: self._tool("getmouselocation").returncode == 0, "The display does not come up")
+        self._start(["openbox"])
+        self._until(lambda: self._tool("get_num_desktops").returncode == 0, "The window manager does not come up")
+        self._tool("mousemove", str(width - 2), str(height - 2))
+
+    def _write(self, path, text):
+        with open(path, "w") as file:
+            file.write(text)
+
+    def _start(self, argv):
+        subprocess.Popen(
+            argv, env=self.environment, cwd=HOME, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def _tool(self, *words, program="xdotool"):
+        try:
+            return subprocess.run(
+                [program, *words], env=self.environment, capture_output=True, timeout=TOOL_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return subprocess.CompletedProcess(words, 124, b"", b"it took too long")
+
+    def _until(self, holds, otherwise):
+        ends = time.monotonic() + UP_S
+        while not holds():
+            if time.monotonic() > ends:
+                raise RuntimeError(otherwise)
+            time.sleep(0.02)
+
+    def launch(self, program, file):
+        before = {window["id"] for window in self.windows()}
+        self._start(PROGRAMS[program] + ([file] if file else []))
+        ends = time.monotonic() + WINDOW_S
+        while time.monotonic() < ends:
+            if any(window["id"] not in before for window in self.windows()):
+                return ""
+            time.sleep(0.05)
+        return "no window of it came up"
+
+    def act(self, *words):
+        done = self._tool(*words)
+        return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace")[:200] or "xdotool failed"
+
+    def windows(self):
+        """Windows that programs opened, with class, title and size; the one with the keyboard is marked."""
+        active = self._tool("getactivewindow").stdout.strip()
+        found = []
+        for line in self._tool("-lxG", program="wmctrl").stdout.decode("utf-8", "replace").splitlines()[:MAX_WINDOWS]:
+            words = line.split(None, 8)
+            if len(words) < 8 or words[1] == "-1":
+                continue
+            number, size = int(words[0], 16), [int(side) for side in words[4:6]]
+            title = words[8] if len(words) > 8 else ""
+            found.append(
+                {
+                    "id": number, "class": words[6].rpartition(".")[2][:MAX_TITLE], "title": title[:MAX_TITLE],
+                    "active": active == str(number).encode(), "size": size,
+                }
+            )  # fmt: skip
+        return found
+
+    def settle(self):
+        """Wait until nothing on the screen changes any more, at most SETTLE_S."""
+        ends, last, since = time.monotonic() + SETTLE_S, None, time.monotonic()
+        while time.monotonic() < ends:
+            with open(BUFFER + "/Xvfb_screen0", "rb") as file:
+                now = zlib.adler32(file.read())
+            if now != last:
+                last, since = now, time.monotonic()
+            elif time.monotonic() - since >= QUIET_S:
+                return
+            time.sleep(0.02)
+
+    def look(self, image):
+        self.settle()
+        seen = {"windows": self.windows()}
+        if image:
+            seen["png"] = base64.b64encode(png(*read_screen(BUFFER + "/Xvfb_screen0"))).decode()
+        return seen
+
+
+def main():
+    told = json.loads(sys.argv[1])
+    desktop, failed = None, ""
+    try:
+        desktop = Desktop(told["width"], told["height"])
+    except (RuntimeError, OSError) as error:
+        failed = str(error)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = {"failed": failed}
+        if desktop is not None:
+            refused = ""
+            for step in asked.get("steps", []):
+                refused = desktop.launch(*step[1:]) if step[0] == "launch" else desktop.act(*step)
+                if refused:
+                    break
+            answer = dict(desktop.look(asked.get("image", False)), refused=refused)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

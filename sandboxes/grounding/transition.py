@@ -1,0 +1,100 @@
+"""`agentgym/transition-v1`: a screen before and after one action; the agent says which action it was."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from agentgym import Checkpoint, Environment, Message, Task, tool
+from agentgym.errors import TaskError
+from agentgym.messages import Part, TextPart
+
+from .environment import LONGEST, Pixel, shown_of
+from .views import enlarged, lacking, screen_of, whole
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MOST = 4
+
+
+class Transition(Environment):
+    """Still screens in the order they came. Nothing is isolated, as nothing is run: it draws what the task describes.
+
+    Task parameters: `screens`, two to four of them, each as in `agentgym/ground-v1`; `shown` likewise. The question is
+    the first action, the one after screen 0. The true action is in the task's truth, which never comes here.
+    Source: inverse dynamics, UIShift, Gao et al. 2025, arXiv:2505.12493.
+    """
+
+    reward = "gui_action"
+
+    def __init__(self) -> None:
+        self._screens: list[Image] = []
+        self._shown, self._digest = LONGEST, ""
+        self._seen: list[list[int]] = []
+
+    @classmethod
+    def missing(cls) -> str:
+        return lacking()
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Show the screens. Raises: TaskError where they cannot be shown."""
+        self._read(task)
+        parts: list[Part] = []
+        for place, screen in enumerate(self._screens):
+            parts += [
+                TextPart(f"Screen {place}, {screen.width} x {screen.height} pixels: "),
+                whole(screen, self._shown),
+            ]
+        opening = task.opening()
+        return [Message("user", (*parts, TextPart(opening[0].text))), *opening[1:]]
+
+    @tool
+    def zoom(
+        self, screen: Annotated[int, Field(ge=0, lt=MOST)], left: Pixel, top: Pixel, right: Pixel, bottom: Pixel
+    ) -> list[Part]:
+        """Look at a part of a screen more closely."""
+        chosen = self._screens[min(screen, len(self._screens) - 1)]
+        parts = enlarged(chosen, (left, top, right, bottom), self._shown)
+        self._seen.append([screen, left, top, right, bottom])
+        return list(parts)
+
+    @tool(final=True, inline=True)
+    def act(
+        self,
+        action: Literal["click", "type", "press", "scroll", "back"],
+        x: Pixel = 0,
+        y: Pixel = 0,
+        text: Annotated[str, Field(max_length=200)] = "",
+    ) -> str:
+        """Answer with the action.
+
+        Args:
+            x: for click, where on screen 0.
+            y: likewise.
+            text: what was typed, the key that was pressed, or how many rows were scrolled and whereto, as in 4 up.
+        """
+        return f"Answered {action}."
+
+    async def state_key(self) -> str | None:
+        """Hash of the screens and of the parts looked at, in any order."""
+        return hashlib.sha256(f"{self._digest}{sorted(self._seen)}".encode()).hexdigest()[:32]
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return Checkpoint({"seen": [list(part) for part in self._seen]})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._read(task)
+        self._seen = [list(part) for part in checkpoint.data["seen"]]
+
+    def _read(self, task: Task) -> None:
+        screens = task.parameters.get("screens")
+        if not isinstance(screens, (list, tuple)) or not 2 <= len(screens) <= MOST:
+            raise TaskError(f"{task.id}: parameters['screens'] is no list of 2 to {MOST} screens.")
+        where = f"{task.id}: parameters['screens']"
+        self._screens = [screen_of(one, f"{where}[{place}]") for place, one in enumerate(screens)]
+        self._shown = shown_of(task)
+        self._digest = hashlib.sha256(b"".join(screen.tobytes() for screen in self._screens)).hexdigest()
+        self._seen = []

@@ -1,0 +1,99 @@
+"""Screens of a task as the agent is shown them: the whole, made smaller if need be, and parts of it enlarged."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym import ToolError
+from agentgym.errors import TaskError
+from agentgym.messages import ImagePart, Part, TextPart
+
+from .drawing import draw
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PIXELS, MAX_BYTES = 2**25, 2**25
+SMALLEST = 8
+ENLARGED = 8.0
+LACKING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
+
+
+def lacking() -> str:
+    """What to install before a screen can be shown; empty if nothing."""
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        return LACKING
+    return ""
+
+
+def screen_of(data: Any, where: str) -> Image:
+    """A screen: drawn from widgets, or read from `{"path", "sha256"}` or `{"data"}` in base64.
+
+    Raises: TaskError that begins with `where`, when it is none, too large, or another file than the task means.
+    """
+    if not isinstance(data, Mapping):
+        raise TaskError(f"{where} is {data!r}: a screen is an object with widgets, a path or data.")
+    if "widgets" in data:
+        return draw(data)
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        written = base64.b64decode(str(data["data"])) if "data" in data else _file(Path(str(data.get("path"))))
+        if "sha256" in data and hashlib.sha256(written).hexdigest() != data["sha256"]:
+            raise TaskError(f"{where}: {data.get('path')} has changed since the task was read. Load the tasks again.")
+        image = Image.open(io.BytesIO(written))
+        if image.width * image.height > MAX_PIXELS:
+            raise TaskError(f"{where} is {image.width} x {image.height} pixels; at most {MAX_PIXELS} are shown.")
+        return image.convert("RGB")
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+        if isinstance(error, TaskError):
+            raise
+        raise TaskError(f"{where} cannot be read as an image: {error}") from error
+
+
+def whole(image: Image, longest: int) -> ImagePart:
+    """The screen, at most `longest` pixels wide and high."""
+    scale = min(1.0, longest / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return as_part(image if scale == 1.0 else image.resize(size))
+
+
+def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tuple[Part, ...]:
+    """A part of the screen, scaled so that its longer side is `longest` pixels, with what it shows in words.
+
+    Raises: ToolError for a box outside of the screen or too small to see anything.
+    """
+    x0, y0, x1, y1 = box
+    if not (0 <= x0 < x1 <= image.width and 0 <= y0 < y1 <= image.height):
+        raise ToolError(
+            f"The part ({x0}, {y0}, {x1}, {y1}) is not on the screen, which is {image.width} x {image.height}: "
+            "left < right, top < bottom."
+        )
+    if x1 - x0 < SMALLEST or y1 - y0 < SMALLEST:
+        raise ToolError(f"A part is at least {SMALLEST} x {SMALLEST} pixels, not {x1 - x0} x {y1 - y0}.")
+    scale = min(ENLARGED, longest / max(x1 - x0, y1 - y0))
+    size = (max(1, round((x1 - x0) * scale)), max(1, round((y1 - y0) * scale)))
+    told = f"Screen from ({x0}, {y0}) to ({x1}, {y1}), {scale:.2f} times as large:"
+    return TextPart(told), as_part(image.crop(box).resize(size))
+
+
+def as_part(image: Image) -> ImagePart:
+    """An image as PNG inside a message."""
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return ImagePart(base64.b64encode(buffer.getvalue()).decode())
+
+
+def _file(path: Path) -> bytes:
+    with path.open("rb") as file:
+        written = file.read(MAX_BYTES + 1)
+    if len(written) > MAX_BYTES:
+        raise TaskError(f"{path} has more than {MAX_BYTES} bytes.")
+    return written

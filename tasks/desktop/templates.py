@@ -1,0 +1,118 @@
+"""Kinds of jobs: what is asked, what lies there before, and what must be there afterwards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .words import Words
+
+
+@dataclass(slots=True)
+class Job:
+    """A prompt, the files before, and the truth that judges."""
+
+    prompt: str
+    files: dict[str, str]
+    truth: dict[str, Any]
+    programs: list[str] = field(default_factory=lambda: ["editor", "files", "calculator", "terminal"])
+
+
+def home(rng: random.Random, words: Words) -> dict[str, str]:
+    """Three to five files in two folders, each with a few lines, no two alike."""
+    folders = rng.sample(words.folders, 2)
+    names = rng.sample(words.names, rng.randint(3, 5))
+    return {f"{rng.choice(folders)}/{name}.txt": lines(rng, words, rng.randint(2, 5)) for name in names}
+
+
+def lines(rng: random.Random, words: Words, count: int) -> str:
+    return "".join(f"{rng.randint(2, 40)} {thing}\n" for thing in rng.sample(words.things, count))
+
+
+def _quoted(text: str) -> str:
+    return " and then ".join(repr(line) for line in text.splitlines())
+
+
+def write(rng: random.Random, words: Words) -> Job:
+    files, text = home(rng, words), lines(rng, words, rng.randint(2, 3))
+    free = [name for name in words.names if not any(path.endswith(f"/{name}.txt") for path in files)]
+    path = f"{rng.choice(sorted(files)).partition('/')[0]}/{rng.choice(free)}.txt"
+    return Job(f"Make the file {path} with the lines {_quoted(text)}.", files, {"files": {path: text}})
+
+
+def append(rng: random.Random, words: Words) -> Job:
+    files, more = home(rng, words), lines(rng, words, 1)
+    path = rng.choice(sorted(files))
+    prompt = f"Add the line {more.strip()!r} at the end of {path}, and change nothing else."
+    return Job(prompt, files, {"files": {path: files[path] + more}})
+
+
+def mend(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    path = rng.choice(sorted(files))
+    old = rng.choice(files[path].splitlines())
+    new = f"{rng.randint(41, 99)} {old.split()[1]}"
+    text = files[path].replace(f"{old}\n", f"{new}\n")
+    return Job(f"In {path}, the line {old!r} must be {new!r}. Change it.", files, {"files": {path: text}})
+
+
+def show(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    path = rng.choice(sorted(files))
+    name = path.partition("/")[2]
+    truth = {"windows": [["Mousepad", f"{path} - Mousepad"]], "files": {path: files[path]}}
+    return Job(f"Open {name} of the folder {path.partition('/')[0]} in the editor and leave it open.", files, truth)
+
+
+def move(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    path = rng.choice(sorted(files))
+    free = [folder for folder in words.folders if not any(one.startswith(f"{folder}/") for one in files)]
+    new = f"{rng.choice(free)}/{path.partition('/')[2]}"
+    prompt = f"Make a folder {new.partition('/')[0]} and move {path} there."
+    return Job(prompt, files, {"files": {path: None, new: files[path]}})
+
+
+def remove(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    path = rng.choice(sorted(files))
+    return Job(f"Delete {path}, for good.", files, {"files": {path: None}})
+
+
+def count(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    total = sum(len(text.splitlines()) for text in files.values()) + 1000
+    path = "big.txt"
+    files[path] = "".join(f"{number}\n" for number in range(1000))
+    return Job("How many lines have all files of the home folder together?", files, {"answer": str(total), "files": {}})
+
+
+def calculate(rng: random.Random, words: Words) -> Job:
+    a, b, c = rng.randint(120, 980), rng.randint(12, 98), rng.randint(1000, 9999)
+    return Job(f"What is {a} times {b}, plus {c}?", home(rng, words), {"answer": str(a * b + c), "files": {}})
+
+
+def rename(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    path = rng.choice(sorted(files))
+    folder, name = path.split("/")
+    new = f"{folder}/old-{name}"
+    return Job(f"Put old- before the name of {path}.", files, {"files": {path: None, new: files[path]}})
+
+
+def total(rng: random.Random, words: Words) -> Job:
+    files = home(rng, words)
+    path = rng.choice(sorted(files))
+    number = sum(int(line.split()[0]) for line in files[path].splitlines())
+    new = "sum.txt"
+    prompt = f"Add up the numbers in {path} and write the sum, alone, into {new} in the home folder."
+    return Job(prompt, files, {"files": {new: f"{number}\n"}})
+
+
+KINDS: dict[str, Callable[[random.Random, Words], Job]] = {
+    "write": write, "append": append, "mend": mend, "show": show, "move": move, "remove": remove, "count": count,
+    "calculate": calculate,
+}  # fmt: skip
+STRANGE: dict[str, Callable[[random.Random, Words], Job]] = {"rename": rename, "total": total}

@@ -1,0 +1,252 @@
+"""A vision model as a policy: every image lies in one span of exact tokens, and nobody can forge one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from agentgym.environment import Environment
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.manager import EpisodeManager
+from agentgym.errors import PolicyError
+from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.policy.contract import Request, Sampling
+from agentgym.policy.formats.hermes import Hermes
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.tiny import make_tokenizer
+from agentgym.task import Task
+from agentgym.tools import tool
+
+torch = pytest.importorskip("torch")
+
+
+def picture(colour="red", size=(90, 60)):
+    buffer = io.BytesIO()
+    Image.new("RGB", size, colour).save(buffer, "PNG")
+    return ImagePart(base64.b64encode(buffer.getvalue()).decode())
+
+
+RED, BLUE = picture("red"), picture("blue", (30, 200))
+
+
+def scaled(model):
+    """Weights far from those of a flat distribution, so that a wrong token or image would show."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(4.0)
+    return model
+
+
+class QwenProcessor:
+    """What ImageTokens asks of a processor, for Qwen2-VL without the package that its video processor needs."""
+
+    def __init__(self, tokenizer):
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+        self.tokenizer, self.image_token = tokenizer, "<|image_pad|>"
+        self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
+        self.image_processor = Qwen2VLImageProcessorPil(min_pixels=28 * 28, max_pixels=28 * 28 * 12)
+
+    def __call__(self, text, images, **options):
+        grid = self.image_processor(images=images, return_tensors="pt")["image_grid_thw"]
+        shown = text[0].replace(self.image_token, self.image_token * int(grid[0].prod() // 4))
+        return {"input_ids": torch.tensor([self.tokenizer.encode(shown, add_special_tokens=False)])}
+
+
+def llava():
+    from agentgym.policy.tiny_vision import make_processor, make_vision_model
+
+    processor = make_processor(make_tokenizer(["click the red button x y"] * 20, 320))
+    return processor, scaled(make_vision_model(processor))
+
+
+def qwen2_vl():
+    from tokenizers import AddedToken
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    tokenizer = make_tokenizer(["click the red button x y"] * 20, 320)
+    marks = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+    tokenizer.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
+    part = "{% if p.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}"
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+        "{% for p in m.content %}" + part + "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    start, end, image, video = tokenizer.convert_tokens_to_ids(marks)
+    config = Qwen2VLConfig(
+        text_config={
+            "vocab_size": len(tokenizer), "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+            "rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0},
+            "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
+        },
+        vision_config={"depth": 1, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
+        image_token_id=image, video_token_id=video, vision_start_token_id=start, vision_end_token_id=end,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = Qwen2VLForConditionalGeneration(config).eval()
+    return QwenProcessor(tokenizer), scaled(model)
+
+
+@pytest.fixture(scope="module", params=[llava, qwen2_vl])
+def parts(request):
+    from agentgym.policy.image_tokens import ImageTokens
+
+    processor, model = request.param()
+    return model, TemplateRenderer(processor.tokenizer, Hermes(), images=ImageTokens(processor))
+
+
+@pytest.fixture
+async def policy(parts):
+    from agentgym.policy.vision import VisionPolicy
+
+    made = VisionPolicy(*parts)
+    yield made
+    await made.close()
+
+
+def conversation(*images):
+    return (Message("user", (TextPart("where is it? "), *images, TextPart(" click"))),)
+
+
+def asked(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):
+    prefix = renderer.prompt(messages, ())
+    return Request(messages, (), prefix, Sampling(temperature, max_tokens=tokens, seed=seed), episode or str(seed))
+
+
+async def test_a_batch_of_texts_and_images_has_the_log_probabilities_of_a_plain_forward_pass(policy, parts):
+    """Rows with none, one and two images, of different lengths: padding and neighbours change nothing."""
+    requests = [asked(policy.renderer, conversation(*images), seed)
+                for seed, images in enumerate([(RED,), (), (BLUE, RED), (RED, BLUE)])]  # fmt: skip
+    replies = await asyncio.gather(*map(policy.generate, requests))
+    for request, reply in zip(requests, replies, strict=True):
+        scored = await policy.score(request.prefix_ids, reply.token_ids, request.messages[0].images)
+        assert reply.logprobs == pytest.approx(scored, abs=2e-4)
+        alone = await policy.generate(request)
+        assert alone.token_ids == reply.token_ids
+
+
+async def test_what_is_seen_matters(policy):
+    """Else a policy that dropped its images would pass every other test."""
+    messages = conversation(RED)
+    ids = policy.renderer.prompt(messages, ())
+    other = picture("green", (90, 60))
+    assert policy.renderer.prompt(conversation(other), ()) == ids
+    text = policy.renderer.encode(Message("assistant", "the red button"))
+    one, two = await policy.score(ids, text, [RED]), await policy.score(ids, text, [other])
+    assert np.abs(np.array(one) - two).max() > 1e-3
+
+
+async def test_an_agent_never_writes_a_token_that_stands_for_an_image(policy, parts):
+    model, renderer = parts
+    head = model.get_output_embeddings().weight
+    image = renderer.images.image_token_id
+    kept = head.detach().clone()
+    try:
+        with torch.no_grad():  # a model that wants nothing else
+            head[image] = 50 * head[kept.norm(dim=1).argmax()]
+            head[renderer.images.reserved_ids[0]] = -head[image]
+        replies = await asyncio.gather(
+            *[policy.generate(asked(renderer, conversation(RED), seed, 16, 0.0)) for seed in range(3)]
+        )
+    finally:
+        with torch.no_grad():
+            head.copy_(kept)
+    for reply in replies:
+        assert not set(reply.token_ids) & set(renderer.images.reserved_ids)
+
+
+def test_text_that_looks_like_an_image_is_text(parts):
+    renderer = parts[1]
+    mark = renderer.tokenizer.convert_ids_to_tokens(renderer.images.image_token_id)
+    assert renderer.images.count(renderer.prompt([Message("user", f"see {mark}{mark}")], ())) == 0
+    assert renderer.images.count(renderer.encode(Message("assistant", mark))) == 0
+    shown = renderer.observation([Message("tool", (TextPart(mark), RED), name=mark)])
+    assert renderer.images.count(shown) == renderer.images.count(renderer.images.encode(RED)) > 0
+
+
+def test_collapsed_ids_hold_each_image_once(parts):
+    renderer = parts[1]
+    ids = renderer.prompt(conversation(RED, BLUE), ())
+    collapsed = renderer.images.collapsed(ids, [RED, BLUE])
+    assert renderer.images.count(collapsed) == 2
+    image = renderer.images.image_token_id
+    assert [i for i in collapsed if i != image] == [i for i in ids if i != image]
+
+
+async def test_a_prefix_without_its_images_is_refused(policy):
+    messages = conversation(RED)
+    with pytest.raises(PolicyError, match="image tokens where the 0 image"):
+        await policy.generate(Request((Message("user", "none"),), (), policy.renderer.prompt(messages, ())))
+
+
+def test_what_is_no_image_is_refused_with_its_kind(parts):
+    for broken in (ImagePart("AAAA"), ImagePart("not base64!", "image/jpeg"), ImagePart("")):
+        with pytest.raises(PolicyError, match=f"{broken.media_type}.*cannot be read"):
+            parts[1].images.encode(broken)
+
+
+class Lamp(Environment):
+    """Shows a lamp that changes its colour at every look."""
+
+    async def reset(self, task, *, seed):
+        self.colours = iter([RED, BLUE, RED, BLUE, RED])
+        return [Message("user", (TextPart("look twice"), next(self.colours)))]
+
+    async def respond(self, message):
+        return [Message("user", (next(self.colours), TextPart("and now?")))]
+
+    @tool
+    def look(self) -> ImagePart:
+        """Look at the lamp."""
+        return next(self.colours)
+
+
+async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_last(parts):
+    from agentgym.policy.vision import VisionPolicy
+
+    model, renderer = parts
+    player = VisionPolicy(model, renderer)
+    manager = EpisodeManager(
+        player, environment=Lamp, sampling=Sampling(max_tokens=6), budgets=Budgets(max_turns=3, max_void_turns=9)
+    )
+    played = (await manager.collect([Task("t", "acme/lamp-v1", "look")], group_size=2))[0]
+    assert played.valid
+    arrays = played.arrays()
+    images = renderer.images
+    shown = played.messages()
+    assert images.count(arrays.ids[: arrays.prompt_length]) == images.count(images.encode(RED))
+    assert not images.count(arrays.ids[arrays.loss_mask])  # the agent's own tokens hold no image
+    start, at = len(played.prompt_ids), 1
+    for turn, (begin, _) in zip(played.turns, played.turn_spans(), strict=True):
+        seen = [image for message in shown[:at] for image in message.images]
+        scored = await player.score(arrays.ids[: start + begin].tolist(), turn.token_ids, seen)
+        assert turn.logprobs == pytest.approx(scored, abs=2e-4)
+        at += 1 + len(turn.results) + len(turn.replies)
+    await player.close()
+
+
+async def test_a_saved_checkpoint_is_loaded_by_name_and_answers_alike(tmp_path):
+    from agentgym.policy.vision import VisionPolicy
+    from agentgym.registry import load as load_registered
+
+    processor, model = llava()
+    from agentgym.policy.image_tokens import ImageTokens
+
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    loaded = load_registered("policies", "vision")(str(tmp_path))
+    first = VisionPolicy(model, TemplateRenderer(processor.tokenizer, Hermes(), images=ImageTokens(processor)))
+    request = asked(first.renderer, conversation(RED), 3)
+    one, two = await first.generate(request), await loaded.generate(request)
+    assert one.token_ids == two.token_ids
+    await first.close()
+    await loaded.close()
