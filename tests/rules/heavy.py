@@ -24,6 +24,7 @@ HEAVY_MODULES = {
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
+    "agentgym.policy.vllm_images": "train",  # likewise
     "agentgym.sandboxes.grounding.drawing": "vision",  # these four for types alone
     "agentgym.sandboxes.grounding.environment": "vision",
     "agentgym.sandboxes.grounding.transition": "vision",
