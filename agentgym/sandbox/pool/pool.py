@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
-from agentgym.errors import SandboxError
+from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.pool.admission import Admission, Loop, Place
@@ -71,6 +71,8 @@ class Pool:
         self._admission = Admission(self._lock, self._max_alive, self._wait_s, self._make_room)
         self._shelves: dict[Hashable, Shelf] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._making: dict[asyncio.Event, Loop] = {}  # set when what an asker waits for was made, or was not
+        self._closings = 0
         self._shrinking: weakref.WeakSet[Loop] = weakref.WeakSet()
         self._counts = dict.fromkeys(("created", "hits", "misses", "died", "expired", "evicted"), 0)
         self._waits = WaitTimes()
@@ -87,13 +89,13 @@ class Pool:
         await self._leave_parent()
         began = time.monotonic()
         with self._lock:
-            shelf = self._shelf(spec, snapshot)
+            shelf, closings = self._shelf(spec, snapshot), self._closings
             shelf.ask(began)
         place = await self._from_shelf(shelf)
         found = place is not None
         if place is None:
             place = await self._admission.enter(owner, shelf.key, lambda: shelf.cost_mib)
-            await self._make(shelf, place)
+            await self._made(shelf, place, closings)
         with self._lock:
             self._counts["hits" if found else "misses"] += 1
             if not found:
@@ -148,9 +150,11 @@ class Pool:
         await self._leave_parent()
         self._admission.refuse_all("the pool was closed meanwhile")
         with self._lock:
+            self._closings += 1
             self._shelves.clear()  # what is still being made finds its shelf gone, and is closed again
             tasks, places = list(self._tasks), list(self._admission.places)
         here = asyncio.get_running_loop()
+        making = [over.wait() for over, loop in list(self._making.items()) if loop is here]
         for task in tasks:
             if task.get_loop() is here:
                 task.cancel()
@@ -158,6 +162,7 @@ class Pool:
                 task.get_loop().call_soon_threadsafe(task.cancel)
         await asyncio.gather(*(task for task in tasks if task.get_loop() is here), return_exceptions=True)
         try:
+            await asyncio.gather(*making)  # the backend must not be closed under them: it would begin anew
             await asyncio.gather(*(self._end(place) for place in places))
         finally:
             await self.backend.close()
@@ -186,6 +191,19 @@ class Pool:
                 await self._end(place)
                 raise
             await self._end(place)
+
+    async def _made(self, shelf: Shelf, place: Place, closings: int) -> None:
+        """Fill a place for an asker. Raises: SandboxUnavailable if the pool is closed before that is done."""
+        over = asyncio.Event()
+        self._making[over] = asyncio.get_running_loop()
+        try:
+            await self._make(shelf, place)
+            if self._closings != closings:
+                await self._end(place)
+                raise SandboxUnavailable("No sandbox: the pool was closed meanwhile.")
+        finally:
+            del self._making[over]
+            over.set()
 
     async def _make(self, shelf: Shelf, place: Place) -> None:
         """Fill a place with a new sandbox, or give the place back."""

@@ -79,16 +79,17 @@ async def memory_bomb_over_many_processes(target: Target) -> None:
             pid = os.fork()
             if pid == 0:
                 b = bytearray(each << 20)
-                os.write(write, b'x'); time.sleep(20)
+                os.write(write, os.getpid().to_bytes(4, 'big')); time.sleep(20)
             children.add(pid)
         os.set_blocking(read, False)
-        took, alive, until = 0, children, time.monotonic() + 5
-        while took + len(children - alive) < 8 and time.monotonic() < until:
+        took, alive, until = set(), children, time.monotonic() + 5
+        while len(took | (children - alive)) < 8 and time.monotonic() < until:
             time.sleep(0.05)
-            try: took += len(os.read(read, 100))
-            except BlockingIOError: pass
+            try: raw = os.read(read, 400)
+            except BlockingIOError: raw = b''
+            took |= {int.from_bytes(raw[at : at + 4], 'big') for at in range(0, len(raw), 4)}
             alive = {pid for pid in alive if os.waitpid(pid, os.WNOHANG)[0] == 0}
-        report(min(took, len(alive)))
+        report(len(took & alive))  # those that took theirs and were not killed for it since
         """,
         each=each,
     )

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from ..repository import Repository
 
 MAX_CODE, MAX_SAID = 1_200, 600
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Where an object lies in memory: another place in every run, and no two builds would be the same."""
 
 
 def issue_text(repository: Repository, failing: Sequence[str], reasons: Mapping[str, str], package: str) -> str | None:
@@ -75,7 +77,7 @@ def _code_of(repository: Repository, test: str) -> str | None:
 def _said(reason: str) -> str:
     """The lines in which pytest says what was wrong, without the code it went through."""
     lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
-    return "\n".join(lines)[:MAX_SAID]
+    return ADDRESS.sub("", "\n".join(lines))[:MAX_SAID]
 
 
 def _words(test: str) -> str:
