@@ -3,7 +3,7 @@
 pool.py        hands out and takes back                   admission.py   who comes next, and whether there is room
 shelf.py       what lies ready for one spec               room.py        memory, descriptors, processes of the machine
 lease.py       a sandbox in one holder's hands            fair_queue.py  turns between askers
-stats.py       figures for logs
+stats.py       figures for logs                           owned.py       the pool as one owner's backend
 """
 
 from agentgym.sandbox.pool.pool import Pool

@@ -23,6 +23,7 @@ from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, S
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.pool.admission import Admission, Loop, Place
 from agentgym.sandbox.pool.lease import Lease
+from agentgym.sandbox.pool.owned import Owned
 from agentgym.sandbox.pool.shelf import Shelf
 from agentgym.sandbox.pool.stats import PoolStats, WaitTimes
 
@@ -123,7 +124,7 @@ class Pool:
 
     def owned_by(self, owner: str) -> Backend:
         """This pool as the backend of one owner, for example of evaluation beside training: owners take turns."""
-        return _Owned(self, owner)
+        return Owned(self, owner)
 
     def stats(self) -> PoolStats:
         """How many there are of what, and how long askers waited; for logs."""
@@ -381,28 +382,6 @@ class Pool:
             inherited = [place.sandbox for place in self._admission.places if place.sandbox is not None]
             self._begin()
             await asyncio.gather(*(sandbox.close() for sandbox in inherited))
-
-
-class _Owned:
-    """A pool as one owner sees it."""
-
-    def __init__(self, pool: Pool, owner: str) -> None:
-        self._pool, self._owner, self.name = pool, owner, pool.name
-
-    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        return await self._pool.lease(spec, snapshot=snapshot, owner=self._owner)
-
-    async def probe(self) -> Capabilities:
-        return await self._pool.probe()
-
-    async def running(self) -> list[Running]:
-        return await self._pool.running()
-
-    async def clean(self) -> list[str]:
-        return await self._pool.clean()
-
-    async def close(self) -> None:
-        """Nothing: the pool belongs to all its owners."""
 
 
 async def _answers(place: Place) -> bool:
