@@ -23,6 +23,7 @@ from agentgym.reward import EpisodeView
 from agentgym.sandbox import Backend, ExecResult, Sandbox
 
 from .final_answer import final_call
+from .second_try import second_try
 
 SPEC = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
 MAX_OUTPUT = 2**20
@@ -124,14 +125,9 @@ class FreshMachine:
         A sandbox that breaks is tried again once; a submission that breaks its second one too has failed, if the
         machine works without it. Raises: JudgeError when it does not.
         """
-        try:
-            return await self._verdicts(files, commands, build)
-        except SandboxError:
-            try:
-                return await self._verdicts(files, commands, build)
-            except SandboxError as error:
-                await self.check_works(error)
-                return [False] * len(commands)
+        return await second_try(
+            lambda: self._verdicts(files, commands, build), self.check_works, [False] * len(commands)
+        )
 
     async def check_works(self, cause: Exception) -> None:
         """Raises: JudgeError unless a sandbox without any submission runs a command as it should."""

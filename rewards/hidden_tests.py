@@ -28,6 +28,7 @@ from agentgym.sandbox import Backend
 from . import judge_guest
 from .final_answer import submitted_text
 from .remote_check import RemoteCheck
+from .second_try import second_try
 
 SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
 MAX_CODE, MAX_REPORT = 200_000, 2**20
@@ -93,14 +94,8 @@ class HiddenTests(Reward):
             return [False] * len(parsed)
         expected = await self._expected(parsed, setup)
         calls = [test.call for test in parsed]
-        try:
-            given = await self._run(code, calls, setup, files)
-        except SandboxError:  # once more in another sandbox: the machine may have had a bad moment
-            try:
-                given = await self._run(code, calls, setup, files)
-            except SandboxError as error:
-                await self._check_machine(error)
-                given = {}  # sandboxes work, and twice this code broke its own: that is its failure, not ours
+        nothing: dict[int, Any] = {}
+        given = await second_try(lambda: self._run(code, calls, setup, files), self._check_machine, nothing)
         return [_holds(test, given[n], expected.get(n)) if n in given else False for n, test in enumerate(parsed)]
 
     async def _check_machine(self, cause: Exception) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.bugs.build import Recipe, build
+from agentgym.sandboxes.swe.bugs.build import Recipe, _Journal, build
 from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
 from agentgym.sandboxes.swe.bugs.mutations import mutations
 from agentgym.sandboxes.swe.repository import Repository
@@ -189,6 +189,14 @@ async def test_a_build_that_was_broken_off_goes_on(sources):
     kept.write_text(json.dumps({"package": repr(recipe.packages[0]), "tasks": []}) + "\n{cut sho")
     assert len((await build(recipe, out))["train"]) == 0  # what the journal says is done is not done again
     assert (await build(recipe, out)).fingerprint() == first.fingerprint()
+
+
+def test_what_is_kept_after_a_line_that_was_cut_short_is_read_again(sources):
+    [package] = Recipe.load(sources / "recipe.toml").packages
+    path = sources / "bugs.jsonl.found"
+    path.write_text('{"package": "cut sho')
+    _Journal(path).keep(package, [])
+    assert _Journal(path).of(package) == []
 
 
 def test_a_recipe_says_what_is_wrong_with_it(tmp_path):

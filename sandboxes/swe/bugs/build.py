@@ -86,7 +86,8 @@ async def build(
 ) -> TaskSet:
     """Build the set of a recipe and write it to `out`, one task a line.
 
-    What was found is kept beside it (`out` + .found) as it is found: a build that was broken off goes on.
+    The tasks of each package are kept beside it (`out` + .found) once it is done: a build that was broken off goes on
+    with the package it was at.
     Raises: TaskError for a package that cannot be had or has no test that passes; JudgeError if no sandbox runs.
     """
     judge = judge or RepositoryTests(cpu_s=60, timeout_s=120)
@@ -94,11 +95,11 @@ async def build(
     tasks: list[Task] = []
     for package in recipe.packages:
         found = journal.of(package)
-        if not found.done:
+        if found is None:
             async with aclosing(_tasks_of(package, recipe, judge, concurrency, progress)) as made:
-                found.tasks = [task async for task in made]
-            journal.keep(package, found.tasks)
-        tasks += found.tasks
+                found = [task async for task in made]
+            journal.keep(package, found)
+        tasks += found
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
     for task in tasks:
         splits[task.split].append(task)
@@ -182,11 +183,6 @@ async def _task(
     return task if mended is not None and all(map(mended.passed, passing)) else None
 
 
-class _Found:
-    def __init__(self, tasks: list[Task], done: bool) -> None:
-        self.tasks, self.done = tasks, done
-
-
 class _Journal:
     """Packages that are done, one line each."""
 
@@ -201,14 +197,15 @@ class _Journal:
                     continue  # cut short when the build was killed: done again
                 self._lines[row["package"]] = row["tasks"]
 
-    def of(self, package: Package) -> _Found:
+    def of(self, package: Package) -> list[Task] | None:
         rows = self._lines.get(repr(package))
-        return _Found([] if rows is None else [task_from_json(row) for row in rows], rows is not None)
+        return None if rows is None else [task_from_json(row) for row in rows]
 
     def keep(self, package: Package, tasks: Sequence[Task]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"package": repr(package), "tasks": [task_to_json(task) for task in tasks]}) + "\n")
+            line = json.dumps({"package": repr(package), "tasks": [task_to_json(task) for task in tasks]})
+            file.write(f"\n{line}\n")  # on a line of its own, also after one that was cut short
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
