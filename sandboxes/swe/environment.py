@@ -324,7 +324,8 @@ def _not_once(path: str, text: str, old: str, found: int) -> str:
 
 
 def _places(text: str, old: str) -> list[int]:
-    found, at = [], text.find(old)
+    found: list[int] = []
+    at = text.find(old)
     while at >= 0 and len(found) < 8:
         found.append(at)
         at = text.find(old, at + 1)

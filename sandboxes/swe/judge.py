@@ -113,7 +113,7 @@ class RepositoryTests(Reward):
     async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
         truth: Mapping[str, Any] = task.truth or {}
         parameters = Parameters.of(task)
-        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)  # type: ignore[arg-type]  # it has one
+        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
         base = await prepared.snapshot(backend, spec, repository, parameters.patch)
