@@ -23,10 +23,10 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend, Sandbox
 from agentgym.task import Task
 
-from .environment import SUBMITTED, SweEdit, guest, prepared
+from .environment import SUBMITTED, SweEdit, guest
 from .parameters import Parameters, repository_of
 from .patch import paths_of
-from .repository import ROOT, apply_patch
+from .repository import ROOT, apply_patch, prepared
 
 MAX_REPORT = 2**22
 PROTECTED = (
@@ -116,7 +116,7 @@ class RepositoryTests(Reward):
         spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
-        base = await prepared.snapshot(backend, spec, repository, parameters.patch)
+        base = await prepared(backend, spec, repository, parameters.patch)
         machine = await backend.create(spec, snapshot=base)
         try:
             if patch:
