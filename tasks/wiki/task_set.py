@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 
@@ -31,6 +31,8 @@ class Plan:
         hops: share of questions with one, two, ... hops; where none of one hop is asked, the others' in proportion.
         obscured: share of questions that describe their start in place of naming it.
         results: pages that a search shows in these tasks; None for as many as the environment says.
+        editions: seeds of the wikis that a stratum's tasks are about, in turn. Where questions are few, many editions
+            keep a policy from learning their answers by heart.
     """
 
     name: str
@@ -38,6 +40,12 @@ class Plan:
     hops: tuple[float, ...]
     obscured: float = 0.0
     results: int | None = None
+    editions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def edition(self, stratum: str, index: int) -> int:
+        """The seed of the wiki that a task is about."""
+        seeds = self.editions.get(stratum, [EDITIONS if stratum == "unseen_wiki" else 0])
+        return seeds[index % len(seeds)]
 
 
 WIKI = Plan(
@@ -51,9 +59,10 @@ WIKI = Plan(
 )  # fmt: skip
 LOOKUP = Plan(
     "search/lookup-v1",
-    {"train": 1_200, "validation": 120, "unseen_entities": 120, "unseen_wiki": 120},
+    {"train": 6_000, "validation": 240, "unseen_entities": 240, "unseen_wiki": 240},
     hops=(1.0,),
     results=1,
+    editions={"train": range(16), "validation": [16], "unseen_entities": [17]},
 )
 
 
@@ -105,7 +114,7 @@ def _splits(plan: Plan, seed: int) -> dict[str, list[Task]]:
 def _draw(plan: Plan, asked: set[tuple[int, str, Chain]], split: Split, stratum: str, seed: int, index: int) -> Task:
     """Draw a question nobody has asked yet. One stream of random numbers a task, so that sizes may change alone."""
     rng = random.Random(seed_of(plan.name, split, stratum, seed, index))
-    wiki = EDITIONS if stratum == "unseen_wiki" else 0
+    wiki = plan.edition(stratum, index)
     made = world(wiki)
     strange = stratum == "unseen_chains"
     shares = [0.0 if strange and hops == 0 else share for hops, share in enumerate(plan.hops)]
