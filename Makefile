@@ -130,7 +130,7 @@ $(VLLM_STAMP): tests/vllm_server/requirements.txt
 	@"$(VLLM_PY)" -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch "$(VLLM_STAMP)"
 
-lint: $(STAMP)  ## ruff, formatting, and mypy strict on the framework
+lint: $(STAMP)  ## ruff, formatting, and mypy strict
 	"$(PY)" -m ruff check .
 	"$(PY)" -m ruff format --check .
 	"$(PY)" -m mypy

@@ -23,10 +23,10 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend, Sandbox
 from agentgym.task import Task
 
-from .environment import SUBMITTED, SweEdit, guest, prepared
+from .environment import SUBMITTED, SweEdit, guest
 from .parameters import Parameters, repository_of
 from .patch import paths_of
-from .repository import ROOT, apply_patch
+from .repository import ROOT, apply_patch, prepared
 
 MAX_REPORT = 2**22
 PROTECTED = (
@@ -113,10 +113,10 @@ class RepositoryTests(Reward):
     async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
         truth: Mapping[str, Any] = task.truth or {}
         parameters = Parameters.of(task)
-        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)  # type: ignore[arg-type]  # it has one
+        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
-        base = await prepared.snapshot(backend, spec, repository, parameters.patch)
+        base = await prepared(backend, spec, repository, parameters.patch)
         machine = await backend.create(spec, snapshot=base)
         try:
             if patch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.messages import Call, Message
 from agentgym.task import Task
@@ -23,7 +23,8 @@ def novice(task: Task) -> Script:
 
 def _module(task: Task) -> str:
     """The file that is not of tests."""
-    return next(path for path in task.parameters["files"] if not path.startswith("test_"))
+    files: Mapping[str, str] = task.parameters["files"]
+    return next(path for path in files if not path.startswith("test_"))
 
 
 def _player(task: Task, old: str, new: str) -> Script:

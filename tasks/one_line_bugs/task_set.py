@@ -39,7 +39,7 @@ def with_shell(seed: int = 0) -> TaskSet:
 
 
 def _made(name: str, seed: int, environment: str) -> TaskSet:
-    splits = {
+    splits: dict[str, list[Task]] = {
         split: [replace(task, environment=environment) for task in tasks] for split, tasks in _drawn(seed).items()
     }
     return TaskSet(name, splits, oracle=oracle, novice=novice)
