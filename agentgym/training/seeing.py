@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import PolicyError
@@ -52,8 +53,8 @@ class Sight:
         wanted = sum(self._images.count(self._images.encode(image)) for image in found)
         if held != wanted:
             raise PolicyError(
-                f"{trajectory.id} holds {held} image tokens where its {len(found)} image(s) have {wanted}, so it cannot "
-                "be trained on. It was recorded with another image processor: play it again with this one."
+                f"{trajectory.id} holds {held} image tokens where its {len(found)} image(s) have {wanted}, so it "
+                "cannot be trained on. It was recorded with another image processor: play it again with this one."
             )
         return found
 
@@ -93,3 +94,22 @@ class Sight:
             yield
         finally:
             del head.__dict__["bias"]
+
+
+class Collator:
+    """Makes a batch of the rows that `imitate` makes of its examples: padded right, with what is seen beside them."""
+
+    def __init__(self, sight: Sight, model: Any, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
+        self._sight, self._model, self._pad = sight, model, int(tokenizer.pad_token_id)
+        self._shown = [sight.shown(example) for example in examples]
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        def padded(name: str, filler: int) -> torch.Tensor:
+            return pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=filler)
+
+        ids, labels = padded("input_ids", self._pad), padded("labels", -100)
+        lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+        mask = (torch.arange(ids.size(1)) < lengths[:, None]).long()
+        shown = [self._shown[row["row"]] for row in rows]
+        beside = self._sight.beside(ids, shown, self._model)
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels, **beside}
