@@ -32,6 +32,7 @@ HEAVY_MODULES = {
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.seeing": "train",
     "agentgym.training.signals.choosing": "train",
     "agentgym.training.signals.critic": "train",
     "agentgym.training.signals.hindsight": "train",
