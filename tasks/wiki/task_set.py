@@ -14,7 +14,7 @@ from agentgym.task import Split, Task, TaskSet, seed_of
 from ..landmarks import landmark
 from .oracle import answer, novice, oracle, retrieve_oracle
 from .questions import Chain, chains, is_held_out, makes_sense, obscured, variants
-from .relations import BY_NAME, chain_of, question
+from .relations import BY_NAME, KINDS, chain_of, question
 from .world import EDITIONS, World, world
 
 CORPUS = "search/wiki"
@@ -29,6 +29,7 @@ class Plan:
     Attributes:
         name: of the set. `sizes`: tasks of each stratum.
         hops: share of questions with one, two, ... hops; where none of one hop is asked, the others' in proportion.
+        subjects: kinds of entity that questions start at.
         obscured: share of questions that describe their start in place of naming it.
         results: pages that a search shows in these tasks; None for as many as the environment says.
         editions: seeds of the wikis that a stratum's tasks are about, in turn. Where questions are few, many editions
@@ -38,6 +39,7 @@ class Plan:
     name: str
     sizes: Mapping[str, int]
     hops: tuple[float, ...]
+    subjects: tuple[str, ...] = KINDS
     obscured: float = 0.0
     results: int | None = None
     editions: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -61,8 +63,9 @@ LOOKUP = Plan(
     "search/lookup-v1",
     {"train": 6_000, "validation": 240, "unseen_entities": 240, "unseen_wiki": 240},
     hops=(1.0,),
+    subjects=("person",),
     results=1,
-    editions={"train": range(16), "validation": [16], "unseen_entities": [17]},
+    editions={"train": range(16), "validation": [16], "unseen_entities": [17, 18]},
 )
 
 
@@ -78,7 +81,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def lookup_task_set(seed: int = 0) -> TaskSet:
-    """Build `search/lookup-v1`: one fact of one page that is named, and a search that shows one page at a time."""
+    """Build `search/lookup-v1`: one fact of one person, who is named, and a search that shows one page at a time."""
     return TaskSet(LOOKUP.name, _splits(LOOKUP, seed), oracle=oracle, novice=novice, answer=answer)
 
 
@@ -121,6 +124,8 @@ def _draw(plan: Plan, asked: set[tuple[int, str, Chain]], split: Split, stratum:
     (hops,) = rng.choices(range(1, len(shares) + 1), shares)
     for _ in range(10_000):
         chain = rng.choice(chains(hops, strange))
+        if _kind(chain) not in plan.subjects:
+            continue
         start = rng.choice(_starts(made, _kind(chain), stratum == "unseen_entities"))
         if (wiki, start, chain) in asked or not makes_sense(made, start, chain):
             continue
