@@ -51,8 +51,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
 	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
-	@# Its pages are read, its code is never imported: selenium, which it asks for, is not wanted.
-	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps miniwob
+	@# Of these, what they ask for is not wanted: miniwob's pages are read, of rliable one module checks our figures.
+	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps miniwob rliable
 	@"$(PY)" -c "$$SANDBOX_REPORT"
 	@touch "$(STAMP)"
 	@echo "[setup] done: $$("$(PY)" --version), torch $$("$(PY)" -c 'import torch; print(torch.__version__)')"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.choosing import BackendName, MaxTokens, MaxTurns, RewardName, Seed
+from agentgym.cli.choosing import BackendName, MaxTokens, MaxTurns, RewardName, Seed, Temperature
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, load_policy
 from agentgym.cli.screen import err, out, progress_bar, run
 from agentgym.cli.user_code import Import
@@ -113,7 +113,7 @@ def fork(
     target: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the new episodes in DIR/ledger.sqlite.")
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    temperature: Temperature = 1.0,
     max_turns: MaxTurns = 16,
     max_tokens: MaxTokens = 512,
     seed: Seed = 0,

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.choosing import BackendName, Concurrency, Limit, MaxTokens, MaxTurns, RewardName, Seed, Tasks
+from agentgym.cli.choosing import (
+    BackendName,
+    Concurrency,
+    Limit,
+    MaxTokens,
+    MaxTurns,
+    RewardName,
+    Seed,
+    Tasks,
+    Temperature,
+)
 from agentgym.cli.choosing import split_tasks as split_of
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, PolicyArgument, load_policy
 from agentgym.cli.screen import out, progress_bar, resumable, run
@@ -27,7 +37,7 @@ def rollout(
     folder: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    temperature: Temperature = 1.0,
     max_turns: MaxTurns = 16,
     max_tokens: MaxTokens = 512,
     concurrency: Concurrency = 64,
