@@ -21,6 +21,7 @@ HEAVY_MODULES = {
     "agentgym.policy.sampling": "train",
     "agentgym.policy.tiny": "train",
     "agentgym.policy.tiny_vision": "train",
+    "agentgym.policy.device": "train",
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
