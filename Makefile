@@ -14,7 +14,7 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= auto
-BENCHMARKS  ?= overhead sandbox credit environments swe gui viewer training learning
+BENCHMARKS  ?= overhead episodes sandbox credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
@@ -145,8 +145,8 @@ gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, 
 bench: $(STAMP)  ## every benchmark of BENCHMARKS="..."; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
 
-bench-peers: $(STAMP)  ## environments with other sandboxes, in .venv-peers, for benchmarks/sandbox.py to measure beside
-	"$(PY)" benchmarks/sandbox_peers.py "$(PEERS)"
+bench-peers: $(STAMP)  ## environments with peers, in .venv-peers, for the benchmarks sandbox and episodes to measure beside
+	"$(PY)" benchmarks/peering.py "$(PEERS)"
 
 images:  ## build the docker backend's images, once, from Debian packages; needs root and a running Docker daemon
 	@docker/build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -33,11 +34,20 @@ CallFormat = Annotated[
 ApiKeyEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="The environment variable that holds the API key of chat_api.")
 ]
+Device = Annotated[
+    str,
+    typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
+]
 Agent = Policy | Callable[[Task], Policy]
 
 
 def load_policy(
-    text: str, task_set: TaskSet, *, call_format: str | None = None, api_key_env: str | None = None
+    text: str,
+    task_set: TaskSet,
+    *,
+    call_format: str | None = None,
+    api_key_env: str | None = None,
+    device: str = "auto",
 ) -> tuple[Agent, str]:
     """The agent that a --policy argument names, and its name for records.
 
@@ -47,11 +57,11 @@ def load_policy(
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, found = _checkpoint(Path(text))
-        load_model = registry.load("policies", "transformers")
+        load_model = registry.load("policies", "vision" if _sees(path) else "transformers")
         from agentgym.training.quiet import quiet
 
         with quiet():  # the bar of its weights is none of the user's business
-            return load_model(str(path), call_format=call_format or found), text
+            return load_model(str(path), call_format=call_format or found, device=device), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         where, _, model = rest.partition("#")
@@ -98,6 +108,14 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
             "save_pretrained wrote, or a run folder whose training has got that far."
         )
     return found[0], call_format
+
+
+def _sees(checkpoint: Path) -> bool:
+    """Whether the model reads images."""
+    try:
+        return "vision_config" in json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False  # who loads it says what is wrong
 
 
 def _make(name: str, where: str, model: str, wanted: dict[str, str | None]) -> Agent:

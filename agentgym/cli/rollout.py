@@ -19,7 +19,7 @@ from agentgym.cli.choosing import (
     Temperature,
 )
 from agentgym.cli.choosing import split_tasks as split_of
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, PolicyArgument, load_policy
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyArgument, load_policy
 from agentgym.cli.screen import out, progress_bar, resumable, run
 from agentgym.cli.user_code import Import
 
@@ -46,6 +46,7 @@ def rollout(
     backend: BackendName = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    device: Device = "auto",
     label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "rollout",
     modules: Import = None,
 ) -> None:
@@ -66,7 +67,7 @@ def rollout(
     name, split = split_of(tasks, "train")
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
-    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env)
+    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
     kept = RunFolder(folder).create() if folder else None
     ledger = Ledger(kept.ledger) if kept else None
     try:

@@ -236,7 +236,7 @@ class SweEdit(Environment):
         return await self._ask("broken", _inside(path), keep=False)
 
     async def _run_tests(self, arguments: list[str]) -> str:
-        program = f"{guest()}\nrun_tests({arguments!a}, {list(self._task.source)!a})\n"
+        program = f"{guest()}\nrun_tests({arguments!a}, {list(self._task.path)!a})\n"
         result = await self._world.run_python(program, timeout_s=TEST_S)
         if result.timed_out or result.oom_killed:
             return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"
@@ -274,7 +274,7 @@ class Swe(SweEdit):
     @tool(timeout_s=SHELL_S + 10)
     async def shell(self, command: str) -> str:
         """Run a command in the repository."""
-        path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.source)
+        path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.path)
         result = await self._world.exec(
             ["sh", "-c", command], cwd=ROOT, env={**QUIET, "PYTHONPATH": path}, timeout_s=SHELL_S
         )

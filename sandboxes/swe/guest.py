@@ -12,6 +12,7 @@ import sys
 
 SKIPPED = {".git", "__pycache__", ".pytest_cache", ".tox", ".eggs"}
 MAX_HITS, MAX_LINE = 50, 200
+PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own name plugins that are not here
 
 
 def files_under(path: str) -> list[str]:
@@ -75,7 +76,7 @@ def run_tests(arguments: list[str], source: list[str]) -> None:
     begin(source)
     import pytest
 
-    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", *arguments])
+    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *PLAIN, *arguments])
     sys.stdout.flush()
     os._exit(int(code))
 
@@ -111,7 +112,7 @@ def judge_tests(nonce: str, chosen: list[str], source: list[str], cpu_s: int) ->
                 outcomes[report.nodeid] = "error"
                 reasons[report.nodeid] = str(report.longrepr)[-4000:]
 
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--continue-on-collection-errors", "-W", "ignore"]
+    options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
     options += ["--rootdir=/work/repo", "--maxfail=0"]
     pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
     data = f"{nonce} {json.dumps([outcomes, reasons])}\n".encode()

@@ -128,13 +128,13 @@ class RepositoryTests(Reward):
                 await apply_patch(machine, truth["test_patch"])
             for path, content in dict(truth.get("files", {})).items():
                 await machine.write(f"{ROOT}/{path}", content.encode())
-            return await run_tests(machine, tests, parameters.source, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
+            return await run_tests(machine, tests, parameters.path, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
         finally:
             await machine.close()
 
 
 async def run_tests(
-    machine: Sandbox, tests: Sequence[str], source: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
+    machine: Sandbox, tests: Sequence[str], path: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
 ) -> Verdict:
     """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
 
@@ -144,7 +144,7 @@ async def run_tests(
     nonce, name = secrets.token_hex(16), secrets.token_hex(4)
     canary = f"test_{name}.py"
     await machine.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
-    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(source), cpu_s]!a})\n"
+    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(path), cpu_s]!a})\n"
     result = await machine.run_python(program, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
     for line in result.stdout.decode("utf-8", "replace").splitlines():
         mark, _, text = line.partition(" ")

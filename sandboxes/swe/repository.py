@@ -9,7 +9,7 @@ import re
 import subprocess
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -29,10 +29,14 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Repository:
-    """Regular files by their path, and which of them may be run. Links are left out."""
+    """Regular files by their path, and which of them may be run. Links are left out.
+
+    `beside`: other repositories that it needs, by name; they lie under /work/packages, outside its history.
+    """
 
     files: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
+    beside: Mapping[str, Repository] = field(default_factory=dict)
 
     @classmethod
     def from_archive(cls, data: bytes, where: str) -> Repository:
@@ -110,8 +114,10 @@ class Repository:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over paths, contents and which may be run."""
+        """SHA-256 over paths, contents, which may be run, and what lies beside."""
         told = hashlib.sha256()
+        for name, other in sorted(self.beside.items()):
+            told.update(f"{name}={other.digest}\0".encode())
         for name in sorted(self.files):
             told.update(f"{name}\0{name in self.executable}\0".encode())
             told.update(hashlib.sha256(self.files[name]).digest())
@@ -121,10 +127,14 @@ class Repository:
         """All files as one uncompressed tar archive, the same for equal files."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
-            for name in sorted(self.files):
-                info = tarfile.TarInfo(f"{ROOT}/{name}")
-                info.size, info.mode = len(self.files[name]), 0o755 if name in self.executable else 0o644
-                archive.addfile(info, io.BytesIO(self.files[name]))
+            for folder, one in (
+                (ROOT, self),
+                *((f"packages/{name}", one) for name, one in sorted(self.beside.items())),
+            ):
+                for name in sorted(one.files):
+                    info = tarfile.TarInfo(f"{folder}/{name}")
+                    info.size, info.mode = len(one.files[name]), 0o755 if name in one.executable else 0o644
+                    archive.addfile(info, io.BytesIO(one.files[name]))
         return buffer.getvalue()
 
 

@@ -21,6 +21,7 @@ HEAVY_MODULES = {
     "agentgym.policy.sampling": "train",
     "agentgym.policy.tiny": "train",
     "agentgym.policy.tiny_vision": "train",
+    "agentgym.policy.device": "train",
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
@@ -32,6 +33,7 @@ HEAVY_MODULES = {
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.seeing": "train",
     "agentgym.training.signals.choosing": "train",
     "agentgym.training.signals.critic": "train",
     "agentgym.training.signals.hindsight": "train",

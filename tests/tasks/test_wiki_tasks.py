@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
@@ -137,6 +137,21 @@ def test_a_question_can_be_taken_apart_again():
     assert start_of(("author", "born_in", "region"), asked) is None
 
 
+def test_lookups_have_other_answers_in_other_editions_and_measure_in_unseen_ones():
+    """A policy that learned the answers of its training by heart would answer wrongly."""
+    lookups = load_task_set("search/lookup-v1")
+    assert {split: len(lookups[split]) for split in lookups} == {"train": 6000, "validation": 240, "held_out": 480}
+    trained, answers = {task.parameters["seed"] for task in lookups["train"]}, defaultdict(Counter)
+    assert len(trained) == 16
+    for task in lookups["train"]:
+        answers[task.prompt][task.truth["answer"]] += 1
+    asked_again = [task for task in lookups["validation"] if task.prompt in answers]
+    assert len(asked_again) > 100
+    known = [answers[task.prompt].most_common(1)[0][0] == task.truth["answer"] for task in asked_again]
+    assert sum(known) < 0.1 * len(known)
+    assert not trained & {task.parameters["seed"] for split in ("validation", "held_out") for task in lookups[split]}
+
+
 def test_no_answer_is_common_enough_to_guess(wikis):
     answers = Counter(task.truth["answer"] for task in wikis["train"])
     assert answers.most_common(1)[0][1] / answers.total() < 0.02
@@ -156,10 +171,10 @@ def rate(trajectories):
     return sum(trajectory.success for trajectory in trajectories) / len(trajectories)
 
 
-@pytest.mark.parametrize("name", ["search/wiki-v1", "search/wiki-retrieve-v1"])
+@pytest.mark.parametrize("name", ["search/wiki-v1", "search/wiki-retrieve-v1", "search/lookup-v1"])
 async def test_the_oracle_solves_a_sample_of_every_stratum_through_the_public_tools(name):
     task_set = load_task_set(name)
-    tasks = [task for split in task_set for task in list(task_set[split])[::7]]
+    tasks = [task for split in task_set for task in list(task_set[split])[:: 1 + len(task_set[split]) // 150]]
     played = await play(tasks, task_set.oracle)
     assert rate(played) == 1.0
     earned = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in played]

@@ -105,14 +105,17 @@ class Tab:
         answer = self.call("Page.navigate", {"url": url}, LOAD_S)
         if answer.get("errorText"):
             raise Refused(f"{url}: {answer['errorText']}")
-        self.settle()
+        self.settle(LOAD_S)
 
-    def settle(self):
-        """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there."""
+    def settle(self, step_s=STEP_S):
+        """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there.
+
+        `step_s` bounds how long the page's scripts may run in one go.
+        """
         deadline = time.monotonic() + LOAD_S
         calm = 0
         while calm < 2 and time.monotonic() < deadline:
-            complete = self._breathe()
+            complete = self._breathe(step_s)
             with self._moved:
                 if complete and not self._leaving:
                     calm += 1
@@ -121,10 +124,10 @@ class Tab:
                 if not self._moved.wait(_LEAVE_S if self._leaving else _LOOK_AGAIN_S):
                     self._leaving = False  # it was no page after all: a download, or an empty answer
 
-    def _breathe(self):
+    def _breathe(self, step_s):
         """Let the page do what waits to be done now. Returns: whether all of it is there."""
         try:
-            return self.evaluate(scripts.BREATHE, wait=True) == "complete"
+            return self.evaluate(scripts.BREATHE, step_s, wait=True) == "complete"
         except Refused:
             return False  # the page was left meanwhile
         except Late:
