@@ -6,6 +6,7 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -70,8 +71,9 @@ def load_policy(
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
+        hint = "Did you mean oracle? Else write" if get_close_matches(name, ["oracle"]) else "Write oracle,"
         raise PolicyArgumentError(
-            f"--policy {text!r} is no file or folder here and no policy. Write oracle, the path of a checkpoint or run "
+            f"--policy {text!r} is no file or folder here and no policy. {hint} the path of a checkpoint or run "
             f"folder, chat_api:URL#model or vllm:URL#path. {error}"
         ) from error
     raise AssertionError("unreachable: the name was neither known nor unknown")
