@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,7 @@ def load_policy(
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, found = _checkpoint(Path(text))
-        load_model = registry.load("policies", "transformers")
+        load_model = registry.load("policies", "vision" if _reads_images(path) else "transformers")
         from agentgym.training.quiet import quiet
 
         with quiet():  # the bar of its weights is none of the user's business
@@ -98,6 +99,14 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
             "save_pretrained wrote, or a run folder whose training has got that far."
         )
     return found[0], call_format
+
+
+def _reads_images(checkpoint: Path) -> bool:
+    try:
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False  # whoever loads it says what is wrong with it
+    return isinstance(config, dict) and "vision_config" in config
 
 
 def _make(name: str, where: str, model: str, wanted: dict[str, str | None]) -> Agent:
