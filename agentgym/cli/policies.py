@@ -58,7 +58,7 @@ def load_policy(
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, found = _checkpoint(Path(text))
-        load_model = registry.load("policies", "vision" if _sees(path) else "transformers")
+        load_model = registry.load("policies", "vision" if _reads_images(path) else "transformers")
         from agentgym.training.quiet import quiet
 
         with quiet():  # the bar of its weights is none of the user's business
@@ -112,12 +112,12 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
     return found[0], call_format
 
 
-def _sees(checkpoint: Path) -> bool:
-    """Whether the model reads images."""
+def _reads_images(checkpoint: Path) -> bool:
     try:
-        return "vision_config" in json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False  # who loads it says what is wrong
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False  # whoever loads it says what is wrong with it
+    return isinstance(config, dict) and "vision_config" in config
 
 
 def _make(name: str, where: str, model: str, wanted: dict[str, str | None]) -> Agent:

@@ -11,12 +11,14 @@ from PIL import Image
 from rich.console import Console
 
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
+from agentgym.cli.policies import load_policy
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import ImagePart, TextPart
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.tiny import make_tokenizer
 from agentgym.policy.tiny_vision import make_processor, make_vision_model
-from agentgym.registry import load, register
+from agentgym.policy.vision import VisionPolicy
+from agentgym.registry import load, load_task_set, register
 from agentgym.task import seed_of
 from agentgym.training.recipe import Recipe
 from agentgym.training.run import train
@@ -89,5 +91,7 @@ def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
     folder = train(Recipe.parse(recipe), folder=tmp_path / "run", console=Console(file=io.StringIO())).path
     after = Evaluation.load(folder / "evaluation" / "after.json").success(None).value
     assert after > 0.9, "a policy that sees nothing is right half of the time"
+    policy, _ = load_policy(str(folder), load_task_set("test/walls-v1"))
+    assert isinstance(policy, VisionPolicy)
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert max(row["guard/drift"] for row in logged if "guard/drift" in row) < 2e-4
