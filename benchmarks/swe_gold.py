@@ -1,6 +1,6 @@
 """Does the gold patch solve every repository task, and handing in nothing none? `python benchmarks/swe_gold.py FILE`.
 
-    python benchmarks/swe_gold.py bugs.jsonl [--each 6]
+    python benchmarks/swe_gold.py bugs.jsonl [--each 6] [--at-once 4]
 
 Gold patches are played as an agent would hand them in: patch, submit, judged in another sandbox. For nothing, the tests
 are run on the repository as the agent finds it: some of those to be mended must fail. Exit status 0 if both hold.
@@ -22,8 +22,6 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.messages import ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.sandboxes.swe.judge import RepositoryTests
-
-AT_ONCE = 2
 
 
 async def gold(task: Task) -> bool:
@@ -48,13 +46,14 @@ async def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", help="task set, JSON lines")
     parser.add_argument("--each", type=int, help="so many of each package, evenly drawn; all if not given")
+    parser.add_argument("--at-once", type=int, default=4, help="tasks side by side")
     asked = parser.parse_args()
     packages: dict[tuple[str, str], list[Task]] = defaultdict(list)
     tasks = load_task_set(asked.file)
     for split in tasks:
         for task in tasks[split]:
             packages[split, task.tags[0]].append(task)
-    gate = asyncio.Semaphore(AT_ONCE)
+    gate = asyncio.Semaphore(asked.at_once)
 
     async def both(task: Task) -> tuple[bool, bool]:
         async with gate:

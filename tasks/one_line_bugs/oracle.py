@@ -19,7 +19,7 @@ def novice(task: Task) -> Script:
     """The same moves on a line that is not the wrong one: it adds a blank at its end."""
     head, *body = task.parameters["files"][module_of(task)].splitlines()
     if "shown" in task.parameters:  # there the name is nowhere else to be written
-        head = next(line.strip() for line in (body[0], body[-1]) if line.strip() != task.truth["wrong"])
+        head = next(line.strip() for line in (body[-1], body[0]) if line.strip() != task.truth["wrong"])
     return _player(task, head, head + " ")
 
 

@@ -20,6 +20,8 @@ NAME, WITH_SHELL, GIVEN = "swe/one-line-v1", "swe/one-line-shell-v1", "swe/one-l
 SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templates": 150}
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
+PLAIN = "without_number"
+"""Tag of tasks whose line holds no number out of the issue, wrong or right: there is nothing to be copied."""
 
 
 @cache
@@ -134,7 +136,11 @@ def _task(
             "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
         },
         split=split,
-        tags=(template.says.split(" {")[0].replace(" ", "_"), *((stratum,) if split == "held_out" else ())),
+        tags=(
+            template.says.split(" {")[0].replace(" ", "_"),
+            *(() if "{k}" in template.lines[place] + wrong_line else (PLAIN,)),
+            *((stratum,) if split == "held_out" else ()),
+        ),
         difficulty=float(len(lines)),
     )
 
