@@ -16,8 +16,15 @@ from .task_set import truth_of
 
 NAME, ENVIRONMENT = "web/forms-v1", "agentgym/web-form-v1"
 SIZES = {"train": 2_000, "validation": 100, "unseen_pages": 200, "unseen_values": 100}
-BUTTONS = ("Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy")
-FIELDS = ("Name", "City", "Street", "Colour", "Team", "Code")
+BUTTONS = (
+    "Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy", "Apply", "Back", "Book", "Clear", "Confirm",
+    "Continue", "Edit", "Export", "Finish", "Hide", "Import", "Join", "Leave", "Move", "Open", "Order", "Pay",
+    "Publish", "Reset", "Search", "Share", "Submit", "Undo", "Upload",
+)  # fmt: skip
+FIELDS = (
+    "Name", "City", "Street", "Colour", "Team", "Code", "Country", "Room", "Title", "Topic", "Label", "Owner", "Place",
+    "Guest", "Brand", "Model", "Region", "Sender", "Station", "Group",
+)  # fmt: skip
 VALUES = (
     "Mira", "Berlin", "Jonas", "Oslo", "Ada", "Paris", "Leon", "Turin", "Nora", "Delft", "Tom", "Lima", "Ines", "Graz",
     "Otto", "Bergen", "Vera", "Porto", "Hugo", "Krakow", "Lena", "Madrid", "Oscar", "Toledo", "Rosa", "Verona", "Dora",
