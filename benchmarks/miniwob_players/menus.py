@@ -10,7 +10,7 @@ from .table import plays
 
 
 def link_in_sight(words: str) -> str:
-    return f"[...document.querySelectorAll('span.alink')].find(e => e.offsetParent && e.textContent === {json.dumps(words)})"
+    return labelled("span.alink", words)
 
 
 @plays("click-tab")
@@ -62,8 +62,7 @@ async def menu(page: Page) -> None:
 async def menu_behind_a_button(page: Page) -> None:
     """The item is named, or shown by its icon."""
     icon = await page.js("(e => e && e.classList[1])(document.querySelector('#query .ui-icon'))")
-    item = f"#menu .{icon}" if icon else ""
-    wanted = f"document.querySelector({json.dumps(item)}).parentElement" if icon else labelled("#menu li > div", page.said())
+    wanted = f"{one(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.said(1))
     await page.click(one("#open-menu"))
     await page.wait(0.3)
     if not await page.shows(wanted):
@@ -93,6 +92,7 @@ async def wheel(page: Page) -> None:
     await page.click(labelled("#divWheel text", "+"))
     await page.wait(1.0)
     await page.click(labelled("#divWheel text", page.said()))
+    await page.wait(1.0)  # it turns before it tells
 
 
 @plays("phone-book")
@@ -142,5 +142,3 @@ async def all_posts(page: Page) -> None:
     for place in range(count if most == "all" else int(most)):
         await page.click(f"{buttons}[{place}]")
     await page.submit()
-
-
