@@ -13,7 +13,7 @@ SCROLL_IN = """function(direction) {
 }"""
 NOTE_BELOW = "globalThis.below = document.elementFromPoint(%s, %s), 0"
 AGAIN_BELOW = """(async (x, y) => {
-  for (let n = 0; n < 12 && document.elementFromPoint(x, y) !== globalThis.below; n++)
+  for (let n = 0; n < 20 && document.elementFromPoint(x, y) !== globalThis.below; n++)
     await new Promise(done => setTimeout(done, 15));
 })(%s, %s)"""
 """Pages change what the pointer is on: an image is swapped for another, which has to come first."""
