@@ -259,9 +259,8 @@ async def test_a_drag_is_seen_on_its_way(tmp_path):
     task = folder_of(tmp_path, way="<script>seen = []; onmousemove = e => seen.push([e.clientX, e.buttons])</script>")
     async with await Visit.to(task) as visit:
         await visit.call("drag_at", x=10, y=50, to_x=130, to_y=50)
-        assert await visit.environment.evaluate("seen") == [
-            [10, 0], [30, 1], [50, 1], [70, 1], [90, 1], [110, 1], [130, 1]
-        ]  # fmt: skip
+        held = [x for x, buttons in await visit.environment.evaluate("seen") if buttons == 1]
+        assert held == [30, 50, 70, 90, 110, 130]
 
 
 async def test_a_crashed_page_is_a_failure_of_the_machine_and_others_live():
