@@ -9,10 +9,6 @@ from .page import Page, Stuck
 from .table import plays
 
 
-def link_in_sight(words: str) -> str:
-    return labelled("span.alink", words)
-
-
 @plays("click-tab")
 async def tab(page: Page) -> None:
     (number,) = page.asked(r"#(\d)")
@@ -21,7 +17,7 @@ async def tab(page: Page) -> None:
 
 @plays("click-tab-2", "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard")
 async def link_below_a_tab(page: Page) -> None:
-    await _open_until(page, "#area ul li a", link_in_sight(page.said()), 0.0)
+    await _open_until(page, "#area ul li a", labelled("span.alink", page.said()), 0.0)
 
 
 @plays("click-collapsible", "click-collapsible-nodelay")
@@ -33,7 +29,7 @@ async def fold(page: Page) -> None:
 
 @plays("click-collapsible-2", "click-collapsible-2-nodelay")
 async def link_below_a_fold(page: Page) -> None:
-    await _open_until(page, "#area h3", link_in_sight(page.said()), 0.8)
+    await _open_until(page, "#area h3", labelled("span.alink", page.said()), 0.8)
 
 
 async def _open_until(page: Page, openers: str, wanted: str, wait_s: float) -> None:
