@@ -13,7 +13,7 @@ import asyncio
 import sys
 from dataclasses import dataclass, field
 
-from miniwob_players import PLAYERS, Page, Stuck
+from miniwob_players import PLAYERS, Page, Stuck, Unclear
 from miniwob_players.elements import PAYING, SUBMIT
 
 from agentgym import Environment, Message, Task, make
@@ -46,7 +46,8 @@ class Found:
 
     def __str__(self) -> str:
         paid = " ".join("-" if reward is None else f"{reward:.3g}" for reward in self.right) or "no player"
-        return f"{self.name:28} opens {self.opens!s:5} same {self.same!s:5} right {paid:12} wrong {self.wrong} {self.said}"
+        opened = f"{self.name:28} opens {self.opens!s:5} same {self.same!s:5}"
+        return f"{opened} right {paid:12} wrong {self.wrong} {self.said}"
 
 
 async def opened(environment: Environment, name: str, seed: int) -> list[Message]:
@@ -61,6 +62,21 @@ async def play_wrongly(page: Page) -> None:
             await page.click(element)
 
 
+async def play_rightly(environment: Environment, found: Found, episodes: int) -> None:
+    """Have the task's player play episodes by the seeds 1, 2, ...; one whose request is unclear is not counted."""
+    for seed in range(1, 3 * episodes):
+        if len(found.right) == episodes:
+            return
+        page = Page(environment, await opened(environment, found.name, seed))
+        try:
+            await PLAYERS[found.name](page)
+        except Unclear:
+            continue
+        except (Stuck, LookupError, ValueError, StopIteration) as error:  # the page is not what was expected
+            found.said = f"{type(error).__name__}: {error}"[:160]
+        found.right.append(page.reward)
+
+
 async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> Found:
     found = Found(name)
     async with gate:
@@ -69,13 +85,8 @@ async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> Found:
             first = await opened(environment, name, 1)
             found.opens = len(first[-1].text.splitlines()) > 2
             found.same = await opened(environment, name, 1) == first
-            for seed in range(1, seeds + 1) if name in PLAYERS else ():
-                page = Page(environment, await opened(environment, name, seed))
-                try:
-                    await PLAYERS[name](page)
-                except (Stuck, LookupError, ValueError, StopIteration) as error:  # the page is not what was expected
-                    found.said = f"{type(error).__name__}: {error}"[:160]
-                found.right.append(page.reward)
+            if name in PLAYERS:
+                await play_rightly(environment, found, seeds)
             page = Page(environment, await opened(environment, name, 1))
             try:
                 await play_wrongly(page)

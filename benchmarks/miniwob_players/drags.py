@@ -10,6 +10,7 @@ from .table import plays
 
 WAYS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
 NAMED = {"rectangles": "rect", "circles": "circle", "triangles": "polygon"}
+BOXES, SHAPES = every("#shape-container"), every("#area_svg > :not(#shape-container)")
 
 
 @plays("drag-box")
@@ -29,25 +30,14 @@ async def shape_one_way(page: Page) -> None:
 @plays("drag-shapes", "drag-shapes-2")
 async def shapes_into_boxes(page: Page) -> None:
     """The wanted ones go into the first box, the others into the second if there is one."""
-    boxes = [await page.box(nth("#shape-container", place)) for place in range(len(await _shapes(page, "rect")))
-             if await page.shows(nth("#shape-container", place))]  # fmt: skip
-    wanted = page.asked(r"Drag all (\w+)")[0]
-    for place, (tag, colour) in enumerate(await _shapes(page, "*")):
-        into = 0 if wanted in (colour, next((name for name, its in NAMED.items() if its == tag), "")) else 1
+    (wanted,) = page.asked(r"Drag all (\w+)")
+    boxes = [await page.middle(f"{BOXES}[{place}]") for place in range(await page.js(f"{BOXES}.length"))]
+    kinds = await page.js(f"{SHAPES}.map(e => [e.tagName, e.getAttribute('fill')])")
+    for place, kind in enumerate(kinds):
+        into = 0 if NAMED.get(wanted, wanted) in kind else 1
         if into < len(boxes):
-            left, top, right, bottom = boxes[into]
-            await page.move(await page.middle(_shape(place)), ((left + right) / 2, (top + bottom) / 2))
+            await page.move(await page.middle(f"{SHAPES}[{place}]"), boxes[into])
     await page.submit()
-
-
-def _shape(place: int) -> str:
-    return f"document.querySelectorAll('#area_svg > :not(#shape-container)')[{place}]"
-
-
-async def _shapes(page: Page, tag: str) -> list[list[str]]:
-    """Tag and colour of the shapes with a tag."""
-    found = "[...document.querySelectorAll('#area_svg > :not(#shape-container)')].map(e => [e.tagName, e.getAttribute('fill')])"
-    return list(await page.js(found))
 
 
 @plays("drag-items")
@@ -73,8 +63,17 @@ async def rows_in_order(page: Page) -> None:
 
 async def _sort(page: Page, start: int, place: int) -> None:
     """Drag a row of a list to the place of another."""
-    x, y = await page.middle(nth("#sortable li", place))
-    await page.move(await page.middle(nth("#sortable li", start)), (x, y + (4 if place > start else -4)))
+    (x, y), (to_x, to_y) = await page.middle(_row(start)), await page.middle(_row(place))
+    await page.move((x, y), (to_x, to_y + _beyond(to_y - y)))
+
+
+def _row(place: int) -> str:
+    return nth("#sortable li", place)
+
+
+def _beyond(way: float) -> int:
+    """A few pixels more the same way: what is dragged takes a place once it covers more than half of it."""
+    return (way > 3) * 5 - (way < -3) * 5
 
 
 @plays("drag-items-grid")
@@ -88,31 +87,34 @@ async def card_to_a_place(page: Page) -> None:
     else:
         row = {"top": 0, "bottom": 2}.get(where.split()[0], 1)
         column = {"left": 0, "right": 2}.get(where.split()[-1], 1)
-    await page.drag(nth("#sortable li", start), nth("#sortable li", 3 * row + column))
+    (x, y), (to_x, to_y) = await page.middle(_row(start)), await page.middle(_row(3 * row + column))
+    await page.move((x, y), (to_x + _beyond(to_x - x), to_y + _beyond(to_y - y)))
 
 
 @plays("drag-cube")
 async def turn_a_cube(page: Page) -> None:
-    """Turn it a little at a time until the side shows; it goes on turning after it is let go."""
+    """Turn it a little at a time until the side shows: up and down for top and bottom, else around."""
     wanted = page.said()
-    down = wanted in "16"
-    for _ in range(60):
-        if await page.js("document.querySelector('.active').textContent") == wanted:
+    for _ in range(80):
+        shown = await page.js("document.querySelector('.active').textContent")
+        if shown == wanted:
             return await page.submit()
-        await page.move((60, 110), (60, 116) if down else (66, 110))
-        await page.wait(0.4)
+        await page.move((80, 100), (80, 130) if {wanted, shown} & {"1", "6"} else (110, 100))
+        await page.wait(0.5)  # it goes on turning after it is let go
     raise Stuck(f"the cube never shows {wanted}")
 
 
 @plays("draw-line")
 async def draw_line(page: Page) -> None:
-    """A straight line through the dot, as long as the drawing allows."""
+    """A straight line with the dot in its middle: there the page surely sees the pointer."""
     x, y = await page.middle(one("#circ"))
     left, top, right, bottom = await page.box("document.querySelector('#area svg')")
     if "horizontal" in page.ask:
-        await page.move((left + 5, y), (right - 5, y))
+        reach = min(x - left, right - x) - 4
+        await page.move((x - reach, y), (x + reach, y))
     else:
-        await page.move((x, top + 5), (x, bottom - 10))
+        reach = min(y - top, bottom - y) - 4
+        await page.move((x, y - reach), (x, y + reach))
     await page.submit()
 
 
@@ -158,8 +160,12 @@ async def calendar(page: Page) -> None:
         for half in range(_half_hours(begins), _half_hours(ends) - halves + 1)
         if not any(busy[half : half + halves])
     )
-    x, y = await page.middle(one(f"#hh-{start}"))
-    await page.move((x, y - 3), (x, y + 3 + 20.4 * (halves - 1)))
+    first, last = (one(f"#hh-{half}") for half in (start, start + halves - 1))
+    await page.box(last)  # brings it into view
+    (x, y), (_, below) = await page.middle(first), await page.middle(last)
+    await page.move((x, y - 3), (x, below + 3))
+    if not await page.shows(one("#event-name")):  # it is drawn above where it was dragged, and wants to be let go there
+        await page.click(one("#newEvent"))
     await page.type(one("#event-name"), name)
     await page.click(one("#controls .create"))
 
@@ -176,7 +182,7 @@ _BUSY = """(events => [...document.querySelectorAll('.half-hour')].map(e => e.ge
 
 @plays("hot-cold")
 async def hot_cold(page: Page) -> None:
-    """Dragging in from outside tells how warm a point is, and is no click. What cannot be is ruled out, look by look."""
+    """Dragging in from outside tells how warm a point is, and is no click. Each look rules points out."""
     left, top, right, bottom = (round(side) for side in await page.box(one("#touch-area")))
     could = [(x, y) for x in range(left, right, 2) for y in range(top, bottom, 2)]
     for _ in range(40):
@@ -207,5 +213,3 @@ def _best_look(could: list[tuple[int, int]]) -> tuple[int, int]:
 def _warmth(distance: float) -> str:
     """As the page says it, for a distance in pixels."""
     return "HOT" if distance < 5 else "WARM" if distance < 10 else "COLD" if distance < 40 else "ICE COLD"
-
-

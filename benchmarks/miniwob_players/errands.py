@@ -11,10 +11,8 @@ from .page import Page
 from .table import plays
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
-WIN, DRAW, LOSS = 1.0, -0.5, -0.75
-"""What the page pays for a game."""
 CARELESS = 0.55
-"""Of the opponent's moves, how many it plays at random."""
+"""Of the opponent's moves, how many it plays at random; with the others it completes a line, or stops one."""
 
 
 @plays("buy-ticket")
@@ -75,34 +73,43 @@ async def order_food(page: Page) -> None:
 
 @plays("tic-tac-toe")
 async def tic_tac_toe(page: Page) -> None:
-    """The move that is worth most on average, against an opponent that is careless about half of the time."""
+    """The move after which a win is likeliest: a draw is paid for little better than a loss."""
     while page.reward is None:
         cells = "".join(
             "X" if "mark-x" in kind else "O" if "mark-o" in kind else "."
-            for kind in await page.js("[...document.querySelectorAll('[data-index]')].map(e => e.className)")
+            for kind in await page.js("[...document.querySelectorAll('#area [data-index]')].map(e => e.className)")
         )
-        free = [place for place, cell in enumerate(cells) if cell == "."]
-        best = max(free, key=lambda place: _worth(_with(cells, place, "X"), "O"))
-        await page.click(f"document.querySelector('#ttt-{best}')")
+        best = max(_free(cells), key=lambda place: _wins(_with(cells, place, "X"), "O"))
+        await page.click(one(f"#ttt-{best}"))
+
+
+def _free(cells: str) -> list[int]:
+    return [place for place, cell in enumerate(cells) if cell == "."]
 
 
 def _with(cells: str, place: int, mark: str) -> str:
     return cells[:place] + mark + cells[place + 1 :]
 
 
+def _closing(cells: str, mark: str) -> list[int]:
+    """The free cells that complete a line of a mark."""
+    return [place for place in _free(cells) if _has_line(_with(cells, place, mark), mark)]
+
+
+def _has_line(cells: str, mark: str) -> bool:
+    return any(all(cells[place] == mark for place in line) for line in LINES)
+
+
 @cache
-def _worth(cells: str, turn: str) -> float:
-    """What a position pays on average if X plays best from here. `turn`: whose move it is."""
-    for line in LINES:
-        marks = {cells[place] for place in line}
-        if marks == {"X"}:
-            return WIN
-        if marks == {"O"}:
-            return LOSS
-    free = [place for place, cell in enumerate(cells) if cell == "."]
-    if not free:
-        return DRAW
+def _wins(cells: str, turn: str) -> float:
+    """How likely X is to win from here if it plays best. `turn`: whose move it is."""
+    if _has_line(cells, "X") or _has_line(cells, "O") or not _free(cells):
+        return float(_has_line(cells, "X"))
     if turn == "X":
-        return max(_worth(_with(cells, place, "X"), "O") for place in free)
-    after = [_worth(_with(cells, place, "O"), "X") for place in free]
-    return CARELESS * sum(after) / len(after) + (1 - CARELESS) * min(after)
+        return max(_wins(_with(cells, place, "X"), "O") for place in _free(cells))
+
+    def after(places: list[int]) -> float:
+        return sum(_wins(_with(cells, place, "O"), "X") for place in places) / len(places)
+
+    clever = _closing(cells, "O") or _closing(cells, "X") or _free(cells)
+    return CARELESS * after(_free(cells)) + (1 - CARELESS) * after(clever)

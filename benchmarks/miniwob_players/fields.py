@@ -193,11 +193,13 @@ async def editor(page: Page) -> None:
     else:
         await page.click(one(".ql-editor"))
         await page.press("Control+a")
+    await page.wait(0.2)  # the editor takes note of what is marked a moment later
     if kind in ("bold", "italics", "underlined"):
         await page.click(one({"bold": ".ql-bold", "italics": ".ql-italic", "underlined": ".ql-underline"}[kind]))
     else:
         await page.click(one(".ql-color .ql-picker-label"))
-        await page.click(nth(f".ql-color .ql-picker-item[data-value='{await page.js(f'COLOR_MAP[{json.dumps(kind)}][0]')}']", 0))
+        shade = await page.js(f"COLOR_MAP[{json.dumps(kind)}][0]")
+        await page.click(nth(f".ql-color .ql-picker-item[data-value='{shade}']", 0))
     await page.submit()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .elements import nth, one
-from .page import Page, Stuck
+from .page import Page, Stuck, Unclear
 from .table import plays
 
 
@@ -32,6 +32,8 @@ async def _do(page: Page, sender: str, action: str, words: str = "") -> None:
     senders = await page.texts("[...document.querySelectorAll('#main .email-sender')]")
     if sender not in senders:
         raise Stuck(f"{sender} is none of {senders}")
+    if action == "forward" and senders.count(sender) > 1:
+        raise Unclear(f"{sender} wrote {senders.count(sender)} letters, and one of them is to be forwarded")
     await page.click(nth("#main .email-sender", senders.index(sender)))
     await page.wait(0.3)
     if action == "delete":

@@ -9,10 +9,6 @@ from .page import Page, Stuck
 from .table import plays
 
 
-def link_in_sight(words: str) -> str:
-    return f"[...document.querySelectorAll('span.alink')].find(e => e.offsetParent && e.textContent === {json.dumps(words)})"
-
-
 @plays("click-tab")
 async def tab(page: Page) -> None:
     (number,) = page.asked(r"#(\d)")
@@ -21,7 +17,7 @@ async def tab(page: Page) -> None:
 
 @plays("click-tab-2", "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard")
 async def link_below_a_tab(page: Page) -> None:
-    await _open_until(page, "#area ul li a", link_in_sight(page.said()), 0.0)
+    await _open_until(page, "#area ul li a", labelled("span.alink", page.said()), 0.0)
 
 
 @plays("click-collapsible", "click-collapsible-nodelay")
@@ -33,7 +29,7 @@ async def fold(page: Page) -> None:
 
 @plays("click-collapsible-2", "click-collapsible-2-nodelay")
 async def link_below_a_fold(page: Page) -> None:
-    await _open_until(page, "#area h3", link_in_sight(page.said()), 0.8)
+    await _open_until(page, "#area h3", labelled("span.alink", page.said()), 0.8)
 
 
 async def _open_until(page: Page, openers: str, wanted: str, wait_s: float) -> None:
@@ -62,8 +58,7 @@ async def menu(page: Page) -> None:
 async def menu_behind_a_button(page: Page) -> None:
     """The item is named, or shown by its icon."""
     icon = await page.js("(e => e && e.classList[1])(document.querySelector('#query .ui-icon'))")
-    item = f"#menu .{icon}" if icon else ""
-    wanted = f"document.querySelector({json.dumps(item)}).parentElement" if icon else labelled("#menu li > div", page.said())
+    wanted = f"{one(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.said(1))
     await page.click(one("#open-menu"))
     await page.wait(0.3)
     if not await page.shows(wanted):
@@ -93,6 +88,7 @@ async def wheel(page: Page) -> None:
     await page.click(labelled("#divWheel text", "+"))
     await page.wait(1.0)
     await page.click(labelled("#divWheel text", page.said()))
+    await page.wait(1.0)  # it turns before it tells
 
 
 @plays("phone-book")
@@ -142,5 +138,3 @@ async def all_posts(page: Page) -> None:
     for place in range(count if most == "all" else int(most)):
         await page.click(f"{buttons}[{place}]")
     await page.submit()
-
-

@@ -31,6 +31,10 @@ class Stuck(AgentGymError):
     """The player found no way on."""
 
 
+class Unclear(Stuck):
+    """What the page asks for fits several things on it, and it takes but one of them: no player can know which."""
+
+
 class Page:
     """One episode. `ask` is what the page asks for, `reward` what it paid, None while it has not."""
 
