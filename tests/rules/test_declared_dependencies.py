@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from heavy import CORE, DEV, EXTRAS, HEAVY_MODULES, OPTIONAL, distributions_in, normal
