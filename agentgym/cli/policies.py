@@ -6,6 +6,7 @@ import inspect
 import json
 import tomllib
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -34,11 +35,20 @@ CallFormat = Annotated[
 ApiKeyEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="The environment variable that holds the API key of chat_api.")
 ]
+Device = Annotated[
+    str,
+    typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
+]
 Agent = Policy | Callable[[Task], Policy]
 
 
 def load_policy(
-    text: str, task_set: TaskSet, *, call_format: str | None = None, api_key_env: str | None = None
+    text: str,
+    task_set: TaskSet,
+    *,
+    call_format: str | None = None,
+    api_key_env: str | None = None,
+    device: str = "auto",
 ) -> tuple[Agent, str]:
     """The agent that a --policy argument names, and its name for records.
 
@@ -52,7 +62,7 @@ def load_policy(
         from agentgym.training.quiet import quiet
 
         with quiet():  # the bar of its weights is none of the user's business
-            return load_model(str(path), call_format=call_format or found), text
+            return load_model(str(path), call_format=call_format or found, device=device), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         where, _, model = rest.partition("#")
@@ -61,8 +71,9 @@ def load_policy(
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
+        hint = "Did you mean oracle? Else write" if get_close_matches(name, ["oracle"]) else "Write oracle,"
         raise PolicyArgumentError(
-            f"--policy {text!r} is no file or folder here and no policy. Write oracle, the path of a checkpoint or run "
+            f"--policy {text!r} is no file or folder here and no policy. {hint} the path of a checkpoint or run "
             f"folder, chat_api:URL#model or vllm:URL#path. {error}"
         ) from error
     raise AssertionError("unreachable: the name was neither known nor unknown")

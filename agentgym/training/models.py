@@ -18,13 +18,6 @@ from transformers import (
 from agentgym.errors import RecipeError
 
 
-def device_of(wanted: str) -> str:
-    """What `auto` means here: a GPU when there is one."""
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return wanted
-
-
 def load_model(source: str | Path, device: str) -> tuple[Any, Any]:
     """A checkpoint from a local folder or, where there is one, the hub.
 

@@ -34,6 +34,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories, opened_before
 from agentgym.policy.contract import Policy
+from agentgym.policy.device import device_of
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
@@ -44,7 +45,7 @@ from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Valida
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import curriculum_of
-from agentgym.training.models import device_of, load_model, load_state, save_whole, tokenizer_of
+from agentgym.training.models import load_model, load_state, save_whole, tokenizer_of
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
