@@ -81,6 +81,20 @@ async def test_one_player_of_each_kind_on_every_application_does_what_it_should(
     assert [episode.success for episode in await manager.collect(tasks)] == [0.0] * len(tasks)
 
 
+async def test_forms_are_filled_in_with_four_tools_to_both_players_ends():
+    tools = load("environments", "agentgym/web-form-v1").tools
+    assert set(tools) == {"click", "type", "select", "answer"} < set(load("environments", "agentgym/web-v1").tools)
+    task_set = load_task_set("web/forms-v1")
+    unseen = [task for task in task_set["held_out"] if "unseen_values" in task.tags]
+    tasks = [next(t for t in unseen if kind in t.tags) for kind in ("type", "choose", "type_two")]
+    tasks.append(next(task for task in task_set["train"] if "press" in task.tags))
+    for player, success in (task_set.oracle, 1.0), (task_set.novice, 0.0):
+        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
+        episodes = await manager.collect(tasks)
+        assert [episode.success for episode in episodes] == [success] * len(tasks)
+        assert all("sent" in str(episode.turns[-1].results[-1].content) for episode in episodes), "it sent nothing"
+
+
 async def test_any_view_can_be_chosen_and_pictures_are_png():
     environment_views = ("tree", "text", "screenshot", "marks")
     async with await Visit.to(SHOP, observe=environment_views) as visit:
