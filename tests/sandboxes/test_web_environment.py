@@ -241,6 +241,42 @@ async def test_an_endless_script_is_stopped_and_the_page_lives_on(tmp_path):
         assert (await visit.click('button "Other"')).ok
 
 
+@pytest.mark.slow
+async def test_a_page_that_gets_no_processor_is_waited_for(tmp_path):
+    """On a machine with too much to do a page is as slow as one that hangs, and is no mistake of the agent."""
+    task = folder_of(tmp_path, slow="<button onclick='document.title = 1'>One</button>")
+    async with await Visit.to(task) as visit:
+        machine = visit.environment._browser.machine
+        pages = "grep -lz -e --type=renderer /proc/[0-9]*/cmdline | cut -d/ -f3"
+        await machine.exec(["sh", "-c", f"kill -STOP $({pages})"])
+        waiting = asyncio.ensure_future(visit.click('button "One"'))
+        await asyncio.sleep(12)
+        assert not waiting.done()
+        await machine.exec(["sh", "-c", f"kill -CONT $({pages})"])
+        assert (await waiting).ok
+        assert "Page '1'" in visit.page
+
+
+async def test_a_click_waits_for_what_the_pointer_swaps_away(tmp_path):
+    task = folder_of(
+        tmp_path,
+        shy="""<button id=shy onclick="document.title = 'clicked'">Shy</button><script>
+        shy.onmouseenter = () => { shy.style.display = 'none'; setTimeout(() => shy.style.display = '', 40) };
+        </script>""",
+    )
+    async with await Visit.to(task) as visit:
+        await visit.click('button "Shy"')
+        assert "Page 'clicked'" in visit.page
+
+
+async def test_a_drag_is_seen_on_its_way(tmp_path):
+    task = folder_of(tmp_path, way="<script>seen = []; onmousemove = e => seen.push([e.clientX, e.buttons])</script>")
+    async with await Visit.to(task) as visit:
+        await visit.call("drag_at", x=10, y=50, to_x=130, to_y=50)
+        held = [x for x, buttons in await visit.environment.evaluate("seen") if buttons == 1]
+        assert held == [30, 50, 70, 90, 110, 130]
+
+
 async def test_a_crashed_page_is_a_failure_of_the_machine_and_others_live():
     async with await Visit.to(SHOP) as visit, await Visit.to(MAIL) as other:
         with pytest.raises(SandboxDied):
