@@ -56,7 +56,7 @@ def _drawn(split: Split, stratum: str, kinds: Sequence[str], seed: int) -> list[
         rng.shuffle(some)
     if sum(map(len, left.values())) < SIZES[stratum]:
         raise TaskError(f"{NAME}: the photographs of {stratum} have no {SIZES[stratum]} questions {kinds}.")
-    tasks = []
+    tasks: list[Task] = []
     while len(tasks) < SIZES[stratum]:
         page, question = left[rng.choice([kind for kind in kinds if left[kind]])].pop()
         tasks.append(_task(split, stratum, len(tasks), page, question, rng.choice(question.forms)))

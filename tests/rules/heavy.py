@@ -10,7 +10,7 @@ import re
 from functools import cache
 from importlib.metadata import packages_distributions
 
-from source_tree import project
+from source_tree import ROOT, project
 
 HEAVY_MODULES = {
     "agentgym.interop.gymnasium": "gymnasium",
@@ -69,5 +69,8 @@ EXTRAS = {
     for extra, requirements in project()["project"]["optional-dependencies"].items()
     if extra not in ("dev", "all")
 }
+WITHOUT_DEPENDENCIES = re.findall(r"--no-deps ([\w ]+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+"""What `make setup` installs beside the extra `dev`, for a part of it that needs nothing else."""
 DEV = import_names(frozenset(distributions_in(project()["project"]["optional-dependencies"]["dev"])))
+DEV |= {name for names in WITHOUT_DEPENDENCIES for name in names.split()}
 OPTIONAL = set().union(*EXTRAS.values()) - CORE
