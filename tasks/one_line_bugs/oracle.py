@@ -12,15 +12,20 @@ Script = Callable[[Sequence[Message]], Message]
 
 def oracle(task: Task) -> Script:
     """Look at the file, put the right line in the wrong one's place, submit."""
-    return _player(task, task.truth["wrong"], task.truth["right"])
+    return _player(task, wrong_line(task), task.truth["right"])
 
 
 def novice(task: Task) -> Script:
     """The same moves on a line that is not the wrong one: it adds a blank at its end."""
     head, *body = task.parameters["files"][module_of(task)].splitlines()
     if "shown" in task.parameters:  # there the name is nowhere else to be written
-        head = next(line.strip() for line in (body[-1], body[0]) if line.strip() != task.truth["wrong"])
+        head = next(line.strip() for line in (body[-1], body[0]) if line.strip() != wrong_line(task))
     return _player(task, head, head + " ")
+
+
+def wrong_line(task: Task) -> str:
+    """What stands where the right line belongs. The gold patch has it; truth has no copy, since agents see it."""
+    return next(line[1:].strip() for line in task.truth["gold"].splitlines()[2:] if line.startswith("-"))
 
 
 def module_of(task: Task) -> str:

@@ -131,7 +131,6 @@ def _task(
             "fail_to_pass": [ids[at] for at in failing],
             "pass_to_pass": [ids[at] for at in range(TESTS) if at not in failing],
             "tests": ["test_*.py"],
-            "wrong": bug.strip(),
             "right": lines[place].strip(),
             "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
         },

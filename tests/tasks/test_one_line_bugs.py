@@ -9,6 +9,7 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.tasks.one_line_bugs.names import NAMES, UNSEEN
+from agentgym.tasks.one_line_bugs.oracle import wrong_line
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +36,8 @@ def test_every_bug_is_one_line_that_some_test_tells(bugs):
     for task in (task for split in bugs for task in bugs[split]):
         path = next(path for path in task.parameters["files"] if not path.startswith("test_"))
         wrong, tests = task.parameters["files"][path], task.parameters["files"][f"test_{path}"]
-        assert wrong.count(task.truth["wrong"]) == 1
-        right = wrong.replace(task.truth["wrong"], task.truth["right"])
+        assert wrong.count(wrong_line(task)) == 1
+        right = wrong.replace(wrong_line(task), task.truth["right"])
         assert len(passing(right, tests)) == 6, task.id
         failing = {test.rpartition("::")[2] for test in task.truth["fail_to_pass"]}
         assert failing
@@ -68,7 +69,7 @@ def test_a_novice_edits_a_line_that_is_not_the_wrong_one_and_occurs_once():
     given = load_task_set("swe/one-line-given-v1")
     for task in (task for split in given for task in given[split]):
         edit = given.novice(task)([]).calls[0].arguments
-        assert edit["old"] != task.truth["wrong"]
+        assert edit["old"] != wrong_line(task)
         assert edit["new"].rstrip() == edit["old"]
         assert task.parameters["files"][task.parameters["shown"][0]].count(edit["old"]) == 1
 
