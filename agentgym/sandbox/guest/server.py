@@ -31,15 +31,19 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
     os._exit(1)
 
 
+def greeting(spec: dict[str, Any]) -> bytes:
+    """What the host has to be sent first: the guest is there, and which limits are not enforced."""
+    return frames.encode({"id": 0, "missing": spec["missing"]})
+
+
 def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
-    """Answer requests until the host hangs up.
+    """Answer requests until the host hangs up. It has been greeted.
 
     Args:
         memory: descriptors of the kill counter and the peak.
         changes: descriptor of the directory with the changes to the layers; -1 if there are none.
     """
     try:
-        control.sendall(frames.encode({"id": 0, "missing": spec["missing"]}))  # while it reads that, the rest is made
         Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass

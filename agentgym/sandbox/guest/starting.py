@@ -88,7 +88,7 @@ def _set_up(standing: Standing, config: dict[str, Any]) -> None:
 
 def _warm_up(standing: Standing, preload: list[str]) -> None:
     python.prepare()
-    seccomp.program()  # made once, not by every guest
+    kernel.filter_at(seccomp.program())  # where every fork finds it
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()
