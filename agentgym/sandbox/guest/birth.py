@@ -8,22 +8,23 @@ comes as a list of steps, since every object that Python looks at is a page of m
 from __future__ import annotations
 
 import json
-import marshal
 import os
-import select
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from marshal import dumps, loads  # names of functions rather than of modules: one object less to look at for each
+from os import close, dup2, getppid, getresuid, read
 from typing import NoReturn
 
 from . import archive, boot, kernel, server, steps
 from .frames import MAX_DATAGRAM, receive
-from .steps import Step
+from .steps import Step, carry_out
 
 GO = b"g"  # what a child in new namespaces is told: it has its user ids and its control groups
+_FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
+_UNTIL_ASKED = [steps.ready(boot.CONTROL, -1)]
 _GO = boot.RECEIVED + 1  # place of the pipe that says so
 _MOST_STEPS = 1 << 15  # bytes that the steps of an order take
 _MOST_PASSED = 3
-_PEEK = int(socket.MSG_PEEK)  # a plain number: arithmetic on an enumeration touches much
 _NUMBER = 8  # bytes of the number of namespaces in an order, and of the answer
 
 
@@ -37,8 +38,8 @@ class Template:
         if self.pid == 0:
             try:
                 kernel.die_with_parent()
-                if not select.select([spawner], [], [], 0)[0]:
-                    steps.carry_out(steps.close_others([theirs.fileno(), spawner, *keep]))
+                if not carry_out([steps.ready(spawner, 0)]):
+                    carry_out(steps.close_others([theirs.fileno(), spawner, *keep]))
                     _serve(theirs)
             finally:
                 os._exit(1)
@@ -56,7 +57,7 @@ class Template:
                 that says `GO`.
         Raises: OSError if the template is gone.
         """
-        message = marshal.dumps((kind, list(setting_up), order))
+        message = dumps((kind, list(setting_up), order))
         socket.send_fds(self._orders, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
 
     def born(self) -> int:
@@ -77,58 +78,59 @@ def _serve(orders: socket.socket) -> NoReturn:
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
-            _go_on(message[_NUMBER:], passed)
+            _go_on(memoryview(message)[_NUMBER:], passed)
         orders.send(pid.to_bytes(_NUMBER, "big", signed=True))
         for descriptor in passed:
             os.close(descriptor)
 
 
-def _go_on(message: bytes, passed: list[int]) -> NoReturn:
+def _go_on(message: memoryview, passed: list[int]) -> NoReturn:
     """In a fork of the template, which it never comes back into."""
     try:
-        for place, descriptor in enumerate(passed, boot.RECEIVED):
-            os.dup2(descriptor, place, False)
-            os.close(descriptor)
-        kind, setting_up, order = marshal.loads(message)
-        if kind == "guest":
-            _become_first(setting_up, order)
-        elif kind == "layer":
-            _build(setting_up)
-        else:
-            _refresh(setting_up, layered=bool(order))
+        place = _FIRST
+        for descriptor in passed:
+            dup2(descriptor, place, False)
+            close(descriptor)
+            place += 1
+        kind, setting_up, order = loads(message)
+        _KINDS[kind](setting_up, order)
     finally:
         os._exit(1)
 
 
 def _become_first(setting_up: list[Step], order: bytes) -> None:
     """Go on as process 1 of a sandbox, and do nothing more until the host asks for something."""
-    if os.read(_GO, 1) != GO:
+    if read(_GO, 1) != GO:
         return  # the spawner is gone, or could not
-    place = boot.RECEIVED
+    control = _FIRST
     try:
-        steps.carry_out(setting_up)
-        place = boot.CONTROL
+        gone = carry_out(setting_up)
+        control = _CONTROL
         _confirm()
     except OSError as error:
-        server.refuse(socket.socket(fileno=place), describe(error))
-    control = socket.socket(fileno=boot.CONTROL)
-    if not control.recv(1, _PEEK):
+        server.refuse(socket.socket(fileno=control), describe(error))
+    if gone:
         return
-    spec = json.loads(order)
-    server.serve(
-        control, spec, boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1
-    )  # fmt: skip
+    carry_out(_UNTIL_ASKED)
+    stream = socket.socket(fileno=_CONTROL)
+    if stream.recv(1, socket.MSG_PEEK):
+        os.close(boot.SPAWNER)
+        spec = json.loads(order)
+        server.serve(stream, spec, boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1)
 
 
-def _build(setting_up: list[Step]) -> None:
+def _build(setting_up: list[Step], _: bytes) -> None:
     """Make a layer of an archive, and tell the spawner how many bytes it takes."""
     said = boot.RECEIVED + 2
     try:
-        if os.read(_GO, 1) != GO:
+        if read(_GO, 1) != GO:
             return
-        steps.carry_out(setting_up)
+        gone = carry_out(setting_up)
         said = boot.MEMORY[0]
         _confirm()
+        if gone:
+            return
+        os.close(boot.SPAWNER)
         os.lseek(boot.CONTROL, 0, os.SEEK_SET)
         with open(boot.CONTROL, "rb") as source:
             used = archive.unpack(source, as_layer=True)
@@ -140,12 +142,12 @@ def _build(setting_up: list[Step]) -> None:
         os.write(said, str(error).encode()[:2000])
 
 
-def _refresh(setting_up: list[Step], *, layered: bool) -> None:
+def _refresh(setting_up: list[Step], layered: bytes) -> None:
     """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
     changes = boot.RECEIVED + 3
     with socket.socket(fileno=boot.RECEIVED + 2) as lifeline:
         try:
-            steps.carry_out(setting_up)
+            carry_out(setting_up)
         except OSError as error:
             lifeline.send(json.dumps({"kind": "unavailable", "text": describe(error)}).encode(), socket.MSG_DONTWAIT)
         else:
@@ -153,12 +155,12 @@ def _refresh(setting_up: list[Step], *, layered: bool) -> None:
 
 
 def _confirm() -> None:
-    """No user but the sandbox's, no way back to the spawner, and that not dead before this process was tied to it."""
-    if 0 in os.getresuid() or os.getppid() != 0:
-        raise PermissionError(f"still user {os.getresuid()}, parent {os.getppid()}: refusing to run anything")
-    if select.select([boot.SPAWNER], [], [], 0)[0]:
-        os._exit(1)
-    os.close(boot.SPAWNER)
+    """No user but the sandbox's, and nobody above it."""
+    if 0 in getresuid() or getppid() != 0:
+        raise PermissionError(f"still user {getresuid()}, parent {getppid()}: refusing to run anything")
+
+
+_KINDS: dict[str, Callable[[list[Step], bytes], None]] = {"guest": _become_first, "layer": _build, "refresh": _refresh}
 
 
 def describe(error: OSError) -> str:

@@ -29,6 +29,8 @@ def confine(
 ) -> Iterator[Step]:
     """Become a guest that has said so: give up everything, in the order that lets each step still do its work.
 
+    The last step gives whether the spawner has ended.
+
     Args:
         spec: as the host sent it, with `cgroups`, whether it has any.
         greeting: what to send to the host, by the socket that came with the order. It becomes `CONTROL`.
@@ -57,12 +59,14 @@ def confine(
         kept[CHANGES] = _CHANGES
     yield from _keep(kept)
     yield step("write", CONTROL, greeting, len(greeting))
+    yield steps.ready(SPAWNER, 0)
 
 
 def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Step]:
     """Become what makes a layer out of an archive, which may be hostile, in the current directory.
 
-    With the order came the archive, which becomes `CONTROL`, and last a pipe to tell what came of it: `MEMORY[0]`.
+    With the order came the archive, which becomes `CONTROL`, and last a pipe to tell what came of it, `MEMORY[0]`. The
+    last step gives whether the spawner has ended.
     """
     yield step("dup3", spawner, _WATCHED, os.O_CLOEXEC)
     yield from steps.open_as(_LAYERS, f"{areas.STORE}/{order['layer']}", os.O_PATH | os.O_DIRECTORY)
@@ -74,6 +78,7 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Step]:
     yield from _limit(order)
     yield from _forgo()
     yield from _keep({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 2})
+    yield steps.ready(SPAWNER, 0)
 
 
 def refresh(spec: dict[str, Any]) -> Iterator[Step]:

@@ -36,6 +36,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, _PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23,
 _PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 _PR_CAP_AMBIENT_RAISE, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _LAST_CAPABILITY = 63
+_CHILD_ENDED = int(signal.SIGCHLD)
 
 # x86-64; the numbers from close_range on are the same everywhere
 _CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT, _IOPRIO_GET = 56, 125, 126, 155, 252
@@ -44,6 +45,11 @@ _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
 _libc = ctypes.CDLL(None, use_errno=True)
 _held = ctypes.PyDLL(None, use_errno=True)  # the same, called without letting go of the interpreter's lock
 _libc.syscall.restype = _held.syscall.restype = ctypes.c_long
+# looked up here, not anew in every fork
+_before_fork, _after_fork_in_parent = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
+_after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
+_clone = _held.syscall
+_NOTHING = (None, None, None, None)
 
 
 class _OpenHow(ctypes.Structure):
@@ -112,13 +118,14 @@ def fork_into(namespaces: int) -> int:
     What libc does around a fork of its own is left out: it settles locks between threads, and notes the thread id,
     which libc uses as the name of an owner of locks only. A later fork by libc notes the right one.
     """
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = int(_held.syscall(_CLONE, ctypes.c_ulong(namespaces | signal.SIGCHLD), None, None, None, None))
+    _before_fork()
+    pid: int = _clone(_CLONE, namespaces | _CHILD_ENDED, *_NOTHING)
     if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _after_fork_in_child()
         return 0
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
-    _check(pid, "clone")
+    _after_fork_in_parent()
+    if pid < 0:
+        _check(pid, "clone")
     return pid
 
 
@@ -221,7 +228,7 @@ def filter_at(program: bytes) -> int:
 
 
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) < 0:
+    if _held.prctl(option, value, 0, 0, 0) < 0:
         _check(-1, f"prctl {option}")
 
 

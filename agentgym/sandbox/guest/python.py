@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import atexit
 import builtins
 import contextlib
@@ -25,7 +26,7 @@ FILE_NAME = "<code>"
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
         "string", "time", "typing")  # fmt: skip
 
-_set_handler = getattr(signal.signal, "__wrapped__", signal.signal)  # without the wrapper, which makes enums of numbers
+_INTERRUPT = int(signal.SIGINT)
 
 SESSION_REQUEST = struct.Struct(">I")  # number of the call; then its code, unless that lies in a descriptor beside
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
@@ -119,7 +120,7 @@ def run_session(calls: socket.socket, most: int) -> NoReturn:
 
 
 def _become_interpreter() -> None:
-    _set_handler(signal.SIGINT, signal.default_int_handler)
+    _signal.signal(_INTERRUPT, _signal.default_int_handler)  # not its wrapper, which makes enumerations of numbers
     gc.enable()
 
 
@@ -152,5 +153,7 @@ def _execute(code: bytes, namespace: dict[str, Any]) -> int:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):
+        try:  # noqa: SIM105 - which would be more to look at
             stream.flush()
+        except BaseException:  # noqa: BLE001, S110 - the agent's affair
+            pass

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import archive, files, frames, identity, jobs, network, python, renewal
-from .metering import written_by
+from .metering import number_after, written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
 from .watchdog import Watchdog
@@ -68,7 +68,7 @@ class Guest:
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
             os.environ.update(self.environment)
-        self.runner = Runner(self.watch, self._reply, self._memory_kills)
+        self.runner = Runner(self.watch, self._put, self._memory_kills)
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.watch.add(control.fileno(), self._receive)
@@ -83,10 +83,16 @@ class Guest:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:
-            waits = (self.runner.patience_s(), self.watchdog.due_s())
-            self.watch.once(min((wait for wait in waits if wait is not None), default=None))
-            self.runner.end_overdue()
-            self.watchdog.look()
+            self.turn()
+
+    def turn(self) -> None:
+        """Wait until something happens or is due, and see to it."""
+        wait_s, watchdog_s = self.runner.patience_s(), self.watchdog.due_s()
+        if watchdog_s is not None:
+            wait_s = watchdog_s if wait_s is None else min(wait_s, watchdog_s)
+        self.watch.once(wait_s)
+        self.runner.end_overdue()
+        self.watchdog.look()
 
     # Requests and replies
 
@@ -113,16 +119,21 @@ class Guest:
                 os.close(descriptor)
 
     def _reply(self, number: int, blob: bytes = b"", **fields: Any) -> None:
+        self._put(frames.encode({"id": number, **fields}, blob))
+
+    def _put(self, frame: bytes) -> None:
         waiting = bool(self.out)
-        self.out += frames.encode({"id": number, **fields}, blob)
+        self.out += frame
         if not waiting:
             self._send()
 
     def _send(self) -> None:
         """Send what the socket takes. While it is full, no new request is taken."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             while self.out:
                 del self.out[: self.control.send(self.out)]
+        except BlockingIOError:
+            pass
         if bool(self.out) != self.congested:
             self.congested = bool(self.out)
             self.watch.remove(self.control.fileno())
@@ -139,17 +150,17 @@ class Guest:
             )
 
     def _python(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        code = _whole(descriptors[0]) if descriptors else blob
+        self.runner.run(request, self._fork_python, _whole(descriptors[0]) if descriptors else blob)
 
-        def start(out: tuple[int, int]) -> int:
-            pid = os.fork()
-            if pid == 0:
-                with jobs.never_returning():
-                    python.enter_child((self.runner.null, *out), self.runner.files)
-                    python.run_once(code)
-            return pid
-
-        self.runner.run(request, start)
+    def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                python.enter_child((self.runner.null, *out), self.runner.files)
+                python.run_once(code)
+            finally:
+                os._exit(127)
+        return pid
 
     def _session(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         self.runner.run_in_session(request, blob, descriptors)
@@ -259,9 +270,7 @@ class Guest:
     def _memory_kills(self) -> int:
         """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""
         if self.memory is not None:
-            for line in os.pread(self.memory[0], 4096, 0).splitlines():
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
+            return number_after(b"oom_kill ", os.pread(self.memory[0], 4096, 0))
         return self.watchdog.kills
 
 

@@ -10,7 +10,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import image, jobs, kernel, python, root, seccomp
+from . import image, jobs, kernel, python, rehearsal, root, seccomp
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 
@@ -92,6 +92,7 @@ def _warm_up(standing: Standing, preload: list[str]) -> None:
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()
+    rehearsal.rehearse()
     if len(os.listdir("/proc/self/task")) > 1:
         text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
         standing.broken = "unavailable", text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
 import signal
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +22,10 @@ Step = tuple[Any, ...]
 BEFORE: Any = ...  # as a first argument: what the step before gave
 
 _NUMBERS = {  # x86-64; from mount_setattr on they are the same everywhere
-    "write": 1, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90, "setgroups": 116,
-    "setresuid": 117, "setresgid": 119, "capset": 126, "prctl": 157, "mount": 165, "umount2": 166, "sethostname": 170,
-    "openat": 257, "unshare": 272, "dup3": 292, "prlimit64": 302, "setns": 308, "seccomp": 317, "close_range": 436,
-    "mount_setattr": 442,
+    "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
+    "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "prctl": 157, "mount": 165, "umount2": 166,
+    "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292, "prlimit64": 302, "setns": 308, "seccomp": 317,
+    "close_range": 436, "mount_setattr": 442,
 }  # fmt: skip
 _NAMES = {number: name for name, number in _NUMBERS.items()}
 _ARGUMENTS = 6
@@ -43,8 +44,8 @@ def step(name: str, *arguments: int | str | bytes | None, forgiven: int = 0) -> 
     return forgiven, _NUMBERS[name], *ready, *[None] * (_ARGUMENTS - len(ready))
 
 
-def carry_out(steps: Iterable[Step]) -> None:
-    """Make the calls in their order. Raises: OSError for the first that fails, naming it."""
+def carry_out(steps: Iterable[Step]) -> int:
+    """Make the calls in their order. Returns: what the last gave. Raises: OSError that names the first that fails."""
     result = 0
     for forgiven, number, first, *others in steps:
         result = _system_call(number, result if first is ... else first, *others)
@@ -53,6 +54,7 @@ def carry_out(steps: Iterable[Step]) -> None:
             if error != forgiven:
                 words = [_NAMES[number], *(os.fsdecode(one) for one in (first, *others) if isinstance(one, bytes))]
                 raise OSError(error, os.strerror(error), " ".join(words)[:200])
+    return result
 
 
 def open_as(descriptor: int, path: str, flags: int, folder: int = _HERE) -> list[Step]:
@@ -78,6 +80,11 @@ def close_others(kept: Iterable[int]) -> Iterator[Step]:
         if descriptor > lowest:
             yield step("close_range", lowest, descriptor - 1, 0)
         lowest = descriptor + 1
+
+
+def ready(descriptor: int, patience_ms: int) -> Step:
+    """Gives 1 if there is something to read, or nothing to come any more; else 0. A patience of -1 has no end."""
+    return step("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, patience_ms)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Step:

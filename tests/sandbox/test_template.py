@@ -1,0 +1,85 @@
+"""The template that sandboxes are forked from: what it leaves of itself, and what its end means."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgym.sandbox.namespaces import NamespacesBackend
+
+pytestmark = pytest.mark.needs_namespaces
+
+
+def children_of(pid: int) -> dict[int, list[int]]:
+    """A process's children, and the number that each has in the namespaces it lives in."""
+    found = {}
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        status = Path(f"/proc/{child}/status").read_text()
+        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+        found[child] = [int(number) for number in numbers.split()[1:]]
+    return found
+
+
+def spawner_of(backend: NamespacesBackend) -> int:
+    (spawner,) = backend._spawners.values()
+    return spawner.pid
+
+
+def template_of(spawner: int) -> int:
+    (template,) = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 1]
+    return template
+
+
+async def test_a_template_that_is_killed_is_replaced_and_sandboxes_live_on(small):
+    backend = NamespacesBackend()
+    try:
+        sandbox = await backend.create(small)
+        spawner = spawner_of(backend)
+        old = template_of(spawner)
+        os.kill(old, signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while old in children_of(spawner) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        other = await backend.create(small)
+        assert spawner_of(backend) == spawner
+        assert (await sandbox.run_python("print(1)")).text == (await other.run_python("print(1)")).text == "1\n"
+        assert template_of(spawner) != old
+    finally:
+        await backend.close()
+
+
+async def test_a_sandbox_is_a_child_of_the_spawner_and_holds_nothing_but_what_is_its_own(small):
+    """What the template had open, its orders above all, would be a way out of the sandbox."""
+    backend = NamespacesBackend()
+    try:
+        sandbox = await backend.create(small)
+        spawner = spawner_of(backend)
+        (guest,) = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 2]
+        assert children_of(spawner)[guest][-1] == 1
+        held = {name: os.readlink(f"/proc/{guest}/fd/{name}") for name in os.listdir(f"/proc/{guest}/fd")}
+        kinds = {name: held[name].partition(":")[0] for name in sorted(held, key=int)}
+        assert [kinds.pop(name) for name in "0123"] == ["/dev/null"] * 3 + ["socket"], held
+        assert kinds.pop("4") == "anon_inode", held  # the spawner's pidfd, until the first request
+        assert set(kinds) <= {"5", "6"}, held  # memory counters
+        await sandbox.close()
+    finally:
+        await backend.close()
+
+
+async def test_an_idle_sandbox_keeps_sharing_what_it_was_forked_with(small):
+    """Each object that Python looks at is a page of its own then: were the guest to start all it has, 300 more."""
+    backend = NamespacesBackend()
+    try:
+        sandboxes = [await backend.create(small) for _ in range(3)]
+        spawner = spawner_of(backend)
+        guests = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 2]
+        lines = Path(f"/proc/{guests[1]}/smaps_rollup").read_text().splitlines()
+        private_kib = next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+        assert private_kib < 1200, lines
+        assert len(sandboxes) == len(guests)
+    finally:
+        await backend.close()
