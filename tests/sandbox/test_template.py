@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,12 @@ def children_of(pid: int) -> dict[int, list[int]]:
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
         found[child] = [int(number) for number in numbers.split()[1:]]
     return found
+
+
+def private_kib(pid: int) -> int:
+    """Memory that a process shares with nobody."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
 
 
 def spawner_of(backend: NamespacesBackend) -> int:
@@ -43,7 +51,7 @@ async def test_a_template_that_is_killed_is_replaced_and_sandboxes_live_on(small
         os.kill(old, signal.SIGKILL)
         deadline = time.monotonic() + 30
         while old in children_of(spawner) and time.monotonic() < deadline:
-            time.sleep(0.01)
+            await asyncio.sleep(0.01)
         other = await backend.create(small)
         assert spawner_of(backend) == spawner
         assert (await sandbox.run_python("print(1)")).text == (await other.run_python("print(1)")).text == "1\n"
@@ -77,9 +85,36 @@ async def test_an_idle_sandbox_keeps_sharing_what_it_was_forked_with(small):
         sandboxes = [await backend.create(small) for _ in range(3)]
         spawner = spawner_of(backend)
         guests = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 2]
-        lines = Path(f"/proc/{guests[1]}/smaps_rollup").read_text().splitlines()
-        private_kib = next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
-        assert private_kib < 1200, lines
+        assert private_kib(guests[1]) < 1200
         assert len(sandboxes) == len(guests)
+    finally:
+        await backend.close()
+
+
+async def test_what_one_sandbox_is_told_is_not_in_the_memory_of_the_next(small):
+    """All are forked from one process, by which each order goes."""
+    backend = NamespacesBackend()
+    told, look = (
+        "a-key-of-the-" + "first-sandbox",
+        (
+            "import re\n"
+            "found = 0\n"
+            "with open('/proc/self/mem', 'rb', 0) as memory:\n"
+            "    for line in open('/proc/self/maps'):\n"
+            "        first, last = (int(end, 16) for end in line.split()[0].split('-'))\n"
+            "        if ' rw-p ' in line:\n"
+            "            memory.seek(first)\n"
+            "            found += len(re.findall(b'[a]-key-of-the-' + b'[f]irst-sandbox', memory.read(last - first)))\n"
+            "print(found)\n"
+        ),
+    )
+    try:
+        first = await backend.create(replace(small, environment=(("KEY", told),)))
+        assert (await first.run_python(look)).text != "0\n"  # its own is found there
+        second = await backend.create(small)
+        result = await second.run_python(look)
+        assert result.text == "0\n", result
+        await first.close()
+        assert (await second.run_python(look)).text == "0\n"
     finally:
         await backend.close()

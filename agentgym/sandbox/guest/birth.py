@@ -10,19 +10,22 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from marshal import dumps, loads  # names of functions rather than of modules: one object less to look at for each
 from os import close, dup2, getppid, getresuid, read
 from typing import NoReturn
 
 from . import archive, boot, kernel, server, steps
-from .frames import MAX_DATAGRAM, receive
+from .frames import MAX_DATAGRAM, receive_into
 from .steps import Step, carry_out
 
 GO = b"g"  # what a child in new namespaces is told: it has its user ids and its control groups
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _UNTIL_ASKED = [steps.ready(boot.CONTROL, -1)]
 _GO = boot.RECEIVED + 1  # place of the pipe that says so
+_REFRESHED = json.dumps({"kind": "reset"}).encode()
+_CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 3))]
 _MOST_STEPS = 1 << 15  # bytes that the steps of an order take
 _MOST_PASSED = 3
 _NUMBER = 8  # bytes of the number of namespaces in an order, and of the answer
@@ -69,16 +72,18 @@ class Template:
 
 
 def _serve(orders: socket.socket) -> NoReturn:
+    message = bytearray(MAX_DATAGRAM + _MOST_STEPS)
     while True:
-        message, passed = receive(orders, MAX_DATAGRAM + _MOST_STEPS, _MOST_PASSED)
-        if not message:
+        count, passed = receive_into(orders, message, _MOST_PASSED)
+        if not count:
             os._exit(0)
         try:
             pid = kernel.fork_into(int.from_bytes(message[:_NUMBER], "big") | kernel.CLONE_PARENT)
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
-            _go_on(memoryview(message)[_NUMBER:], passed)
+            _go_on(memoryview(message)[_NUMBER:count], passed)
+        message[:count] = bytes(count)  # what one sandbox is told, such as its environment, is not for the next
         orders.send(pid.to_bytes(_NUMBER, "big", signed=True))
         for descriptor in passed:
             os.close(descriptor)
@@ -144,14 +149,14 @@ def _build(setting_up: list[Step], _: bytes) -> None:
 
 def _refresh(setting_up: list[Step], layered: bytes) -> None:
     """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
-    changes = boot.RECEIVED + 3
-    with socket.socket(fileno=boot.RECEIVED + 2) as lifeline:
-        try:
-            carry_out(setting_up)
-        except OSError as error:
-            lifeline.send(json.dumps({"kind": "unavailable", "text": describe(error)}).encode(), socket.MSG_DONTWAIT)
-        else:
-            socket.send_fds(lifeline, [json.dumps({"kind": "reset"}).encode()], [changes] if layered else [])
+    lifeline = socket.socket(fileno=_FIRST + 2)
+    try:
+        carry_out(setting_up)
+    except OSError as error:
+        lifeline.send(json.dumps({"kind": "unavailable", "text": describe(error)}).encode(), socket.MSG_DONTWAIT)
+        return
+    lifeline.sendmsg([_REFRESHED], _CHANGES if layered else ())
+    os._exit(0)
 
 
 def _confirm() -> None:

@@ -51,12 +51,22 @@ def receive(stream: socket.socket, size: int, most: int) -> tuple[bytes, list[in
     processes of another that runs at the same time. Raises: OSError, as `recv` does.
     """
     data, ancillary, _, _ = stream.recvmsg(size, _ROOM[most], _CLOSED_ON_EXEC)
+    return data, _passed(ancillary)
+
+
+def receive_into(stream: socket.socket, place: bytearray, most: int) -> tuple[int, list[int]]:
+    """As `receive`, to where the caller says. Returns: how many bytes, and the descriptors."""
+    count, ancillary, _, _ = stream.recvmsg_into([place], _ROOM[most], _CLOSED_ON_EXEC)
+    return count, _passed(ancillary)
+
+
+def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     descriptors: list[int] = []
     for level, kind, passed in ancillary:
         if (level, kind) == _RIGHTS:
             for start in range(0, len(passed) - 3, 4):
                 descriptors += _DESCRIPTOR.unpack_from(passed, start)
-    return data, descriptors
+    return descriptors
 
 
 class FrameReader:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from . import frames, identity, jobs, kernel, renewal, server, steps
 
 _ROUNDS = 12  # Python 3.11 settles on what an instruction works on after eight
-_CALL = {"op": "python", "timeout": 10.0, "limit": 4096, "fds": 0}
+_CALL = {"op": "python", "timeout": 60.0, "limit": 4096, "fds": 0}
 
 
 def rehearse() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -92,7 +93,9 @@ def _warm_up(standing: Standing, preload: list[str]) -> None:
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()
-    rehearsal.rehearse()
     if len(os.listdir("/proc/self/task")) > 1:
         text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
         standing.broken = "unavailable", text
+        return
+    with contextlib.suppress(OSError, RuntimeError):  # without it sandboxes cost more, and are no worse
+        rehearsal.rehearse()
