@@ -47,9 +47,7 @@ class Template:
             finally:
                 os._exit(1)
         theirs.close()
-
-    def close(self) -> None:
-        self._orders.close()
+        self.process = os.pidfd_open(self.pid)  # readable once it has ended
 
     def fork(self, namespaces: int, kind: str, order: bytes, setting_up: Iterable[Step], passed: Sequence[int]) -> None:
         """Have it fork a child that sets up and goes on as a `kind` with an order. `born` tells who that is.
@@ -58,16 +56,21 @@ class Template:
             kind: "guest", "layer", "refresh".
             passed: descriptors that the child has as `boot.RECEIVED` and on; a guest's and a layer's second is a pipe
                 that says `GO`.
-        Raises: OSError if the template is gone.
+        Raises: ConnectionError if the template is gone.
         """
         message = dumps((kind, list(setting_up), order))
         socket.send_fds(self._orders, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
 
     def born(self) -> int:
-        """Pid of the child that was forked on the last order. Raises: OSError if none was."""
+        """Pid of the child that was forked on the last order.
+
+        Raises: ConnectionError if the template is gone; another OSError if it could not fork.
+        """
         answer = int.from_bytes(self._orders.recv(_NUMBER), "big", signed=True)
-        if answer <= 0:
-            raise OSError(-answer, os.strerror(-answer) if answer else "the template is gone", "clone")
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer), "clone")
+        if answer == 0:
+            raise ConnectionResetError("the template is gone")
         return answer
 
 

@@ -59,12 +59,13 @@ class Spawner:
         self.host_gone = False
         gc.collect()
         gc.freeze()
-        self.template = self._new_template()
+        self.template = birth.Template(self.own_handle, self.cgroups.descriptors())  # before any order is known here
 
     def run(self) -> None:
-        """Serve until the host, or the process that started this one, is gone."""
+        """Serve until the host, the process that started this one, or the template is gone."""
         self.watch.add(self.host.fileno(), self._receive)
         self.watch.add(self.parent, self._end)
+        self.watch.add(self.template.process, self._end)
         while not self.host_gone:
             self._turn()
         for box in list(self.boxes):
@@ -97,7 +98,11 @@ class Spawner:
             os.close(source)
 
     def _end(self) -> None:
-        self.host_gone = True
+        """Take no more orders: those under way find nobody who says no, and may be given again."""
+        if not self.host_gone:
+            self.host_gone = True
+            self.watch.remove(self.host.fileno())
+            self.host.close()
 
     def _create(self, box: Box, source: int) -> None:
         spec = box.spec
@@ -105,6 +110,11 @@ class Spawner:
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
             self._bear(box, source)
+        except ConnectionError:  # the template is gone, and so are we; the host finds another spawner
+            self._end()
+            self._abort(box)
+            self._bury(box)
+            return
         except OSError as error:
             self._abort(box)
             self._bury(box, "unavailable", birth.describe(error))
@@ -212,20 +222,6 @@ class Spawner:
         finally:
             if user_namespace >= 0:
                 os.close(user_namespace)
-
-    def _new_template(self) -> birth.Template:
-        template = birth.Template(self.own_handle, self.cgroups.descriptors())
-        ended = os.pidfd_open(template.pid)
-
-        def replace() -> None:
-            self.watch.remove(ended)
-            os.close(ended)
-            os.waitpid(template.pid, 0)
-            template.close()
-            self.template = self._new_template()
-
-        self.watch.add(ended, replace)
-        return template
 
     def _abort(self, box: Box) -> None:
         """Creation failed half-way: without its go, what would have become process 1 ends by itself."""
