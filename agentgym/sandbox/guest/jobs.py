@@ -146,7 +146,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
         finally:
             if cwd is not None:
                 os.chdir("/work")
-        python.step_behind_the_guest(pid)
+        python.step_behind_the_guest(pid, f"/proc/{pid}/oom_score_adj")
     return pid
 
 

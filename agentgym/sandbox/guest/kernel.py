@@ -48,7 +48,7 @@ _libc.syscall.restype = _held.syscall.restype = ctypes.c_long
 # looked up here, not anew in every fork
 _before_fork, _after_fork_in_parent = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
 _after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
-_clone = _held.syscall
+_clone, _process_control = _held.syscall, _held.prctl
 _NOTHING = (None, None, None, None)
 
 
@@ -228,7 +228,7 @@ def filter_at(program: bytes) -> int:
 
 
 def _prctl(option: int, value: int) -> None:
-    if _held.prctl(option, value, 0, 0, 0) < 0:
+    if _process_control(option, value, 0, 0, 0) < 0:
         _check(-1, f"prctl {option}")
 
 
