@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from marshal import dumps, loads  # names of functions rather than of modules: one object less to look at for each
 from os import close, dup2, getppid, getresuid, read
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import archive, boot, kernel, server, steps
 from .frames import MAX_DATAGRAM, receive_into
@@ -49,16 +49,18 @@ class Template:
         theirs.close()
         self.process = os.pidfd_open(self.pid)  # readable once it has ended
 
-    def fork(self, namespaces: int, kind: str, order: bytes, setting_up: Iterable[Step], passed: Sequence[int]) -> None:
-        """Have it fork a child that sets up and goes on as a `kind` with an order. `born` tells who that is.
+    def fork(
+        self, namespaces: int, kind: str, spec: dict[str, Any], setting_up: Iterable[Step], passed: Sequence[int]
+    ) -> None:
+        """Have it fork a child that sets up and goes on as a `kind`. `born` tells who that is.
 
         Args:
-            kind: "guest", "layer", "refresh".
+            kind: "guest", "layer", "refresh". spec: as the host sent it.
             passed: descriptors that the child has as `boot.RECEIVED` and on; a guest's and a layer's second is a pipe
                 that says `GO`.
         Raises: ConnectionError if the template is gone.
         """
-        message = dumps((kind, list(setting_up), order))
+        message = dumps((kind, list(setting_up), spec))
         socket.send_fds(self._orders, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
 
     def born(self) -> int:
@@ -100,13 +102,13 @@ def _go_on(message: memoryview, passed: list[int]) -> NoReturn:
             dup2(descriptor, place, False)
             close(descriptor)
             place += 1
-        kind, setting_up, order = loads(message)
-        _KINDS[kind](setting_up, order)
+        kind, setting_up, spec = loads(message)
+        _KINDS[kind](setting_up, spec)
     finally:
         os._exit(1)
 
 
-def _become_first(setting_up: list[Step], order: bytes) -> None:
+def _become_first(setting_up: list[Step], spec: dict[str, Any]) -> None:
     """Go on as process 1 of a sandbox, and do nothing more until the host asks for something."""
     if read(_GO, 1) != GO:
         return  # the spawner is gone, or could not
@@ -123,11 +125,10 @@ def _become_first(setting_up: list[Step], order: bytes) -> None:
     stream = socket.socket(fileno=_CONTROL)
     if stream.recv(1, socket.MSG_PEEK):
         os.close(boot.SPAWNER)
-        spec = json.loads(order)
         server.serve(stream, spec, boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1)
 
 
-def _build(setting_up: list[Step], _: bytes) -> None:
+def _build(setting_up: list[Step], _: dict[str, Any]) -> None:
     """Make a layer of an archive, and tell the spawner how many bytes it takes."""
     said = boot.RECEIVED + 2
     try:
@@ -150,7 +151,7 @@ def _build(setting_up: list[Step], _: bytes) -> None:
         os.write(said, str(error).encode()[:2000])
 
 
-def _refresh(setting_up: list[Step], layered: bytes) -> None:
+def _refresh(setting_up: list[Step], spec: dict[str, Any]) -> None:
     """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
     lifeline = socket.socket(fileno=_FIRST + 2)
     try:
@@ -158,7 +159,7 @@ def _refresh(setting_up: list[Step], layered: bytes) -> None:
     except OSError as error:
         lifeline.send(json.dumps({"kind": "unavailable", "text": describe(error)}).encode(), socket.MSG_DONTWAIT)
         return
-    lifeline.sendmsg([_REFRESHED], _CHANGES if layered else ())
+    lifeline.sendmsg([_REFRESHED], _CHANGES if spec["layers"] else ())
     os._exit(0)
 
 
@@ -168,7 +169,11 @@ def _confirm() -> None:
         raise PermissionError(f"still user {getresuid()}, parent {getppid()}: refusing to run anything")
 
 
-_KINDS: dict[str, Callable[[list[Step], bytes], None]] = {"guest": _become_first, "layer": _build, "refresh": _refresh}
+_KINDS: dict[str, Callable[[list[Step], dict[str, Any]], None]] = {
+    "guest": _become_first,
+    "layer": _build,
+    "refresh": _refresh,
+}
 
 
 def describe(error: OSError) -> str:

@@ -72,12 +72,6 @@ class Guest:
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.watch.add(control.fileno(), self._receive)
-        self.operations: dict[str, Callable[[dict[str, Any], bytes, list[int]], None]] = {
-            "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
-            "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
-            "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
-            "listen": self._listen, "clear": self._clear, "renew": self._renew,
-        }  # fmt: skip
 
     def run(self) -> None:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
@@ -109,7 +103,7 @@ class Guest:
         count = request["fds"]
         descriptors, self.descriptors = self.descriptors[:count], self.descriptors[count:]
         try:
-            self.operations[request["op"]](request, blob, descriptors)
+            _OPERATIONS[request["op"]](self, request, blob, descriptors)
         except OSError as error:
             self._reply(request["id"], error="os", errno=error.errno or errno.EIO, text=str(error.strerror or error))
         except (ValueError, MemoryError) as error:
@@ -272,6 +266,15 @@ class Guest:
         if self.memory is not None:
             return number_after(b"oom_kill ", os.pread(self.memory[0], 4096, 0))
         return self.watchdog.kills
+
+
+_OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]] = {
+    name: getattr(Guest, f"_{name}")
+    for name in (
+        "exec", "python", "session", "cancel", "channel", "end_channel", "read", "write", "list", "pack", "unpack",
+        "usage", "listen", "clear", "renew",
+    )
+}  # fmt: skip
 
 
 def _whole(descriptor: int) -> bytes:

@@ -161,7 +161,7 @@ class Spawner:
             if box.layer:
                 box.said, said_write = os.pipe()
                 setting_up = boot.confine_builder(spec, self.own_handle)
-                self.template.fork(boot.NAMESPACES, "layer", b"", setting_up, [source, go_read, said_write])
+                self.template.fork(boot.NAMESPACES, "layer", spec, setting_up, [source, go_read, said_write])
                 box.pid = self.template.born()
             else:
                 memory = self.cgroups.memory_files(box.name)
@@ -169,7 +169,7 @@ class Spawner:
                 setting_up = boot.confine(
                     spec, server.greeting(spec), self.own_handle, self.cgroups.joining(box.name), memory
                 )
-                self.template.fork(boot.NAMESPACES, "guest", json.dumps(spec).encode(), setting_up, [source, go_read])
+                self.template.fork(boot.NAMESPACES, "guest", spec, setting_up, [source, go_read])
                 try:  # meanwhile
                     self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
                 finally:
@@ -214,8 +214,7 @@ class Spawner:
         try:
             user_namespace = kernel.user_namespace_of(box.namespace)
             passed = [user_namespace, box.namespace, box.lifeline.fileno()]
-            layered = b"layered" if box.spec["layers"] else b""
-            self.template.fork(0, "refresh", layered, boot.refresh(box.spec), passed)
+            self.template.fork(0, "refresh", box.spec, boot.refresh(box.spec), passed)
             bury_later(self.watch, self.template.born())
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
