@@ -16,6 +16,11 @@ from . import identity, python
 from .ends import Ends
 
 _PIPE_READ = 65_536
+RESULT = (  # the header of a reply to a call, written in one go: an encoder would look at much
+    b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
+    b'"written":%d,"started":%d}'
+)
+JSON = {False: b"false", True: b"true"}
 
 
 class Capture:

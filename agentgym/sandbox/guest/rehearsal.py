@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from . import frames, identity, jobs, kernel, renewal, server, steps
 
 _ROUNDS = 12  # Python 3.11 settles on what an instruction works on after eight
+_MOST_DESCRIPTORS = 64  # an old Python closes them one by one
 _CALL = {"op": "python", "timeout": 60.0, "limit": 4096, "fds": 0}
 
 
@@ -24,25 +25,24 @@ def rehearse() -> None:
 
     Raises: OSError, RuntimeError if it cannot be done here.
     """
-    before = _descriptors()
+    before = list(map(int, os.listdir("/proc/self/fd")))
     host, control = socket.socketpair()
+    guest = server.Guest(control, {"environment": jobs.inherited_environment(), "missing": {}}, None)
+    guest.runner.files = _MOST_DESCRIPTORS
     try:
         with _harmless():
-            _serve(host, control)
+            _ask(host, guest)
     finally:
         kernel.set_dumpable(True)  # the guest has hidden itself
         jobs.writable_areas.cache_clear()
-        host.close()
-        control.close()
-        for descriptor in _descriptors() - before:
-            os.close(descriptor)
+        for one in (host, control, guest.watch):
+            one.close()
+        steps.carry_out(steps.close_others(before))
     steps.carry_out([steps.ready(0, 0)] * _ROUNDS)
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _serve(host: socket.socket, control: socket.socket) -> None:
-    spec = {"environment": jobs.inherited_environment(), "missing": {}}
-    guest = server.Guest(control, spec, None)
+def _ask(host: socket.socket, guest: server.Guest) -> None:
     replies = frames.FrameReader(frames.MAX_HEADER_BYTES, 4096)
     for number in range(_ROUNDS):
         renewal.state()
@@ -69,7 +69,3 @@ def _harmless() -> Iterator[None]:
 
 def _refuse(*_: Any) -> NoReturn:
     raise RuntimeError("a guest that is only rehearsed has nobody to signal")
-
-
-def _descriptors() -> set[int]:
-    return set(map(int, os.listdir("/proc/self/fd")))

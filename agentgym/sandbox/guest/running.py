@@ -26,11 +26,6 @@ from .metering import Meter, peak_kib, written_by
 from .watch import Watch
 
 _ALL = -1
-_RESULT = (  # the header of a reply, made in one go: an encoder would look at much in which its pages differ then
-    b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
-    b'"written":%d,"started":%d}'
-)
-_JSON = {False: b"false", True: b"true"}
 _ONE_MESSAGE = 1 << 16  # longer code reaches a session as a file
 
 
@@ -160,8 +155,8 @@ class Runner:
             reason = getattr(error, "strerror", None) or str(error)
         name = request.get("argv", ["python"])[0]
         message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
-        code, no = 127 if isinstance(error, FileNotFoundError) else 126, _JSON[False]
-        header = _RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, jobs.disk_used(), 0, 0)
+        code, no = 127 if isinstance(error, FileNotFoundError) else 126, jobs.JSON[False]
+        header = jobs.RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, jobs.disk_used(), 0, 0)
         self.send(frames.joined(header, message))
 
     def _listen(self, stream: Capture, limit: int) -> None:
@@ -200,8 +195,8 @@ class Runner:
             stream.drain(self.null)
         truncated = call.stdout.truncated or call.stderr.truncated
         oom = code != 0 and self.memory_kills() > call.memory_kills
-        header = _RESULT % (
-            call.id, code, len(call.stdout.data), _JSON[truncated], _JSON[timed_out], _JSON[oom],
+        header = jobs.RESULT % (
+            call.id, code, len(call.stdout.data), jobs.JSON[truncated], jobs.JSON[timed_out], jobs.JSON[oom],
             time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
             self.meter.started() - call.started_before,
         )  # fmt: skip
