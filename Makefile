@@ -14,7 +14,7 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= auto
-BENCHMARKS  ?= overhead sandbox credit environments swe gui viewer training learning
+BENCHMARKS  ?= overhead episodes sandbox credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python
@@ -51,8 +51,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PY)" -m pip install -qq --upgrade "pip>=23.2"
 	@"$(PY)" -m pip install -qq -c constraints.txt $(TORCH_FROM) torch
 	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[dev]"
-	@# Its pages are read, its code is never imported: selenium, which it asks for, is not wanted.
-	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps miniwob
+	@# Of these, what they ask for is not wanted: miniwob's pages are read, of rliable one module checks our figures.
+	@"$(PY)" -m pip install -qq -c constraints.txt --no-deps miniwob rliable
 	@"$(PY)" -c "$$SANDBOX_REPORT"
 	@touch "$(STAMP)"
 	@echo "[setup] done: $$("$(PY)" --version), torch $$("$(PY)" -c 'import torch; print(torch.__version__)')"
@@ -130,7 +130,7 @@ $(VLLM_STAMP): tests/vllm_server/requirements.txt
 	@"$(VLLM_PY)" -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	@touch "$(VLLM_STAMP)"
 
-lint: $(STAMP)  ## ruff, formatting, and mypy strict on the framework
+lint: $(STAMP)  ## ruff, formatting, and mypy strict
 	"$(PY)" -m ruff check .
 	"$(PY)" -m ruff format --check .
 	"$(PY)" -m mypy
@@ -145,8 +145,8 @@ gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, 
 bench: $(STAMP)  ## every benchmark of BENCHMARKS="..."; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
 
-bench-peers: $(STAMP)  ## environments with other sandboxes, in .venv-peers, for benchmarks/sandbox.py to measure beside
-	"$(PY)" benchmarks/sandbox_peers.py "$(PEERS)"
+bench-peers: $(STAMP)  ## environments with peers, in .venv-peers, for the benchmarks sandbox and episodes to measure beside
+	"$(PY)" benchmarks/peering.py "$(PEERS)"
 
 images:  ## build the docker backend's images, once, from Debian packages; needs root and a running Docker daemon
 	@docker/build

@@ -1,9 +1,10 @@
 """The web environment: what an action, a reset and a browser cost.
 
 Latency of an action with the accessibility tree, of one episode alone; processor time of an action and of an episode,
-by the control group of the sandbox; memory of one browser by the number of episodes that share it.
+by the control group of the sandbox; memory of eight browsers with the 128 episodes that share them; and what becomes of
+episodes whose pages crash.
 
-    python benchmarks/gui.py [--episodes 12] [--at-once 16]
+    python benchmarks/gui.py [--only latency,parallel,crashes] [--episodes 12] [--at-once 128]
 """
 
 from __future__ import annotations
@@ -17,10 +18,21 @@ import sys
 import time
 from typing import Any
 
-from agentgym import Call, Environment, Message, Task, make
-from agentgym.registry import close_backends, load_task_set
+from agentgym import Environment, Message, Task, make
+from agentgym.episode.budgets import Budgets
+from agentgym.episode.manager import EpisodeManager
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.registry import close_backends, load_task_set, shared_backend
 from agentgym.sandboxes.gui import close_browsers
-from agentgym.sandboxes.gui.browsers import chromium
+from agentgym.sandboxes.gui.browsers import browsers_of, chromium
+
+PARTS = ("latency", "parallel", "crashes")
+AT_A_TIME, KILL_EVERY_S = 8, 2.0
+KILL_ONE = (
+    "pages=$(grep -lz -e --type=renderer /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | shuf -n 1); "
+    "kill -9 $pages && echo 1"
+)
+"""Kill the process of a page, whichever: as running out of memory does."""
 
 
 async def play(environment: Environment, task: Task, script: Any) -> tuple[float, list[float]]:
@@ -64,26 +76,58 @@ async def latency(episodes: int) -> None:
 
 
 async def parallel(at_once: int) -> None:
-    """Episodes that share one browser: memory, and actions a second of all together."""
+    """Episodes open at once, sixteen a browser: their memory, then each of them played to its end by its oracle."""
     task_set = load_task_set("web/apps-v1")
     tasks = list(itertools.islice(itertools.cycle(task_set["validation"]), at_once))
     environments = [make("agentgym/web-v1") for _ in tasks]
     try:
         await environments[0].reset(tasks[0].public(), seed=0)
-        machine = environments[0]._browser.machine
-        alone = await memory_mib(machine)
-        for environment, task in zip(environments[1:], tasks[1:], strict=True):
-            await environment.reset(task.public(), seed=0)
-        together = await memory_mib(machine)
-        began, before = time.perf_counter(), await machine.usage()
-        await asyncio.gather(*(e.call(Call("wait", {"seconds": 0.0})) for e in environments for _ in range(5)))
-        took, after = time.perf_counter() - began, await machine.usage()
+        alone = await memory_mib(environments[0]._browser.machine)
+        gate = asyncio.Semaphore(AT_A_TIME)
+
+        async def opened(environment: Environment, task: Task) -> None:
+            async with gate:
+                await environment.reset(task.public(), seed=0)
+
+        await asyncio.gather(*map(opened, environments[1:], tasks[1:]))
+        machines = list({id(e._browser.machine): e._browser.machine for e in environments}.values())
+        together = [await memory_mib(machine) for machine in machines]
+        before = [await machine.usage() for machine in machines]
+        began = time.perf_counter()
+        played = await asyncio.gather(
+            *(play(e, task, task_set.oracle(task)) for e, task in zip(environments, tasks, strict=True))
+        )
+        took = time.perf_counter() - began
+        after = [await machine.usage() for machine in machines]
     finally:
         await asyncio.gather(*(environment.close() for environment in environments))
-    print(f"memory of a browser: {alone:.0f} MiB with one episode, {together:.0f} MiB with {at_once}: 8 browsers with "
-          f"{8 * at_once} episodes take {8 * together / 1024:.1f} GiB")  # fmt: skip
-    print(f"{at_once} episodes looking at once: {5 * at_once / took:.0f} looks a second, "
-          f"{(after.cpu_s - before.cpu_s) / (5 * at_once) * 1e3:.1f} ms of processor time each")  # fmt: skip
+    actions = sum(len(actions_s) for _, actions_s in played)
+    cpu_s = sum(late.cpu_s - early.cpu_s for late, early in zip(after, before, strict=True))
+    print(f"memory: a browser with one episode {alone:.0f} MiB; {len(machines)} browsers with {at_once} episodes "
+          f"{sum(together) / 1024:.1f} GiB, the largest {max(together):.0f} MiB")  # fmt: skip
+    print(f"{at_once} episodes played at once, each from its reset: {actions} actions in {took:.0f} s, "
+          f"{1e3 * cpu_s / actions:.0f} ms of processor time an action in the sandboxes")  # fmt: skip
+
+
+async def crashes(episodes: int, at_once: int) -> None:
+    """Episodes whose pages' processes are killed while they play: none may be lost, and none be played wrongly."""
+    task_set = load_task_set("web/apps-v1")
+    tasks, killed = list(task_set["train"][:episodes]), 0
+    backend = shared_backend("namespaces")
+    manager = EpisodeManager(
+        lambda task: ScriptedPolicy(task_set.oracle(task)),
+        backend=backend, concurrency=at_once, budgets=Budgets(infra_retries=8),
+    )  # fmt: skip
+    playing = asyncio.ensure_future(manager.collect(tasks))
+    while not playing.done():
+        await asyncio.wait([playing], timeout=KILL_EVERY_S)
+        for browser in list(browsers_of(backend)._open):
+            killed += int((await browser.machine.exec(["sh", "-c", KILL_ONE])).text.strip() or 0)
+    found = await playing
+    retried = sum(len(one.provenance.get("retries", ())) for one in found)
+    print(f"{episodes} episodes, {at_once} at once, {killed} pages killed under them: {retried} turns played again, "
+          f"{sum(one.error is not None for one in found)} episodes lost, "
+          f"{sum(one.success == 1.0 for one in found)} solved")  # fmt: skip
 
 
 async def memory_mib(machine: Any) -> float:
@@ -93,11 +137,15 @@ async def memory_mib(machine: Any) -> float:
     return float(result.text.strip() or 0) / 1024
 
 
-async def main_async(episodes: int, at_once: int) -> None:
+async def main_async(parts: list[str], episodes: int, at_once: int) -> None:
     print(f"{chromium()}; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
     try:
-        await latency(episodes)
-        await parallel(at_once)
+        if "latency" in parts:
+            await latency(episodes)
+        if "parallel" in parts:
+            await parallel(at_once)
+        if "crashes" in parts:
+            await crashes(5 * episodes, 16)
     finally:
         await close_browsers()
         await close_backends()
@@ -105,10 +153,14 @@ async def main_async(episodes: int, at_once: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between them")
     parser.add_argument("--episodes", type=int, default=12)
-    parser.add_argument("--at-once", type=int, default=16)
+    parser.add_argument("--at-once", type=int, default=128, help="episodes open at once in the part `parallel`")
     asked = parser.parse_args()
-    asyncio.run(main_async(asked.episodes, asked.at_once))
+    parts = asked.only.split(",")
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"no such part: {', '.join(unknown)}; parts are {', '.join(PARTS)}")
+    asyncio.run(main_async(parts, asked.episodes, asked.at_once))
     return 0
 
 

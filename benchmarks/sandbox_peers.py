@@ -5,34 +5,16 @@ Each driver runs in the virtual environment of its package, several times in tur
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from peering import Peer
 from rich.table import Table
-from sandbox_calls import PYTHON
 
-FOLDER = Path(__file__).parent / "peers"
 WORKS = {"life": "create, 2 files, script, read, close", "script": "python3 script.py", "true": "true"}
-_DRIVER_S = 300
 _NO_ISOLATION = "nothing"
 _CONTAINER = "container"
-
-
-@dataclass(frozen=True)
-class Peer:
-    """One row of the table. `package`: what its virtual environment holds; empty if this one will do."""
-
-    name: str
-    driver: str
-    isolation: str
-    package: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 PEERS = (
@@ -69,31 +51,13 @@ def measure(venvs: Path, rounds: int, repeats: int) -> dict[str, Found]:
 
 
 def _add(found: Found, peer: Peer, venvs: Path, repeats: int) -> None:
-    python = venv_of(venvs, peer.package) / "bin" / "python" if peer.package else Path(sys.executable)
-    if not python.exists():
-        found.reason = f"not installed: make bench-peers PEERS={venvs}"
+    said = peer.run(venvs, f"--repeats={repeats}")
+    if isinstance(said, str):
+        found.reason = said
         return
-    # every peer that runs the host's Python runs the same one
-    environment = {**os.environ, **peer.environment, "PATH": f"{Path(PYTHON).parent}:{os.environ['PATH']}"}
-    command = [str(python), str(FOLDER / f"{peer.driver}.py"), f"--repeats={repeats}"]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_DRIVER_S)
-    except subprocess.TimeoutExpired:
-        found.reason = f"no end within {_DRIVER_S} s"
-        return
-    if done.returncode != 0:
-        found.reason = _why(done.stderr)
-        return
-    said = json.loads(done.stdout.splitlines()[-1])
     found.version = said["version"]
     for work, values in said["times"].items():
         found.times[work] += values
-
-
-def _why(stderr: str) -> str:
-    """The line of a traceback that names the error."""
-    lines = [line for line in stderr.splitlines() if line and not line[0].isspace() and "Error" in line]
-    return (lines or stderr.splitlines() or ["it ended without a word"])[-1].split("Error: ", 1)[-1][:200]
 
 
 def table_of(found: dict[str, Found]) -> Table:
@@ -134,30 +98,3 @@ def as_data(found: dict[str, Found]) -> dict[str, object]:
         }
         for name, one in found.items()
     }  # fmt: skip
-
-
-def venv_of(venvs: Path, package: str) -> Path:
-    return venvs / package.partition("[")[0]
-
-
-def install(venvs: Path) -> None:
-    """Make the virtual environments that are missing. One that cannot be made is named, and its row has no figures."""
-    for package in sorted({peer.package for peer in PEERS if peer.package}):
-        folder = venv_of(venvs, package)
-        if (folder / "installed").exists():
-            continue
-        try:
-            subprocess.run([PYTHON, "-m", "venv", "--clear", str(folder)], check=True)
-            subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "-qq", package], check=True)
-        except subprocess.CalledProcessError as error:
-            subprocess.run(["rm", "-rf", str(folder)], check=True)
-            print(f"{package} could not be installed: {error}")
-            continue
-        (folder / "installed").touch()
-        print(f"installed {package} in {folder}")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="make the virtual environments of the peers")
-    parser.add_argument("venvs", type=Path)
-    install(parser.parse_args().venvs)

@@ -72,7 +72,7 @@ class HttpJudge(Reward):
 
     def _body(self, episode: EpisodeView) -> dict[str, Any]:
         task = episode.task
-        messages = [{"role": m.role, "text": m.text} for m in task.opening()]
+        messages: list[dict[str, Any]] = [{"role": m.role, "text": m.text} for m in task.opening()]
         for turn in episode.turns:
             calls = [{"name": call.name, "arguments": call.arguments} for call in turn.calls]
             messages.append({"role": "assistant", "text": turn.message.text, "calls": calls})

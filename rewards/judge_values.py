@@ -32,7 +32,7 @@ def pack(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (bytes, bytearray)):
         return ["b", bytes(value).hex()]
     for kind, types in (("l", list), ("t", tuple), ("e", (set, frozenset))):
-        if isinstance(value, types):  # type: ignore[arg-type]
+        if isinstance(value, types):
             return [kind, [pack(item, depth + 1) for item in value]]
     if isinstance(value, dict):
         return ["d", [[pack(key, depth + 1), pack(item, depth + 1)] for key, item in value.items()]]

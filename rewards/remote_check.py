@@ -70,9 +70,10 @@ class RemoteCheck:
             answer = await self._ask(candidate, {"call": said["call"]}) if alive else None
             alive = answer is not None
             said = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
-        if not isinstance(said, dict) or not isinstance(said.get("passed", False), bool):
+        passed = said.get("passed", False) if isinstance(said, dict) else None
+        if not isinstance(passed, bool):
             raise JudgeError(f"The check of {order['entry_point']!r} gave no verdict: {said!r:.200}")
-        return said.get("passed", False)
+        return passed
 
     async def _ask(self, candidate: Channel, message: dict[str, Any]) -> dict[str, Any] | None:
         """The submission's answer; None once it has ended its process, hangs or talks nonsense."""

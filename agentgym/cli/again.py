@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.choosing import BackendName, MaxTokens, MaxTurns, RewardName, Seed
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, load_policy
+from agentgym.cli.choosing import BackendName, MaxTokens, MaxTurns, RewardName, Seed, Temperature
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, load_policy
 from agentgym.cli.screen import err, out, progress_bar, run
 from agentgym.cli.user_code import Import
 
@@ -113,7 +113,7 @@ def fork(
     target: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the new episodes in DIR/ledger.sqlite.")
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    temperature: Temperature = 1.0,
     max_turns: MaxTurns = 16,
     max_tokens: MaxTokens = 512,
     seed: Seed = 0,
@@ -121,6 +121,7 @@ def fork(
     backend: BackendName = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    device: Device = "auto",
     modules: Import = None,
 ) -> None:
     """Play a saved episode on from before one of its turns, by another policy or by hand; what came before is repeated.
@@ -149,7 +150,7 @@ def fork(
         samples = 1
     else:
         task_set = TaskSet("the episode's own", {record.task.split: [record.task]})
-        agent, _ = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env)
+        agent, _ = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
     kept = Ledger(Folder(target).create().ledger) if target else None
     manager = _manager(
         agent, backend=backend, reward=reward, ledger=kept, seed=seed, temperature=temperature, max_tokens=max_tokens,

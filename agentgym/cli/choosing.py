@@ -13,6 +13,7 @@ Tasks = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="All randomness follows from it.")]
 Concurrency = Annotated[int, typer.Option(min=1, help="Episodes at once.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Of sampling; at 0 the likeliest token is taken.")]
 MaxTurns = Annotated[int, typer.Option(min=1, help="Turns after which an episode is cut.")]
 MaxTokens = Annotated[int, typer.Option(min=1, help="Tokens a turn may have.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Play this many tasks only; always the same ones.")]

@@ -87,15 +87,16 @@ def power(
     if record is not None:
         outcomes = Evaluation.load(record).outcomes()
         rate, spread = 100 * Evaluation.load(record).success().value, spread_of(outcomes, default=spread)
-        out().print(f"{record}: success {rate:.1f} %, spread {spread:.2f}", markup=False, soft_wrap=True)
+        out().print(f"{record}: success {rate:.1f}%, spread {spread:.2f}", markup=False, soft_wrap=True)
     options: dict[str, Any] = {"rate": rate / 100, "samples": samples, "agreement": agreement, "spread": spread}
-    told = f"a gain of {gain:g} points from {rate:.3g} %, {samples} sample(s) a task"
+    times = "once" if samples == 1 else f"{samples} times"
+    told = f"tasks, played {times} each, show a gain of {gain:g} points from {rate:.3g}%"
     if tasks is not None:
         chance = power_of(tasks, gain / 100, **options)
-        out().print(f"{tasks} tasks show {told} with a chance of {chance:.0%}.", soft_wrap=True)
+        out().print(f"{tasks} {told} with a chance of {chance:.0%}.", soft_wrap=True)
         return
     needed = tasks_needed(gain / 100, power=wanted, **options)
-    out().print(f"{needed:,} tasks show {told} with a chance of {wanted:.0%}.", soft_wrap=True)
+    out().print(f"{needed:,} {told} with a chance of {wanted:.0%}.", soft_wrap=True)
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:

@@ -192,18 +192,17 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
         raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
     ledger = Ledger(folder.ledger)
     try:
-        wanted = "train-" if prefix is None else prefix
-        steps: dict[str, dict[str, list[Trajectory]]] = {}
+        wanted = prefix
+        if wanted is None:  # train-000012, whichever process played it, and its branches
+            wanted = "-".join((ledger.last_run("train-") or "train-").split("-")[:2])
+        groups: dict[str, list[Trajectory]] = {}
         for trajectory in ledger.trajectories(wanted):
-            step = trajectory.id.partition("/")[0] if prefix is None else ""
-            if prefix is None and step not in steps:
-                steps.clear()  # only the last step is kept: runs are long
-            steps.setdefault(step, {}).setdefault(trajectory.task.id, []).append(trajectory)
+            groups.setdefault(trajectory.task.id, []).append(trajectory)
     finally:
         ledger.close()
-    if not steps:
+    if not groups:
         raise EvaluationError(f"No finished episode in {folder.ledger} has an id that begins with {wanted!r}.")
-    return list(next(iter(steps.values())).values())
+    return list(groups.values())
 
 
 def _recorded(folder: RunFolder, groups: list[list[Trajectory]]) -> dict[str, NDArray[np.float64]]:

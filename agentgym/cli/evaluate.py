@@ -10,7 +10,7 @@ import typer
 
 from agentgym.cli.choosing import BackendName, Concurrency, Limit, MaxTokens, MaxTurns, RewardName, Seed, Tasks
 from agentgym.cli.choosing import split_tasks as split_of
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, PolicyArgument, load_policy
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyArgument, load_policy
 from agentgym.cli.screen import out, progress_bar, resumable, run, write_text
 from agentgym.cli.user_code import Import
 
@@ -41,6 +41,7 @@ def evaluate(
     backend: BackendName = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    device: Device = "auto",
     modules: Import = None,
 ) -> None:
     """Measure a policy: success with intervals, pass@k, what goes wrong, and the gain over an earlier evaluation.
@@ -69,7 +70,7 @@ def evaluate(
     task_set = registry.load_task_set(name)
     if earlier is not None:
         check_tasks(earlier, task_set, split, choose(task_set, split, limit))
-    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env)
+    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
     heat = temperature if temperature is not None else 0.0 if samples == 1 else 1.0
     kept = RunFolder(folder).create() if folder else None
     ledger = Ledger(kept.ledger) if kept else None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import tomllib
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -33,11 +35,20 @@ CallFormat = Annotated[
 ApiKeyEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="The environment variable that holds the API key of chat_api.")
 ]
+Device = Annotated[
+    str,
+    typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
+]
 Agent = Policy | Callable[[Task], Policy]
 
 
 def load_policy(
-    text: str, task_set: TaskSet, *, call_format: str | None = None, api_key_env: str | None = None
+    text: str,
+    task_set: TaskSet,
+    *,
+    call_format: str | None = None,
+    api_key_env: str | None = None,
+    device: str = "auto",
 ) -> tuple[Agent, str]:
     """The agent that a --policy argument names, and its name for records.
 
@@ -47,11 +58,11 @@ def load_policy(
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, found = _checkpoint(Path(text))
-        load_model = registry.load("policies", "transformers")
+        load_model = registry.load("policies", "vision" if _reads_images(path) else "transformers")
         from agentgym.training.quiet import quiet
 
         with quiet():  # the bar of its weights is none of the user's business
-            return load_model(str(path), call_format=call_format or found), text
+            return load_model(str(path), call_format=call_format or found, device=device), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         where, _, model = rest.partition("#")
@@ -60,8 +71,9 @@ def load_policy(
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
+        hint = "Did you mean oracle? Else write" if get_close_matches(name, ["oracle"]) else "Write oracle,"
         raise PolicyArgumentError(
-            f"--policy {text!r} is no file or folder here and no policy. Write oracle, the path of a checkpoint or run "
+            f"--policy {text!r} is no file or folder here and no policy. {hint} the path of a checkpoint or run "
             f"folder, chat_api:URL#model or vllm:URL#path. {error}"
         ) from error
     raise AssertionError("unreachable: the name was neither known nor unknown")
@@ -98,6 +110,14 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
             "save_pretrained wrote, or a run folder whose training has got that far."
         )
     return found[0], call_format
+
+
+def _reads_images(checkpoint: Path) -> bool:
+    try:
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False  # whoever loads it says what is wrong with it
+    return isinstance(config, dict) and "vision_config" in config
 
 
 def _make(name: str, where: str, model: str, wanted: dict[str, str | None]) -> Agent:

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.choosing import BackendName, Concurrency, Limit, MaxTokens, MaxTurns, RewardName, Seed, Tasks
+from agentgym.cli.choosing import (
+    BackendName,
+    Concurrency,
+    Limit,
+    MaxTokens,
+    MaxTurns,
+    RewardName,
+    Seed,
+    Tasks,
+    Temperature,
+)
 from agentgym.cli.choosing import split_tasks as split_of
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, PolicyArgument, load_policy
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyArgument, load_policy
 from agentgym.cli.screen import out, progress_bar, resumable, run
 from agentgym.cli.user_code import Import
 
@@ -27,7 +37,7 @@ def rollout(
     folder: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    temperature: Temperature = 1.0,
     max_turns: MaxTurns = 16,
     max_tokens: MaxTokens = 512,
     concurrency: Concurrency = 64,
@@ -36,6 +46,7 @@ def rollout(
     backend: BackendName = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    device: Device = "auto",
     label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "rollout",
     modules: Import = None,
 ) -> None:
@@ -56,7 +67,7 @@ def rollout(
     name, split = split_of(tasks, "train")
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
-    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env)
+    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
     kept = RunFolder(folder).create() if folder else None
     ledger = Ledger(kept.ledger) if kept else None
     try:

@@ -138,6 +138,15 @@ class Ledger:
             )  # '0' is the character after '/'
             return {row[0] for row in rows}
 
+    def last_run(self, prefix: str = "") -> str | None:
+        """The run that the finished episode belongs to which began last, of runs whose label begins with `prefix`."""
+        with self._telling("read"):
+            row = self._connection.execute(
+                "SELECT id FROM episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY key DESC LIMIT 1",
+                (len(prefix), prefix),
+            ).fetchone()
+        return None if row is None else str(row[0]).partition("/")[0]
+
     def load(self, episode: str) -> Trajectory:
         """The record of an episode by id; one that is unfinished has no stop reason, so is not valid.
 

@@ -16,6 +16,7 @@ from agentgym.episode.closing import close_environment
 from agentgym.episode.judging import judge_end, verdict
 from agentgym.episode.metering import TurnMeter, spoken
 from agentgym.episode.replies import CUT, EMPTY, check_reply, over_budget
+from agentgym.episode.restored import Restored
 from agentgym.episode.schemas import tool_facts
 from agentgym.episode.setting import Setting
 from agentgym.episode.standing import Lookout
@@ -85,7 +86,7 @@ class Episode:
         environment = self._environment = setting.make_environment(trajectory.task)
         self._reward = setting.reward_for(environment)
         trajectory.weights = self._reward.weights if self._reward is not None else {}
-        kind = type(environment)
+        kind = type(environment.world if isinstance(environment, Restored) else environment)
         trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
         self._meter = TurnMeter()
         self._lookout = Lookout(environment, checkpoints=self._retries_left > 0 or setting.keep is not None)

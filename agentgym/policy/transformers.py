@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, Row, score
+from agentgym.policy.device import device_of, dtype_of
 from agentgym.policy.key_values import Past
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.registry import load as load_registered
@@ -176,21 +175,23 @@ class TransformersPolicy(Policy):
 
 
 def load(
-    path: str, *, call_format: str = "hermes", device: str = "cpu", dtype: str = "float32", **options: Any
+    path: str, *, call_format: str = "hermes", device: str = "auto", dtype: str = "auto", **options: Any
 ) -> TransformersPolicy:
     """A policy from a checkpoint: a folder, or the name of a hub model that is already on this machine or allowed.
 
     Args:
         path: holds the model, its tokenizer and chat template.
         call_format: registered name of how it writes calls.
-        device, dtype: as torch names them.
+        device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see TransformersPolicy.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    place = device_of(device)
+    numbers = dtype_of(dtype, place)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype)).to(device)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=numbers).to(place)
     except (OSError, ValueError) as error:
         raise PolicyError(
             f"No model can be loaded from {path!r}: {error} Give a folder written by save_pretrained (config.json, "

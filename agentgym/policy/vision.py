@@ -16,6 +16,7 @@ from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.policy.decoding import Row
+from agentgym.policy.device import device_of, dtype_of
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
@@ -140,21 +141,23 @@ class VisionPolicy(TransformersPolicy):
 
 
 def load(
-    path: str, *, call_format: str = "hermes", device: str = "cpu", dtype: str = "float32", **options: Any
+    path: str, *, call_format: str = "hermes", device: str = "auto", dtype: str = "auto", **options: Any
 ) -> VisionPolicy:
     """A policy from a checkpoint of a vision model: a folder, or the name of a hub model that is on this machine.
 
     Args:
         path: holds the model and its processor (tokenizer, image processor, chat template).
         call_format: registered name of how it writes calls.
-        device, dtype: as torch names them.
+        device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see VisionPolicy.
     """
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
+    place = device_of(device)
+    numbers = dtype_of(dtype, place)
     try:
         processor = AutoProcessor.from_pretrained(path)
-        model = AutoModelForImageTextToText.from_pretrained(path, dtype=getattr(torch, dtype)).to(device)
+        model = AutoModelForImageTextToText.from_pretrained(path, dtype=numbers).to(place)
     except (OSError, ValueError, ImportError, AttributeError) as error:
         raise PolicyError(
             f"No vision model can be loaded from {path!r}: {error} Give a folder with the model and its processor; "

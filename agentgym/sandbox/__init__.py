@@ -4,6 +4,7 @@ contract.py, limits.py   what every backend promises          metering.py   addi
 namespaces/  docker/     the backends                         pool/         sandboxes kept ready, from either
 host/                    the near side: a guest spoken to     guest/        the far side: what runs in every sandbox
 images/                  root file systems                    network/      the only way out, where a spec asks for one
+prepared.py              snapshots that are costly to make, made once for each backend
 """
 
 from agentgym.sandbox.contract import (

@@ -34,6 +34,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories, opened_before
 from agentgym.policy.contract import Policy
+from agentgym.policy.device import device_of
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
@@ -44,10 +45,11 @@ from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Valida
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import curriculum_of
-from agentgym.training.models import device_of, load_model, save_whole
+from agentgym.training.models import load_model, load_state, save_whole, tokenizer_of
 from agentgym.training.quiet import quiet
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.seeing import Sight
 from agentgym.training.signals.choosing import check_offered, sources_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer, Watcher, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
@@ -104,13 +106,13 @@ class _Session:
         if recipe.train.steps:
             check_offered(recipe.train.made_estimator(), self.task_set)
         with quiet(), self.progress:
-            model, tokenizer = self._policy_model()
-            policy = self._local_policy(model, tokenizer)
+            model, reader = self._policy_model()
+            policy = self._local_policy(model, reader)
             if recipe.warm_start and recipe.policy.path and not self._warm.is_dir():
-                self._warm_start(model, tokenizer, self._demonstrations(), policy)
+                self._warm_start(model, reader, self._demonstrations(), policy)
             self._measure("before", policy)
             if recipe.train.steps:
-                self._reinforce(model, tokenizer, policy)
+                self._reinforce(model, reader, policy)
             self._measure("after", policy)
             if recipe.evaluate.control:
                 self._measure("control", policy, recipe.evaluate.control)
@@ -147,7 +149,7 @@ class _Session:
                 seen=lambda _: advance(),
             )  # fmt: skip
 
-    def _warm_start(self, model: Any, tokenizer: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
+    def _warm_start(self, model: Any, reader: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
         section = self.recipe.warm_start
         assert section is not None
         renderer = policy.renderer
@@ -161,18 +163,18 @@ class _Session:
         )  # fmt: skip
         if section.steps:
             imitate(
-                model, tokenizer, examples, folder=self.run.path / "scratch", steps=section.steps,
+                model, tokenizer_of(reader), examples, folder=self.run.path / "scratch", steps=section.steps,
                 batch_size=section.batch_size, learning_rate=section.learning_rate, seed=self.recipe.seed,
                 callbacks=[Logged(self.run, "warm_start", self.progress, bar, show), looked],
-                use_cpu=self.device == "cpu",
+                use_cpu=self.device == "cpu", sight=Sight.of(policy, model),
             )  # fmt: skip
         shutil.rmtree(self.run.path / "scratch", ignore_errors=True)
-        save_whole(model, tokenizer, self._warm)
+        save_whole(model, reader, self._warm)
 
-    def _reinforce(self, model: Any, tokenizer: Any, policy: TransformersPolicy) -> None:
-        section, final = self.recipe.train, self.run.checkpoints / "final"
+    def _reinforce(self, model: Any, reader: Any, policy: TransformersPolicy) -> None:
+        section, final, tokenizer = self.recipe.train, self.run.checkpoints / "final", tokenizer_of(reader)
         if final.is_dir():
-            model.load_state_dict(load_model(final, self.device)[0].state_dict())
+            model.load_state_dict(load_state(final))
             return
         checkpoint = latest_checkpoint(self.run.checkpoints)
         self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
@@ -219,8 +221,8 @@ class _Session:
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         if guarded.stopped and (healthy := self.run.checkpoints / HEALTHY).is_dir():
-            model.load_state_dict(load_model(healthy, self.device)[0].state_dict())
-        save_whole(model, tokenizer, final)
+            model.load_state_dict(load_state(healthy))
+        save_whole(model, reader, final)
 
     def _branching(self, chosen: Estimator) -> Branching | None:
         signals = self.recipe.train.signals
@@ -299,10 +301,16 @@ class _Session:
                 row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
                 file.write(json.dumps(row) + "\n")
 
-    def _local_policy(self, model: Any, tokenizer: Any) -> TransformersPolicy:
-        machine = self.recipe.machine
-        renderer = TemplateRenderer(tokenizer, self._call_format())
-        policy = TransformersPolicy(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
+    def _local_policy(self, model: Any, reader: Any) -> TransformersPolicy:
+        machine, tokenizer = self.recipe.machine, tokenizer_of(reader)
+        kind, images = TransformersPolicy, None
+        if tokenizer is not reader:
+            from agentgym.policy.image_tokens import ImageTokens
+            from agentgym.policy.vision import VisionPolicy
+
+            kind, images = VisionPolicy, ImageTokens(reader)
+        renderer = TemplateRenderer(tokenizer, self._call_format(), images=images)
+        policy = kind(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
         policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
         return policy
 

@@ -40,8 +40,9 @@ class TrlPolicy(Policy):
         """Raises: PolicyError where the conversation shows an image, which TRL's backend would not be given."""
         if images_of(request.messages):
             raise PolicyError(
-                "The conversation holds an image, and training reads text only. Evaluate with the policy 'vision', or "
-                "train in an environment that answers in text, such as a page's accessibility tree."
+                "The conversation holds an image, and TRL's own generation is not given any. Train with a VisionPolicy "
+                "of the same model (generation = 'transformers'), or where the environment answers in text, such as a "
+                "page's accessibility tree."
             )
         return await self._batcher.submit(request, request.episode)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,12 +27,14 @@ from agentgym.credit import Group, batch_advantages
 from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
+from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import Task, training_only
 from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.seeing import Sight
 from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
 from agentgym.training.treatment import treated
@@ -82,12 +85,14 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._failures = failures
         self._rows: list[dict[str, Any]] = []
         self._played: list[Trajectory] = []
+        self._shown: Sequence[Sequence[ImagePart]] = ()  # the images of each row that is looked at next
         self._seen_logps: torch.Tensor | None = None
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         super().__init__(
             model, reward_funcs=[episode_return], args=args, train_dataset=dataset, rollout_func=_roll_out, **options
         )
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
+        self._sight = Sight.of(self.rollout_policy, self.model)
 
     def train(self, *args: Any, **options: Any) -> Any:
         """As GRPOTrainer.train; the held-out split cannot be read meanwhile."""
@@ -98,6 +103,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         """TRL's batch with its scalar advantages replaced by ours, shape (B, T)."""
         self._rows = inputs
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if any(self._shown):
+            batch["shown"] = list(self._shown)  # TRL shuffles and splits it with the rows
         played, size = self._played, self._group_size()
         groups = [Group.from_trajectories(played[start : start + size]) for start in range(0, len(played), size)]
         groups = with_sources(groups, played, self._sources, self.state.global_step)
@@ -133,14 +140,39 @@ class TurnGRPOTrainer(GRPOTrainer):
                 self._metrics["train" if self.model.training else "eval"][name].append(value)
         return batch
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **options: Any) -> Any:
-        """TRL's, remembered for `_compute_loss`."""
-        found = super()._get_per_token_logps_and_entropies(*args, **options)
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any,
+        batch_size: int | None = None, **options: Any,
+    ) -> Any:  # fmt: skip
+        """TRL's, of rows with their images, remembered for `_compute_loss`."""
+        look, rows = super()._get_per_token_logps_and_entropies, batch_size or len(input_ids)
+        if self._sight is None:
+            found = look(model, input_ids, attention_mask, *args, batch_size=rows, **options)
+        else:
+            parts = []
+            for start in range(0, len(input_ids), rows):
+                some = slice(start, start + rows)
+                with self.seeing(model, input_ids[some], some) as beside:
+                    if beside:
+                        beside["num_images"] = [len(images) for images in self._shown[some]]
+                    parts.append(look(model, input_ids[some], attention_mask[some], *args, **{**options, **beside}))
+            found = tuple(None if column[0] is None else _joined(column) for column in zip(*parts, strict=True))
         self._seen_logps = found[0].detach()
         return found
 
+    @contextmanager
+    def seeing(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
+        """What the model is to be given beside the tokens of these rows; meanwhile it writes no image tokens."""
+        if self._sight is None:
+            yield {}
+            return
+        inner = self.accelerator.unwrap_model(model)
+        with self._sight.silenced(inner):
+            yield self._sight.beside(ids, self._shown[rows], inner)
+
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         """TRL's; the gap of tokens not trained on yet to their sampling is logged as guard/drift, in nats."""
+        self._shown = inputs.get("shown", [()] * len(inputs["prompt_ids"]))
         loss: torch.Tensor = super()._compute_loss(model, inputs)
         seen, self._seen_logps = self._seen_logps, None
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
@@ -235,12 +267,19 @@ def check_trl() -> None:
             )
 
 
+def _joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Rows below each other; of single numbers the mean."""
+    return torch.cat(list(columns)) if columns[0].dim() else torch.stack(list(columns)).mean()
+
+
 def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     """TRL's rollout_func: one entry a prompt. A failed episode becomes one masked token that trains nothing."""
     trainer._played = played = trainer._play()
     end = trainer._tokenizer.eos_token_id
     batch: dict[str, list[Any]] = {k: [] for k in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
     returns: list[float | None] = []
+    sight = trainer._sight
+    trainer._shown = [sight.shown(one) if sight is not None and one.valid else () for one in played]
     known = True  # a backend without log-probabilities leaves the ratio to TRL
     for trajectory in played:
         arrays = trajectory.arrays()

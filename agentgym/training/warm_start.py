@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym import registry
 from agentgym.episode.trajectory import Trajectory
@@ -14,6 +14,9 @@ from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.rollouts import Rollouts
+
+if TYPE_CHECKING:
+    from agentgym.training.seeing import Sight
 
 
 def demonstrations(
@@ -94,6 +97,7 @@ def imitate(
     seed: int,
     callbacks: Sequence[Any] = (),
     use_cpu: bool = True,
+    sight: Sight | None = None,
 ) -> None:
     """Train `model` in place on token-exact trajectories with TRL's SFTTrainer.
 
@@ -101,25 +105,30 @@ def imitate(
         examples: tokenised trajectories (see `tokenise`).
         steps: optimiser steps; linear decay to a tenth of the rate after a short warm-up.
         callbacks: transformers TrainerCallbacks; one may stop the training.
+        sight: of a model that reads images: it is shown those of the examples.
     """
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
+    from agentgym.training.seeing import Collator
+
     rows = []
-    for trajectory in examples:
+    for number, trajectory in enumerate(examples):
         arrays = trajectory.arrays()
         labels = [int(i) if mine else -100 for i, mine in zip(arrays.ids, arrays.loss_mask, strict=True)]
-        rows.append({"input_ids": arrays.ids.tolist(), "labels": labels})
+        rows.append({"input_ids": arrays.ids.tolist(), "labels": labels, "row": number})
     config = SFTConfig(
         output_dir=str(folder), max_steps=steps, per_device_train_batch_size=batch_size,
         learning_rate=learning_rate, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
         warmup_steps=min(20, steps // 10), logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True,
         seed=seed, data_seed=seed, max_length=None, gradient_checkpointing=False, bf16=False, use_cpu=use_cpu,
         dataloader_pin_memory=False, weight_decay=0.0, max_grad_norm=1.0, adam_beta2=0.98,
+        remove_unused_columns=sight is None,
     )  # fmt: skip
     trainer = SFTTrainer(
-        model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer, callbacks=list(callbacks)
-    )
+        model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+        callbacks=list(callbacks), data_collator=None if sight is None else Collator(sight, model, tokenizer, examples),
+    )  # fmt: skip
     trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
     trainer.train()

@@ -42,6 +42,7 @@ class CodeNotebook(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json", "csv", "statistics"))
     reward = "answer_match"
+    _cells: list[tuple[str, str]]  # code, and what it printed
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: TaskError for files that are none."""
@@ -107,5 +108,5 @@ class CodeNotebook(Environment):
     def _open(self, task: Task) -> None:
         self._files = files_of(task)
         self._bench = Workbench(self, self._files)
-        self._cells: list[tuple[str, str]] = []
+        self._cells = []
         self._session, self._lost = 0, False

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
 from agentgym.errors import TaskError
@@ -42,63 +42,72 @@ class Program:
         return [argv[0] for argv in (self.build, self.run) if argv and "/" not in argv[0]]
 
 
-class ProgramBench:
-    """A workbench on which one program is written, built and tried on the examples of a task.
+class ProgramWorld(Environment):
+    """A sandbox in which one program is written, built and tried on the examples of a task.
 
-    Attributes:
-        program: the task's. examples: inputs and outputs that the agent may try.
+    Subclasses say what is written, and have the tools: `run` or the like, `test` and `submit`.
     """
 
-    def __init__(self, environment: Environment, task: Task, checkpoint: Checkpoint | None = None) -> None:
+    sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64)
+    reward = "program_output"
+    system: ClassVar[str]
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: TaskError for a program or examples that are none."""
-        self.program = Program.of(task)
+        self._open(task, None)
+        return [Message("system", self.system), *task.opening()]
+
+    async def state_key(self) -> str | None:
+        """Hash of all files, what was tried last among them, and of the examples."""
+        text = f"{await self._bench.state_key()} {self._examples!r}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return await self._bench.checkpoint()
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._open(task, checkpoint)
+
+    def _open(self, task: Task, checkpoint: Checkpoint | None) -> None:
+        self._program = Program.of(task)
         examples: Any = task.parameters.get("examples", [])
         if not isinstance(examples, list | tuple) or not all(
             isinstance(one, Mapping) and isinstance(one.get("stdin"), str) and isinstance(one.get("stdout"), str)
             for one in examples
         ):
             raise TaskError(f"{task.id}: parameters['examples'] is {examples!r:.200}; give a list of stdin and stdout.")
-        self.examples = [dict(one) for one in examples]
-        self._bench = Workbench(environment, {}, programs=self.program.needs, checkpoint=checkpoint)
+        self._examples = [dict(one) for one in examples]
+        self._bench = Workbench(self, {}, programs=self._program.needs, checkpoint=checkpoint)
 
-    async def run(self, code: str, stdin: str) -> str:
+    async def _ran(self, code: str, stdin: str) -> str:
         """What a program prints. Raises: ToolError if it does not compile or is stopped."""
         async with self._bench.turn:
             await self._build(code)
-            return transcript(await self._bench.command(self.program.run, stdin=stdin), RUN_S)
+            return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
 
-    async def test(self, code: str) -> str:
-        """How many of the examples pass, and what is wrong with the others. Raises: ToolError, as `run`."""
-        if not self.examples:
+    async def _tried(self, code: str) -> str:
+        """How many of the examples pass, and what is wrong with the others. Raises: ToolError, likewise."""
+        if not self._examples:
             raise ToolError("This task has no examples. Try the program with input of your own.")
         async with self._bench.turn:
             await self._build(code)
-            failures = [said for example in self.examples if (said := await self._attempt(example))]
-        count = len(self.examples)
+            failures = [said for example in self._examples if (said := await self._attempt(example))]
+        count = len(self._examples)
         if failures:
             return f"{count - len(failures)} of {count} examples pass. These fail:\n" + "\n\n".join(failures)
         return f"All {count} examples pass."
 
-    async def submit(self, code: str) -> str:
+    async def _submitted(self, code: str) -> str:
         """Raises: ToolError if it does not compile."""
         _check_length(code)
-        if self.program.build:
+        if self._program.build:
             async with self._bench.turn:
                 await self._build(code)
         return "Submitted."
 
-    async def state_key(self) -> str:
-        """Hash of all files, the program tried last among them, and of the examples."""
-        text = f"{await self._bench.state_key()} {self.examples!r}"
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-    async def checkpoint(self) -> Checkpoint:
-        """All files as they are."""
-        return await self._bench.checkpoint()
-
     async def _attempt(self, example: Mapping[str, str]) -> str:
         """What is wrong with the built program's output for an example; nothing if it is right."""
-        result = await self._bench.command(self.program.run, stdin=example["stdin"])
+        result = await self._bench.command(self._program.run, stdin=example["stdin"])
         stop_if_stopped(result, RUN_S, f"input:\n{cut(example['stdin'], 300)}")
         if result.ok and result.text.split() == example["stdout"].split():
             return ""
@@ -108,10 +117,10 @@ class ProgramBench:
     async def _build(self, code: str) -> None:
         """Write the program and compile it. Raises: ToolError with what the compiler says."""
         _check_length(code)
-        await self._bench.write(self.program.file, code)
-        if not self.program.build:
+        await self._bench.write(self._program.file, code)
+        if not self._program.build:
             return
-        built = await self._bench.command(self.program.build, timeout_s=BUILD_S)
+        built = await self._bench.command(self._program.build, timeout_s=BUILD_S)
         stop_if_stopped(built, BUILD_S, "")
         if not built.ok:
             said = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
@@ -123,7 +132,7 @@ def _check_length(code: str) -> None:
         raise ToolError(f"The program has {len(code)} characters; at most {MAX_CODE} are taken.")
 
 
-class CodeProgram(Environment):
+class CodeProgram(ProgramWorld):
     """Program writing in a sandbox without network. Not isolated: the agent's own runs share its files under /work.
 
     Task parameters: `program` (file, build, run: any commands that the image has) and `examples`, a list of
@@ -131,13 +140,7 @@ class CodeProgram(Environment):
     reward `program_output` runs them in another sandbox.
     """
 
-    sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64)
-    reward = "program_output"
-
-    async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for a program or examples that are none."""
-        self._bench = ProgramBench(self, task)
-        return [Message("system", "Write the program, try it, then submit all of it."), *task.opening()]
+    system = "Write the program, try it, then submit all of it."
 
     @tool(timeout_s=BUILD_S + 2 * RUN_S)
     async def run(self, code: str, stdin: str = "") -> str:
@@ -147,24 +150,14 @@ class CodeProgram(Environment):
             code: the whole program.
             stdin: its input.
         """
-        return await self._bench.run(code, stdin)
+        return await self._ran(code, stdin)
 
     @tool(timeout_s=BUILD_S + 5 * RUN_S)
     async def test(self, code: str) -> str:
         """Try a program on the examples."""
-        return await self._bench.test(code)
+        return await self._tried(code)
 
     @tool(final=True, timeout_s=BUILD_S + 2 * RUN_S)
     async def submit(self, code: str) -> str:
         """Hand in the program."""
-        return await self._bench.submit(code)
-
-    async def state_key(self) -> str | None:
-        """Hash of all files, the program tried last among them, and of the examples."""
-        return await self._bench.state_key()
-
-    async def checkpoint(self) -> Checkpoint | None:
-        return await self._bench.checkpoint()
-
-    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        self._bench = ProgramBench(self, task, checkpoint)
+        return await self._submitted(code)

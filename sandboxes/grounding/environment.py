@@ -23,9 +23,10 @@ Pixel = Annotated[int, Field(ge=-(2**20), le=2**20)]
 class Ground(Environment):
     """A still screen and a finger. Nothing is isolated, as nothing is run: it only draws what the task describes.
 
-    Task parameters: `screen`, drawn from `widgets` (see drawing.py) or read from `path` and `sha256`; `shown`, pixels
-    of the longer side of what the agent sees, 640 by default. Coordinates are pixels of the screen itself, whatever the
-    size it is shown in. The true box is in the task's truth, which never comes here.
+    Task parameters: `screen`, drawn from `widgets` (see drawing.py), read from `path` and `sha256`, or an `asset` and
+    the `name` of one of its pictures; `shown`, pixels of the longer side of what the agent sees, 640 by default.
+    Coordinates are pixels of the screen itself, whatever the size it is shown in. The true box is in the task's truth,
+    which never comes here.
     Source of the zoom: Mini-o3, Lai et al. 2025, arXiv:2509.07969; ViGoRL, Sarch et al. 2025, arXiv:2505.23678.
     """
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym import ToolError
 from agentgym.errors import TaskError
 from agentgym.messages import ImagePart, Part, TextPart
+from agentgym.registry import load
 
 from .drawing import draw
 
@@ -34,18 +35,18 @@ def lacking() -> str:
 
 
 def screen_of(data: Any, where: str) -> Image:
-    """A screen: drawn from widgets, or read from `{"path", "sha256"}` or `{"data"}` in base64.
+    """A screen: drawn from widgets, or read from `{"path", "sha256"}`, `{"data"}` in base64 or `{"asset", "name"}`.
 
     Raises: TaskError that begins with `where`, when it is none, too large, or another file than the task means.
     """
     if not isinstance(data, Mapping):
-        raise TaskError(f"{where} is {data!r}: a screen is an object with widgets, a path or data.")
+        raise TaskError(f"{where} is {data!r}: a screen is an object with widgets, a path, data or an asset.")
     if "widgets" in data:
         return draw(data)
     from PIL import Image, UnidentifiedImageError
 
     try:
-        written = base64.b64decode(str(data["data"])) if "data" in data else _file(Path(str(data.get("path"))))
+        written = _content(data)
         if "sha256" in data and hashlib.sha256(written).hexdigest() != data["sha256"]:
             raise TaskError(f"{where}: {data.get('path')} has changed since the task was read. Load the tasks again.")
         image = Image.open(io.BytesIO(written))
@@ -89,6 +90,13 @@ def as_part(image: Image) -> ImagePart:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return ImagePart(base64.b64encode(buffer.getvalue()).decode())
+
+
+def _content(data: Mapping[str, Any]) -> bytes:
+    if "asset" in data:
+        made: bytes = load("assets", str(data["asset"]))(str(data.get("name")))
+        return made
+    return base64.b64decode(str(data["data"])) if "data" in data else _file(Path(str(data.get("path"))))
 
 
 def _file(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""`agentgym/web-v1`: pages in real Chromium, and the tools to read and act on them."""
+"""`agentgym/web-v1` and `agentgym/web-form-v1`: pages in real Chromium, and the tools to read and act on them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Key = Literal[
 ]  # fmt: skip
 
 
-class Web(Environment):
-    """Web pages in Chromium, in a sandbox without a network. Not isolated: episodes of one browser share its processes.
+class WebForm(Environment):
+    """Pages with forms in Chromium, with few tools. Not isolated: episodes of one browser share its processes.
 
     Each episode has a browser context and a page server of its own, and reaches nothing else. The browser's own sandbox
     is off (it cannot be nested); ours stands in its place. Task parameters: see `Parameters`.
@@ -102,59 +102,14 @@ class Web(Environment):
         return await self._act("click", element)
 
     @tool(timeout_s=TOOL_S)
-    async def click_at(self, x: int, y: int) -> Seen:
-        """Click a point of the view, in pixels."""
-        return await self._act("click_at", x, y)
-
-    @tool(timeout_s=TOOL_S)
     async def type(self, element: int, text: str) -> Seen:
         """Type a text into a field, in place of what it holds."""
         return await self._act("type", element, text)
 
     @tool(timeout_s=TOOL_S)
-    async def press(self, key: Key) -> Seen:
-        """Press a key."""
-        return await self._act("press", key)
-
-    @tool(timeout_s=TOOL_S)
     async def select(self, element: int, option: str) -> Seen:
         """Choose an option of a list; in a list with several choices, switch it."""
         return await self._act("select", element, option)
-
-    @tool(timeout_s=TOOL_S)
-    async def scroll(self, direction: Literal["up", "down"], element: int = 0) -> Seen:
-        """Scroll the page, or what holds an element."""
-        return await self._act("scroll", direction, element)
-
-    @tool(timeout_s=TOOL_S)
-    async def drag(self, element: int, onto: int) -> Seen:
-        """Drag an element onto another."""
-        return await self._act("drag", element, onto)
-
-    @tool(timeout_s=TOOL_S)
-    async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> Seen:
-        """Drag from a point of the view to another, in pixels."""
-        return await self._act("drag_at", x, y, to_x, to_y)
-
-    @tool(timeout_s=TOOL_S)
-    async def hover(self, element: int) -> Seen:
-        """Move the pointer onto an element."""
-        return await self._act("hover", element)
-
-    @tool(timeout_s=TOOL_S)
-    async def back(self) -> Seen:
-        """Go back to the page before."""
-        return await self._act("back")
-
-    @tool(timeout_s=TOOL_S)
-    async def tab(self, number: int) -> Seen:
-        """Change to another tab."""
-        return await self._act("tab", number)
-
-    @tool(timeout_s=TOOL_S)
-    async def wait(self, seconds: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0) -> Seen:
-        """Wait, and look again."""
-        return await self._act("wait", seconds)
 
     @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S)
     async def answer(self, text: str = "") -> str:
@@ -256,3 +211,55 @@ class Web(Environment):
         if "refused" in reply:
             raise ToolError(str(reply["refused"]))
         return reply["ok"]
+
+
+class Web(WebForm):
+    """Web pages in Chromium, in a sandbox without a network. Not isolated: episodes of one browser share its processes.
+
+    `WebForm` with all that can be done to a page: by coordinates, with keys, the wheel and the pointer, over tabs.
+    """
+
+    @tool(timeout_s=TOOL_S)
+    async def click_at(self, x: int, y: int) -> Seen:
+        """Click a point of the view, in pixels."""
+        return await self._act("click_at", x, y)
+
+    @tool(timeout_s=TOOL_S)
+    async def press(self, key: Key) -> Seen:
+        """Press a key."""
+        return await self._act("press", key)
+
+    @tool(timeout_s=TOOL_S)
+    async def scroll(self, direction: Literal["up", "down"], element: int = 0) -> Seen:
+        """Scroll the page, or what holds an element."""
+        return await self._act("scroll", direction, element)
+
+    @tool(timeout_s=TOOL_S)
+    async def drag(self, element: int, onto: int) -> Seen:
+        """Drag an element onto another."""
+        return await self._act("drag", element, onto)
+
+    @tool(timeout_s=TOOL_S)
+    async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> Seen:
+        """Drag from a point of the view to another, in pixels."""
+        return await self._act("drag_at", x, y, to_x, to_y)
+
+    @tool(timeout_s=TOOL_S)
+    async def hover(self, element: int) -> Seen:
+        """Move the pointer onto an element."""
+        return await self._act("hover", element)
+
+    @tool(timeout_s=TOOL_S)
+    async def back(self) -> Seen:
+        """Go back to the page before."""
+        return await self._act("back")
+
+    @tool(timeout_s=TOOL_S)
+    async def tab(self, number: int) -> Seen:
+        """Change to another tab."""
+        return await self._act("tab", number)
+
+    @tool(timeout_s=TOOL_S)
+    async def wait(self, seconds: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0) -> Seen:
+        """Wait, and look again."""
+        return await self._act("wait", seconds)

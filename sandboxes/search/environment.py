@@ -34,6 +34,10 @@ class Search(Environment):
     """
 
     reward = "search"
+    _here: str | None  # title of the open page
+    _known: set[str]  # titles, folded, that a search or a page has shown
+    _opened: set[str]  # landmarks of the pages opened
+    _shown: set[str]  # hashes of what was shown
 
     def __init__(
         self,
@@ -161,10 +165,8 @@ class Search(Environment):
     def _begin(self, landmarks: object, may_search: bool) -> None:
         self._landmarks = frozenset(map(str, landmarks)) if isinstance(landmarks, (list, tuple)) else frozenset[str]()
         self._may_search, self._searches = may_search, 0
-        self._here: str | None = None  # title of the open page
-        self._known: set[str] = set()  # titles, folded, that a search or a page has shown
-        self._opened: set[str] = set()  # landmarks of the pages opened
-        self._shown: set[str] = set()  # hashes of what was shown
+        self._here = None
+        self._known, self._opened, self._shown = set(), set(), set()
 
     async def _search(self, query: str, page: int) -> str:
         _, retriever = self._ready()

@@ -80,9 +80,10 @@ class Database:
 
     def query(self, sql: str) -> str:
         """Rows, one a line, values separated by ` | `. Raises: Refused with what SQLite said."""
-        return self._run(sql, lambda cursor: self._lines(_read_only(cursor)))
+        text: str = self._run(sql, lambda cursor: self._lines(_read_only(cursor)))
+        return text
 
-    def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
+    def rows(self, sql: str, most: int) -> dict[str, object]:
         """For judges: at most so many rows as plain data, whether there are more, and the steps that SQLite took."""
         self._steps = 0
 
@@ -146,7 +147,7 @@ class Database:
     def _columns(self, name: str) -> list[str]:
         return [row[1] for row in self._pragma("table_info", name)]
 
-    def _pragma(self, pragma: str, name: str) -> list[tuple]:  # type: ignore[type-arg]
+    def _pragma(self, pragma: str, name: str) -> list:  # type: ignore[type-arg]
         self._deadline = time.thread_time() + self._timeout_s
         quoted = name.replace('"', '""')
         return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()

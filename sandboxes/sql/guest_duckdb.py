@@ -32,8 +32,10 @@ class DuckDatabase:
 
         self._duckdb = duckdb
         self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
-        settings = {"threads": 1, "memory_limit": "128MB", "temp_directory": "", "max_temp_directory_size": "0KB"}
-        self._connection = duckdb.connect(":memory:", config=settings)
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={"threads": 1, "memory_limit": "128MB", "temp_directory": "", "max_temp_directory_size": "0KB"},
+        )
         self._names: list[str] = []
         self._links: dict[str, dict[str, str]] = {}
         for table in source_tables(path):
@@ -90,7 +92,7 @@ class DuckDatabase:
             room -= len(line) + 1
         return "\n".join(lines) or "[no rows]"
 
-    def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
+    def rows(self, sql: str, most: int) -> dict[str, object]:
         """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
         rows = self._run(sql, most + 1)
         return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 
 from .guest import Refused, cell
 from .guest_state import state_of
@@ -106,7 +107,7 @@ class PostgresDatabase:
             lines.append(f"{name}({', '.join(str(row[0]) for row in columns)})")
         return "\n".join(lines)
 
-    def execute(self, sql: str) -> dict:  # type: ignore[type-arg]
+    def execute(self, sql: str) -> dict[str, object]:
         """Run one statement, as `WritableDatabase.execute` does. Raises: Refused with what the server said."""
         reply = self._run(sql, self._max_rows + 1)
         if reply.too_long:
@@ -116,7 +117,7 @@ class PostgresDatabase:
         text = self._lines(reply) if reply.columns is not None else f"Done. {reply.tag}."
         return {"text": text, "open": self._agent.status != "I", "wrote": wrote, "undone": reply.tag == "ROLLBACK"}
 
-    def rows(self, sql: str, most: int) -> dict:  # type: ignore[type-arg]
+    def rows(self, sql: str, most: int) -> dict[str, object]:
         """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
         reply = self._run(sql, most + 1)
         if reply.columns is None or reply.too_long:
@@ -137,7 +138,7 @@ class PostgresDatabase:
     def state(self) -> str:
         """Hash of every table's committed contents."""
 
-        def tables():  # type: ignore[no-untyped-def]
+        def tables() -> Iterator[tuple[str, list[str], Iterator[list[object]]]]:
             for name in self._names("'r'"):
                 quoted = name.replace('"', '""')
                 reply = self._guest.execute(f'SELECT * FROM public."{quoted}"', timeout_s=STATE_S)

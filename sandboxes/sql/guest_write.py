@@ -46,7 +46,7 @@ class WritableDatabase(Database):
         _stop_the_clock(connection)
         connection.set_authorizer(_authorize)
 
-    def execute(self, sql: str) -> dict:  # type: ignore[type-arg]
+    def execute(self, sql: str) -> dict[str, object]:
         """Run one statement.
 
         Returns: `text` for the agent, `open` while a transaction is, `wrote` unless it only read, `undone` if it ended
@@ -85,7 +85,8 @@ class WritableDatabase(Database):
 
         timeout_s, self._timeout_s = self._timeout_s, STATE_S
         try:
-            return self._run("SELECT 1", lambda cursor: state_of(tables(cursor)))
+            state: str = self._run("SELECT 1", lambda cursor: state_of(tables(cursor)))
+            return state
         finally:
             self._timeout_s = timeout_s
 

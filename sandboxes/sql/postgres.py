@@ -10,16 +10,16 @@ from pathlib import Path
 from agentgym import SandboxSpec
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox import Snapshot
+from agentgym.sandbox.prepared import shared_snapshot
 
 from .guest_link import GuestLink, program
-from .templates import Templates
 from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
 from .writing import WritingWorld
 
 PREPARE_S = 120.0
 PREPARING = ("guest", "guest_state", "guest_wire", "guest_source", "guest_postgres", "guest_cluster")
 SERVING = ("guest", "guest_state", "guest_wire", "guest_postgres")
-_templates = Templates()
+CLUSTERS_KEPT = 16
 
 
 class SqlPostgres(WritingWorld):
@@ -54,13 +54,19 @@ class SqlPostgres(WritingWorld):
         if self._machine is not None and self._forked == digest:
             await self._machine.reset()
         else:
-            name = self.backend.name if self.backend is not None else ""
-            template = await _templates.get(f"{name} {digest}", lambda: self._prepared(content, binaries))
+            cluster = await self._cluster(content, digest, binaries)
             if self._machine is not None:
                 await self._machine.close()
-            self._machine, self._forked = await self.open_sandbox(snapshot=template), digest
+            self._machine, self._forked = await self.open_sandbox(snapshot=cluster), digest
         maker = f"guest.PostgresDatabase({binaries!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
         return GuestLink(self._machine, SERVING, maker, call_s=25.0)
+
+    async def _cluster(self, content: bytes, digest: str, binaries: str) -> Snapshot:
+        if self.backend is None:
+            return await self._prepared(content, binaries)  # says what is missing
+        return await shared_snapshot(
+            self.backend, "postgres", digest, lambda: self._prepared(content, binaries), kept=CLUSTERS_KEPT
+        )
 
     async def _prepared(self, content: bytes, binaries: str) -> Snapshot:
         machine = await self.open_sandbox()

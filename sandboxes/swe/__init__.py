@@ -3,9 +3,11 @@
 repository.py     the files of a repository, and how they get into a sandbox once for all episodes
 patch.py          what was changed, as a unified diff made from the files alone
 environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, without
+given.py          agentgym/swe-given-v1, where the file to be mended is shown and edits are all there is
 guest.py          what runs inside: search, tests
 """
 
 from .environment import Swe, SweEdit
+from .given import SweGiven
 
-__all__ = ["Swe", "SweEdit"]
+__all__ = ["Swe", "SweEdit", "SweGiven"]

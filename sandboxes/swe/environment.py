@@ -16,7 +16,7 @@ from agentgym.sandbox import Sandbox, Snapshot
 
 from .parameters import Parameters, repository_of
 from .patch import make_patch
-from .repository import QUIET, ROOT, Prepared, apply_patch
+from .repository import QUIET, ROOT, apply_patch, prepared
 
 MAX_SHOWN, MAX_LINES, TEST_S, SHELL_S = 6_000, 200, 120.0, 60.0
 SUBMITTED = "Submitted. Your changes:\n"
@@ -32,7 +32,6 @@ WARM = ("pytest", *(f"_pytest.{name}" for name in (
 """pytest, and what it would import at every start: a run of tests begins in half the time."""
 TOOK = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
 """How long pytest says it took: no two runs are the same, and the agent learns nothing from it."""
-prepared = Prepared()
 
 
 class SweEdit(Environment):
@@ -155,7 +154,7 @@ class SweEdit(Environment):
         assert self.backend is not None
         self._task = Parameters.of(task)
         repository = await repository_of(self._task, task.id)
-        self._base: Snapshot = await prepared.snapshot(self.backend, self._spec, repository, self._task.patch)
+        self._base: Snapshot = await prepared(self.backend, self._spec, repository, self._task.patch)
         self._seen, self._submits = set(), 0
 
     async def _fork(self, snapshot: Snapshot) -> None:
@@ -237,7 +236,7 @@ class SweEdit(Environment):
         return await self._ask("broken", _inside(path), keep=False)
 
     async def _run_tests(self, arguments: list[str]) -> str:
-        program = f"{guest()}\nrun_tests({arguments!a}, {list(self._task.source)!a})\n"
+        program = f"{guest()}\nrun_tests({arguments!a}, {list(self._task.path)!a})\n"
         result = await self._world.run_python(program, timeout_s=TEST_S)
         if result.timed_out or result.oom_killed:
             return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"
@@ -275,7 +274,7 @@ class Swe(SweEdit):
     @tool(timeout_s=SHELL_S + 10)
     async def shell(self, command: str) -> str:
         """Run a command in the repository."""
-        path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.source)
+        path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.path)
         result = await self._world.exec(
             ["sh", "-c", command], cwd=ROOT, env={**QUIET, "PYTHONPATH": path}, timeout_s=SHELL_S
         )
@@ -324,7 +323,8 @@ def _not_once(path: str, text: str, old: str, found: int) -> str:
 
 
 def _places(text: str, old: str) -> list[int]:
-    found, at = [], text.find(old)
+    found: list[int] = []
+    at = text.find(old)
     while at >= 0 and len(found) < 8:
         found.append(at)
         at = text.find(old, at + 1)

@@ -12,9 +12,10 @@ import sys
 
 SKIPPED = {".git", "__pycache__", ".pytest_cache", ".tox", ".eggs"}
 MAX_HITS, MAX_LINE = 50, 200
+PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own name plugins that are not here
 
 
-def files_under(path):
+def files_under(path: str) -> list[str]:
     """Regular files under a path, sorted, without git's own."""
     if os.path.isfile(path):
         return [path]
@@ -25,7 +26,7 @@ def files_under(path):
     return found
 
 
-def listing(path):
+def listing(path: str) -> None:
     """Print the files under a path, one a line."""
     if not os.path.exists(path):
         print(json.dumps({"refused": f"There is no file or folder {path!r}."}))
@@ -35,7 +36,7 @@ def listing(path):
     print(json.dumps({"ok": "\n".join(found[:200]) + more or "[no files]"}))
 
 
-def search(pattern, path):
+def search(pattern: str, path: str) -> None:
     """Print lines that match a regular expression: file:line: text."""
     try:
         matcher = re.compile(pattern)
@@ -60,7 +61,7 @@ def search(pattern, path):
     print(json.dumps({"ok": "\n".join(hits) or "[nothing found]"}))
 
 
-def broken(path):
+def broken(path: str) -> None:
     """Print a note if a Python file cannot be read as Python, and nothing else if it can."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -70,17 +71,17 @@ def broken(path):
         print(json.dumps({"ok": f" Careful: it is no valid Python now ({str(error)[:120]})."}))
 
 
-def run_tests(arguments, source):
+def run_tests(arguments: list[str], source: list[str]) -> None:
     """Run pytest in this process, as a user would, and let it print."""
     begin(source)
     import pytest
 
-    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", *arguments])
+    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *PLAIN, *arguments])
     sys.stdout.flush()
     os._exit(int(code))
 
 
-def judge_tests(nonce, chosen, source, cpu_s):
+def judge_tests(nonce: str, chosen: list[str], source: list[str], cpu_s: int) -> None:
     """Run tests and write {test: outcome} as one line that begins with the nonce; they themselves write to nowhere.
 
     What is tested runs in this process. It could find the nonce if it looked for it in the frames above.
@@ -95,22 +96,23 @@ def judge_tests(nonce, chosen, source, cpu_s):
     begin(source)
     import pytest
 
-    outcomes, reasons = {}, {}
+    outcomes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
 
     class Recorder:
-        def pytest_runtest_logreport(self, report):
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             worst = outcomes.get(report.nodeid)
             if report.failed or worst in (None, "passed"):
                 outcomes[report.nodeid] = report.outcome
             if report.failed:
                 reasons[report.nodeid] = str(report.longrepr)[-4000:]
 
-        def pytest_collectreport(self, report):
+        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
             if report.failed:
                 outcomes[report.nodeid] = "error"
                 reasons[report.nodeid] = str(report.longrepr)[-4000:]
 
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--continue-on-collection-errors", "-W", "ignore"]
+    options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
     options += ["--rootdir=/work/repo", "--maxfail=0"]
     pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
     data = f"{nonce} {json.dumps([outcomes, reasons])}\n".encode()
@@ -119,7 +121,7 @@ def judge_tests(nonce, chosen, source, cpu_s):
     os._exit(0)
 
 
-def begin(source):
+def begin(source: list[str]) -> None:
     """Stand in the repository with its sources importable and nothing of it imported."""
     os.chdir("/work/repo")
     sys.dont_write_bytecode = True

@@ -23,10 +23,10 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend, Sandbox
 from agentgym.task import Task
 
-from .environment import SUBMITTED, SweEdit, guest, prepared
+from .environment import SUBMITTED, SweEdit, guest
 from .parameters import Parameters, repository_of
 from .patch import paths_of
-from .repository import ROOT, apply_patch
+from .repository import ROOT, apply_patch, prepared
 
 MAX_REPORT = 2**22
 PROTECTED = (
@@ -113,10 +113,10 @@ class RepositoryTests(Reward):
     async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
         truth: Mapping[str, Any] = task.truth or {}
         parameters = Parameters.of(task)
-        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)  # type: ignore[arg-type]  # it has one
+        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
-        base = await prepared.snapshot(backend, spec, repository, parameters.patch)
+        base = await prepared(backend, spec, repository, parameters.patch)
         machine = await backend.create(spec, snapshot=base)
         try:
             if patch:
@@ -128,13 +128,13 @@ class RepositoryTests(Reward):
                 await apply_patch(machine, truth["test_patch"])
             for path, content in dict(truth.get("files", {})).items():
                 await machine.write(f"{ROOT}/{path}", content.encode())
-            return await run_tests(machine, tests, parameters.source, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
+            return await run_tests(machine, tests, parameters.path, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
         finally:
             await machine.close()
 
 
 async def run_tests(
-    machine: Sandbox, tests: Sequence[str], source: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
+    machine: Sandbox, tests: Sequence[str], path: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
 ) -> Verdict:
     """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
 
@@ -144,7 +144,7 @@ async def run_tests(
     nonce, name = secrets.token_hex(16), secrets.token_hex(4)
     canary = f"test_{name}.py"
     await machine.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
-    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(source), cpu_s]!a})\n"
+    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(path), cpu_s]!a})\n"
     result = await machine.run_python(program, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
     for line in result.stdout.decode("utf-8", "replace").splitlines():
         mark, _, text = line.partition(" ")

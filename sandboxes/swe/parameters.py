@@ -14,7 +14,7 @@ from agentgym.errors import TaskError, UnknownNameError
 from agentgym.registry import load
 
 from .repository import Repository
-from .sources import archive
+from .sources import PINNED, archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,9 @@ class Parameters:
         files: a small repository itself, text by path; in place of `repository`.
         patch: a unified diff applied before the agent's first commit, such as the bug; empty for none.
         source: folders put on the import path. `requires`: installed modules that its tests import.
+        packages: packages that its tests import and that are not installed, as name==version: their source
+            distributions are unpacked beside the repository, and on the import path behind it.
+        shown: files that `agentgym/swe-given-v1` shows at the start.
         tests: tests that the agent is told of, by their pytest ids; all it can find may be run.
         attempts: how often it may submit, while `tests` still fail. `guidance`: said with each refusal.
     """
@@ -36,6 +39,8 @@ class Parameters:
     patch: str = ""
     source: tuple[str, ...] = (".",)
     requires: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     attempts: int = 1
     guidance: str = ""
@@ -49,13 +54,16 @@ class Parameters:
             found[name] = given.pop(name, default)
             if not isinstance(found[name], str):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {found[name]!r}: give text.")
-        for name in ("source", "requires", "tests"):
+        for name in ("source", "requires", "packages", "shown", "tests"):
             value = given.pop(name, None)
             if value is None:
                 continue
             if isinstance(value, str) or not all(isinstance(item, str) for item in value):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {value!r}: give a list of text.")
             found[name] = tuple(value)
+        for package in found.get("packages", ()):
+            if not PINNED.fullmatch(package):
+                raise TaskError(f"{task.id}: parameters['packages'] has {package!r}: give name==version.")
         inline = given.pop("files", None) or {}
         if not isinstance(inline, Mapping) or not all(isinstance(text, str) for one in inline.items() for text in one):
             raise TaskError(f"{task.id}: parameters['files'] is {inline!r:.80}: give a mapping from path to text.")
@@ -69,24 +77,34 @@ class Parameters:
             raise TaskError(f"{task.id}: unknown parameters {sorted(given)}. Known: {', '.join(cls.__slots__)}.")
         return cls(**found, attempts=attempts)
 
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The import path, relative to the repository."""
+        beside = (f"../packages/{package}" for package in self.packages)
+        return (*self.source, *(folder for one in beside for folder in (one, f"{one}/src")))
+
     def spec(self, base: SandboxSpec) -> SandboxSpec:
         """The sandbox that its tests need."""
         return replace(base, preload=(*base.preload, *self.requires))
 
 
 async def repository_of(parameters: Parameters, task: str) -> Repository:
-    """The repository of a task. Raises: TaskError if there is no such package, path or asset."""
-    if parameters.files:
-        return Repository({path: text.encode() for path, text in parameters.files})
+    """The repository of a task, and the packages beside it. Raises: TaskError if there is no such package, path or
+    asset."""
     try:
-        return await asyncio.to_thread(_repository, parameters.repository)
+        if parameters.files:
+            beside = {name: await asyncio.to_thread(_repository, name) for name in parameters.packages}
+            return Repository({path: text.encode() for path, text in parameters.files}, beside=beside)
+        return await asyncio.to_thread(_repository, parameters.repository, parameters.packages)
     except TaskError as error:
         raise TaskError(f"{task}: {error}") from error
 
 
 @lru_cache(maxsize=64)
-def _repository(name: str) -> Repository:
+def _repository(name: str, packages: tuple[str, ...] = ()) -> Repository:
     """Read once a process."""
+    if packages:
+        return replace(_repository(name), beside={package: _repository(package) for package in packages})
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

@@ -8,21 +8,18 @@ import io
 import re
 import subprocess
 import tarfile
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from weakref import WeakKeyDictionary
 
 from agentgym import SandboxSpec
 from agentgym.errors import SandboxError, TaskError
 from agentgym.sandbox import Backend, Sandbox, Snapshot
+from agentgym.sandbox.prepared import shared_snapshot
 
 ROOT = "repo"
 MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20
-KEPT = 64
-"""Prepared repositories that a process keeps for each backend, the last used ones."""
 QUIET = {
     "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1",
     "GIT_AUTHOR_NAME": "base", "GIT_AUTHOR_EMAIL": "base@localhost", "GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z",
@@ -32,10 +29,14 @@ QUIET = {
 
 @dataclass(frozen=True)
 class Repository:
-    """Regular files by their path, and which of them may be run. Links are left out."""
+    """Regular files by their path, and which of them may be run. Links are left out.
+
+    `beside`: other repositories that it needs, by name; they lie under /work/packages, outside its history.
+    """
 
     files: Mapping[str, bytes]
     executable: frozenset[str] = frozenset()
+    beside: Mapping[str, Repository] = field(default_factory=dict)
 
     @classmethod
     def from_archive(cls, data: bytes, where: str) -> Repository:
@@ -113,8 +114,10 @@ class Repository:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over paths, contents and which may be run."""
+        """SHA-256 over paths, contents, which may be run, and what lies beside."""
         told = hashlib.sha256()
+        for name, other in sorted(self.beside.items()):
+            told.update(f"{name}={other.digest}\0".encode())
         for name in sorted(self.files):
             told.update(f"{name}\0{name in self.executable}\0".encode())
             told.update(hashlib.sha256(self.files[name]).digest())
@@ -124,35 +127,26 @@ class Repository:
         """All files as one uncompressed tar archive, the same for equal files."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
-            for name in sorted(self.files):
-                info = tarfile.TarInfo(f"{ROOT}/{name}")
-                info.size, info.mode = len(self.files[name]), 0o755 if name in self.executable else 0o644
-                archive.addfile(info, io.BytesIO(self.files[name]))
+            for folder, one in (
+                (ROOT, self),
+                *((f"packages/{name}", one) for name, one in sorted(self.beside.items())),
+            ):
+                for name in sorted(one.files):
+                    info = tarfile.TarInfo(f"{folder}/{name}")
+                    info.size, info.mode = len(one.files[name]), 0o755 if name in one.executable else 0o644
+                    archive.addfile(info, io.BytesIO(one.files[name]))
         return buffer.getvalue()
 
 
-class Prepared:
-    """Snapshots of sandboxes with a repository under /work/repo: its one commit is the state the agent begins with."""
+async def prepared(backend: Backend, spec: SandboxSpec, repository: Repository, patch: str = "") -> Snapshot:
+    """A sandbox with a repository under /work/repo: its one commit is the state the agent begins with.
 
-    def __init__(self) -> None:
-        self._made: WeakKeyDictionary[Backend, OrderedDict[str, asyncio.Task[Snapshot]]] = WeakKeyDictionary()
-
-    async def snapshot(self, backend: Backend, spec: SandboxSpec, repository: Repository, patch: str = "") -> Snapshot:
-        """Made at the first call with these arguments, shared by all that follow.
-
-        `patch` is applied before the commit, so that the history tells nothing of it.
-        Raises: TaskError if the patch does not fit; SandboxError.
-        """
-        kept = self._made.setdefault(backend, OrderedDict())
-        key = f"{repository.digest}:{hashlib.sha256(patch.encode()).hexdigest()}:{spec!r}"
-        task = kept.get(key)
-        loop = asyncio.get_running_loop()
-        if task is None or task.get_loop() is not loop or (task.done() and (task.cancelled() or task.exception())):
-            task = kept[key] = asyncio.ensure_future(_prepare(backend, spec, repository, patch))
-        kept.move_to_end(key)
-        while len(kept) > KEPT:
-            kept.popitem(last=False)
-        return await asyncio.shield(task)
+    Made at the first call with these arguments, shared by all that follow. `patch` is applied before the commit, so
+    that the history tells nothing of it.
+    Raises: TaskError if the patch does not fit; SandboxError.
+    """
+    key = f"{repository.digest}:{hashlib.sha256(patch.encode()).hexdigest()}:{spec!r}"
+    return await shared_snapshot(backend, "repository", key, lambda: _prepare(backend, spec, repository, patch))
 
 
 async def _prepare(backend: Backend, spec: SandboxSpec, repository: Repository, patch: str) -> Snapshot:

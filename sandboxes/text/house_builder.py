@@ -43,7 +43,8 @@ def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[dict[str, Any], 
 
 def _exits(rng: random.Random, rooms: list[str]) -> dict[str, dict[str, str]]:
     """Rooms on the squares of a grid, each new one beside an older one."""
-    squares, exits = {(0, 0): rooms[0]}, {room: {} for room in rooms}
+    squares = {(0, 0): rooms[0]}
+    exits: dict[str, dict[str, str]] = {room: {} for room in rooms}
     for room in rooms[1:]:
         choices = [
             (square, way, (square[0] + step[0], square[1] + step[1]))

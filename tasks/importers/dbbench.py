@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, (int, float, str)) else str(value)
 
 
-def _useless(tables: list[Mapping[str, Any]], statement: str) -> str:
+def _useless(tables: Sequence[Mapping[str, Any]], statement: str) -> str:
     """Why a change cannot be judged, empty if it can."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for table in tables:

@@ -1,4 +1,5 @@
-"""Read SWE-bench-format instances from a file that the user has; their repositories come from local mirrors."""
+"""Read SWE-bench-format instances from a file that the user has; their repositories come from local mirrors, or a
+source distribution of the package index."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet
 
+from . import swebench_django as django
 from .items import read_items
 
 NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
@@ -25,8 +27,10 @@ def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str |
     """The instances of a SWE-bench-format file as tasks of `agentgym/swe-v1`, held out unless asked otherwise.
 
     An instance needs its repository as a git clone (bare or not) in the folder of mirrors, named `owner__name` or
-    `name`. Those without one, and those whose tests are not pytest's, are left out, and a warning names them. Gold
-    patch and test patch go into the truth: the agent sees neither, and no commit after the base.
+    `name`. Where there is none, a source distribution may stand in, named by its parameters: such a task has the tag
+    `stand_in`. Instances with neither, and those whose tests are neither pytest's nor Django's, are left out, and a
+    warning names them. Gold patch and test patch go into the truth: the agent sees neither, and no commit after the
+    base.
 
     Args:
         path: JSON lines, or a JSON array.
@@ -45,13 +49,16 @@ def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str |
                 f"{where}: the field {wrong[0]!r} is no text. An instance has {', '.join(TEXTS)} and tests."
             )
         clone = next((c for c in _clones(folder, row["repo"]) if c.is_dir()), None)
-        wanted = pytest_ids(row.get("FAIL_TO_PASS"), where)
-        if clone is None:
+        stand_in = django.STANDS_IN.get(row["instance_id"])
+        ids = django.unittest_ids if row["repo"] == django.REPO else pytest_ids
+        wanted = ids(_tests(row.get("FAIL_TO_PASS"), where))
+        if clone is None and stand_in is None:
             left_out.setdefault(f"no clone of {row['repo']} in {folder}", []).append(row["instance_id"])
         elif not wanted:
             left_out.setdefault("its tests are not pytest's", []).append(row["instance_id"])
         else:
-            tasks.append(_task(row, clone, wanted, pytest_ids(row.get("PASS_TO_PASS", []), where), split))
+            kept = ids(_tests(row.get("PASS_TO_PASS", []), where))
+            tasks.append(_task(row, f"{clone}@{row['base_commit']}" if clone else str(stand_in), wanted, kept, split))
     said = "; ".join(f"{', '.join(names)}: {why}" for why, names in left_out.items())
     if not tasks:
         raise TaskError(
@@ -63,11 +70,16 @@ def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str |
     return TaskSet(NAME, {split: tasks})
 
 
-def pytest_ids(given: Any, where: str) -> list[str]:
-    """Test ids of a field that is a list or a list as JSON text; junk that recorders left in it is dropped.
+def pytest_ids(given: Sequence[str]) -> list[str]:
+    """Those that are pytest's ids; junk that recorders left among them is dropped.
 
     An id that was cut at its first blank stays cut: the judge takes it for all tests that begin so.
     """
+    return list(dict.fromkeys(test for test in given if PYTEST_ID.fullmatch(test)))
+
+
+def _tests(given: Any, where: str) -> list[str]:
+    """A field that is a list of tests, or such a list as JSON text."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
@@ -75,25 +87,27 @@ def pytest_ids(given: Any, where: str) -> list[str]:
             raise TaskError(f"{where}: {given[:60]!r} is no list of tests.") from error
     if not isinstance(given, list) or not all(isinstance(test, str) for test in given):
         raise TaskError(f"{where}: {given!r:.60} is no list of tests.")
-    return list(dict.fromkeys(test for test in given if PYTEST_ID.fullmatch(test)))
+    return given
 
 
-def _task(row: Mapping[str, Any], clone: Path, wanted: list[str], kept: list[str], split: Split) -> Task:
+def _task(row: Mapping[str, Any], repository: str, wanted: list[str], kept: list[str], split: Split) -> Task:
+    is_django = row["repo"] == django.REPO
     test_files = re.findall(r"^\+\+\+ b/(\S+)", row["test_patch"], re.M)
     return Task(
         id=row["instance_id"],
         environment=ENVIRONMENT,
         prompt=row["problem_statement"],
-        parameters={"repository": f"{clone}@{row['base_commit']}"},
+        parameters={"repository": repository, **(django.PARAMETERS if is_django else {})},
         truth={
             "fail_to_pass": wanted,
             "pass_to_pass": kept,
             "tests": ["tests/*", "*/tests/*", "test_*.py", "*/test_*.py", *test_files],
             "test_patch": row["test_patch"],
             "gold": row["patch"],
+            **({"files": django.FILES} if is_django else {}),
         },
         split=split,
-        tags=(row["repo"],),
+        tags=(row["repo"],) if "@" in repository else (row["repo"], "stand_in"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.messages import Call, Message
 from agentgym.task import Task
@@ -16,26 +16,31 @@ def oracle(task: Task) -> Script:
 
 
 def novice(task: Task) -> Script:
-    """The same moves on the file's first line, which is never the wrong one: it adds a blank at its end."""
-    head = task.parameters["files"][_module(task)].splitlines()[0]
+    """The same moves on a line that is not the wrong one: it adds a blank at its end."""
+    head, *body = task.parameters["files"][module_of(task)].splitlines()
+    if "shown" in task.parameters:  # there the name is nowhere else to be written
+        head = next(line.strip() for line in (body[-1], body[0]) if line.strip() != task.truth["wrong"])
     return _player(task, head, head + " ")
 
 
-def _module(task: Task) -> str:
+def module_of(task: Task) -> str:
     """The file that is not of tests."""
-    return next(path for path in task.parameters["files"] if not path.startswith("test_"))
+    files: Mapping[str, str] = task.parameters["files"]
+    return next(path for path in files if not path.startswith("test_"))
 
 
 def _player(task: Task, old: str, new: str) -> Script:
-    path = _module(task)
+    path = module_of(task)
     moves = [
         Call("view", {"path": path}),
         Call("replace", {"path": path, "old": old, "new": new}),
         Call("submit", {}),
     ]
+    if "shown" in task.parameters:
+        moves[:2] = [Call("edit", {"old": old, "new": new})]
 
     def script(messages: Sequence[Message]) -> Message:
         done = sum(message.role == "tool" for message in messages)
-        return Message("assistant", "", (moves[min(done, 2)],))
+        return Message("assistant", "", (moves[min(done, len(moves) - 1)],))
 
     return script

@@ -13,13 +13,15 @@ from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet, seed_of
 
 from .names import NAMES, UNSEEN
-from .oracle import novice, oracle
+from .oracle import module_of, novice, oracle
 from .templates import TEMPLATES, Template
 
-NAME, WITH_SHELL = "swe/one-line-v1", "swe/one-line-shell-v1"
+NAME, WITH_SHELL, GIVEN = "swe/one-line-v1", "swe/one-line-shell-v1", "swe/one-line-given-v1"
 SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templates": 150}
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
+PLAIN = "without_number"
+"""Tag of tasks whose line holds no number out of the issue, wrong or right: there is nothing to be copied."""
 
 
 @cache
@@ -38,11 +40,22 @@ def with_shell(seed: int = 0) -> TaskSet:
     return _made(WITH_SHELL, seed, "agentgym/swe-v1")
 
 
+@cache
+def given(seed: int = 0) -> TaskSet:
+    """The same tasks in `agentgym/swe-given-v1`, where the module is shown and edits are all there is."""
+    return _made(GIVEN, seed, "agentgym/swe-given-v1")
+
+
 def _made(name: str, seed: int, environment: str) -> TaskSet:
-    splits = {
-        split: [replace(task, environment=environment) for task in tasks] for split, tasks in _drawn(seed).items()
+    splits: dict[str, list[Task]] = {
+        split: [_played_in(environment, task) for task in tasks] for split, tasks in _drawn(seed).items()
     }
     return TaskSet(name, splits, oracle=oracle, novice=novice)
+
+
+def _played_in(environment: str, task: Task) -> Task:
+    shown = {"shown": [module_of(task)]} if environment == "agentgym/swe-given-v1" else {}
+    return replace(task, environment=environment, parameters={**task.parameters, **shown})
 
 
 @cache
@@ -123,7 +136,11 @@ def _task(
             "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
         },
         split=split,
-        tags=(template.says.split(" {")[0].replace(" ", "_"), *((stratum,) if split == "held_out" else ())),
+        tags=(
+            template.says.split(" {")[0].replace(" ", "_"),
+            *(() if "{k}" in template.lines[place] + wrong_line else (PLAIN,)),
+            *((stratum,) if split == "held_out" else ()),
+        ),
         difficulty=float(len(lines)),
     )
 

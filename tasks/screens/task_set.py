@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from agentgym.errors import TaskError
-from agentgym.messages import Call, Message
+from agentgym.messages import Message
 from agentgym.task import Split, Task, TaskSet, seed_of
 
+from ..pointing import elsewhere, looks_and_points, points
 from .layout import layout
 from .words import KNOWN, UNSEEN, Words
 
@@ -72,33 +72,12 @@ def _task(split: Split, stratum: str, words: Words, questions: Sequence[str], se
 
 def oracle(task: Task) -> list[Message]:
     """Looks around what is asked for, then points at its middle, or boxes it."""
-    left, top, right, bottom = task.truth["box"]
     screen = task.parameters["screen"]
-    near = {
-        "left": max(0, left - 40), "top": max(0, top - 40),
-        "right": min(screen["width"], right + 40), "bottom": min(screen["height"], bottom + 40),
-    }  # fmt: skip
-    answer = _calling("point", {"x": (left + right) // 2, "y": (top + bottom) // 2})
-    if "icon" in task.tags:
-        answer = _calling("box", {"left": left, "top": top, "right": right, "bottom": bottom})
-    return [_calling("zoom", near), answer]
+    return looks_and_points(task.truth["box"], (screen["width"], screen["height"]), boxed="icon" in task.tags)
 
 
 def novice(task: Task) -> list[Message]:
     """Points at the middle of something else on the screen."""
     others = [widget["box"] for widget in task.parameters["screen"]["widgets"][1:]]
-    away = [box for box in others if not _covers(task.truth["box"], _middle(box))]
-    x, y = _middle(away[seed_of(task.id) % len(away)])
-    return [_calling("point", {"x": x, "y": y})]
-
-
-def _calling(name: str, arguments: dict[str, Any]) -> Message:
-    return Message("assistant", "", (Call(name, arguments),))
-
-
-def _middle(box: Sequence[int]) -> tuple[int, int]:
-    return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
-
-
-def _covers(box: Sequence[int], point: tuple[int, int]) -> bool:
-    return box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
+    away = elsewhere(others, task.truth["box"])
+    return [points(away[seed_of(task.id) % len(away)])]

@@ -44,7 +44,7 @@ def _draw(
     """Draw a task nobody has. One stream of random numbers a task, so that sizes may change alone."""
     rng = random.Random(seed_of(name, split, stratum, seed, index))
     for _ in range(1_000):
-        task = kind.generate(rng.getrandbits(62), rng.choice(levels))
+        task: Task = kind.generate(rng.getrandbits(62), rng.choice(levels))
         key = task.content_key()
         if key not in asked:
             asked.add(key)

@@ -22,7 +22,9 @@ def task_set() -> TaskSet:
     """Build the task set. Splits, strata and difficulty are those of `code/functions-v1`; a function of which no mutant
     can be made (one with a `while` loop) is left out."""
     material = load_task_set(MATERIAL)
-    splits = {split: [made for task in material[split] if (made := _task(task)) is not None] for split in SPLITS}
+    splits: dict[str, list[Task]] = {
+        split: [made for task in material[split] if (made := _task(task)) is not None] for split in SPLITS
+    }
     return TaskSet(NAME, splits, oracle=oracle)
 
 

@@ -229,7 +229,8 @@ def rising(rng: random.Random) -> Design:
 
     def step(state: int, v: Values) -> int:
         count, before = state >> 1, state & 1
-        return ((count + (k if v["d"] and not before else 0)) % 2**w) << 1 | v["d"]
+        count = (count + (k if v["d"] and not before else 0)) % (1 << w)
+        return count << 1 | v["d"]
 
     return Design(
         "rising", f"At every rising edge of clk, n grows by {k}, cut to {w} bits, if d is 1 and was 0 at the "

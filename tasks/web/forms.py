@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -13,58 +14,84 @@ from .oracle import novice, oracle
 from .plan import Drawn, button, chosen, done, typed
 from .task_set import truth_of
 
-NAME, ENVIRONMENT = "web/forms-v1", "agentgym/web-v1"
-SIZES = {"train": 1_000, "validation": 100, "held_out": 200}
-BUTTONS = ("Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy")
-FIELDS = ("Name", "City", "Street", "Colour", "Team", "Code")
+NAME, ENVIRONMENT = "web/forms-v1", "agentgym/web-form-v1"
+SIZES = {"train": 2_000, "validation": 100, "unseen_pages": 200, "unseen_values": 100}
+BUTTONS = (
+    "Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy", "Apply", "Back", "Book", "Clear", "Confirm",
+    "Continue", "Edit", "Export", "Finish", "Hide", "Import", "Join", "Leave", "Move", "Open", "Order", "Pay",
+    "Publish", "Reset", "Search", "Share", "Submit", "Undo", "Upload",
+)  # fmt: skip
+FIELDS = (
+    "Name", "City", "Street", "Colour", "Team", "Code", "Country", "Room", "Title", "Topic", "Label", "Owner", "Place",
+    "Guest", "Brand", "Model", "Region", "Sender", "Station", "Group",
+)  # fmt: skip
 VALUES = (
     "Mira", "Berlin", "Jonas", "Oslo", "Ada", "Paris", "Leon", "Turin", "Nora", "Delft", "Tom", "Lima", "Ines", "Graz",
-    "Otto", "Bergen", "Vera", "Porto", "Hugo", "Krakow",
+    "Otto", "Bergen", "Vera", "Porto", "Hugo", "Krakow", "Lena", "Madrid", "Oscar", "Toledo", "Rosa", "Verona", "Dora",
+    "Granada", "Karl", "Bremen", "Selma", "Dallas", "Pedro", "Malmo", "Greta", "Tirana", "Viktor", "Nantes", "Simon",
+    "Ankara",
+)  # fmt: skip
+HELD_OUT_VALUES = (
+    "Marta", "Lisbon", "Roman", "Torino", "Adele", "Parma", "Lorenz", "Odessa", "Nina", "Denver", "Teresa", "Lyon",
+    "Emil", "Grado", "Orlan", "Bernau",
 )  # fmt: skip
 
 
 @cache
 def forms_task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it."""
+    """Build the task set; the seed chooses which tasks are in it.
+
+    Held-out tasks carry the tag `unseen_pages` (the words of training on other pages) or `unseen_values` (values that
+    no task of training holds).
+    """
     asked: set[str] = set()
 
-    def draw(split: Split) -> list[Task]:
-        return [_task(asked, split, seed, index) for index in range(SIZES[split])]
+    def draw(split: Split, stratum: str, values: Sequence[str] = VALUES) -> list[Task]:
+        return [_task(asked, split, stratum, values, seed, index) for index in range(SIZES[stratum])]
 
     return TaskSet(
-        NAME, {split: draw(split) for split in ("held_out", "validation", "train")}, oracle=oracle, novice=novice
+        NAME,
+        {
+            "held_out": [*draw("held_out", "unseen_pages"), *draw("held_out", "unseen_values", HELD_OUT_VALUES)],
+            "validation": draw("validation", "validation"),
+            "train": draw("train", "train"),
+        },
+        oracle=oracle,
+        novice=novice,
     )
 
 
-def _task(asked: set[str], split: Split, seed: int, index: int) -> Task:
-    rng = random.Random(seed_of(NAME, split, seed, index))
+def _task(asked: set[str], split: Split, stratum: str, values: Sequence[str], seed: int, index: int) -> Task:
+    """Draw a task nobody has. One stream of random numbers a task."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    kinds = sorted(_KINDS if stratum != "unseen_values" else _KINDS.keys() - {"press"})
     for _ in range(1_000):
-        kind = rng.choice(("press", "type", "choose", "type_two"))
-        data, drawn = _KINDS[kind](rng)
+        kind = rng.choice(kinds)
+        data, drawn = _KINDS[kind](rng, values)
         key = f"{drawn.prompt} {data}"
         if key not in asked:
             asked.add(key)
             break
     else:
-        raise TaskError(f"{NAME}: no unused task is left for {split}: ask for fewer than {SIZES[split]}.")
+        raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
     return Task(
-        id=f"{split}/{index:04d}",
+        id=f"{stratum}/{index:04d}",
         environment=ENVIRONMENT,
         prompt=drawn.prompt,
         parameters={"site": "form", "data": data, "viewport": [400, 300]},
         truth=truth_of(drawn),
         split=split,
-        tags=(kind,),
+        tags=(kind, *((stratum,) if split == "held_out" else ())),
         difficulty=float(len(drawn.plan) - 1),
     )
 
 
-def _page(rng: random.Random, kinds: tuple[str, ...]) -> dict[str, Any]:
+def _page(rng: random.Random, kinds: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
     labels = rng.sample(FIELDS, len(kinds))
     fields = []
     for kind, label in zip(kinds, labels, strict=True):
         field: dict[str, Any] = {"kind": kind, "name": label.lower(), "label": label}
-        fields.append({**field, "options": rng.sample(VALUES, 3)} if kind == "choice" else field)
+        fields.append({**field, "options": rng.sample(values, 3)} if kind == "choice" else field)
     return {"title": "Form", "fields": fields, "buttons": rng.sample(BUTTONS, 3)}
 
 
@@ -72,16 +99,16 @@ def _sent(pressed: str, **held: str) -> dict[str, Any]:
     return {"sent": [{"button": pressed, **held}]}
 
 
-def _press(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
-    data = _page(rng, ("text",))
+def _press(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("text",), values)
     right, wrong, _ = rng.sample(data["buttons"], 3)
     return data, Drawn(f"Press {right}.", (button(right), done()), _sent(right), wrong=(button(wrong), done()))
 
 
-def _type(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
-    data = _page(rng, ("text", "text"))
+def _type(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("text", "text"), values)
     field, other = rng.sample(data["fields"], 2)
-    press, value = rng.choice(data["buttons"]), rng.choice(VALUES)
+    press, value = rng.choice(data["buttons"]), rng.choice(values)
     return data, Drawn(
         f"Write {value} as {field['label']} and press {press}.",
         (typed(field["label"], value), button(press), done()),
@@ -90,8 +117,8 @@ def _type(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
     )
 
 
-def _choose(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
-    data = _page(rng, ("choice",))
+def _choose(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("choice",), values)
     field, press = data["fields"][0], rng.choice(data["buttons"])
     value, wrong, _ = rng.sample(field["options"], 3)
     return data, Drawn(
@@ -102,9 +129,9 @@ def _choose(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
     )
 
 
-def _type_two(rng: random.Random) -> tuple[dict[str, Any], Drawn]:
-    data = _page(rng, ("text", "text"))
-    (one, two), press, (first, second) = data["fields"], rng.choice(data["buttons"]), rng.sample(VALUES, 2)
+def _type_two(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+    data = _page(rng, ("text", "text"), values)
+    (one, two), press, (first, second) = data["fields"], rng.choice(data["buttons"]), rng.sample(values, 2)
     rest = (button(press), done())
     return data, Drawn(
         f"Write {first} as {one['label']} and {second} as {two['label']}, then press {press}.",

@@ -25,7 +25,10 @@ def novice(task: Task) -> Script:
 
 
 def player(plan: Sequence[Sequence[str]]) -> Script:
-    """Follows steps as `plan.Step` describes them, one call a turn; gives up where an element is not shown."""
+    """Follows steps as `plan.Step` describes them, one call a turn; gives up where an element is not shown.
+
+    It says which element it means before it gives its number: who learns from it finds first the one, then the other.
+    """
     steps, turned = list(plan), [0]
 
     def script(messages: Sequence[Message]) -> Message:
@@ -36,15 +39,16 @@ def player(plan: Sequence[Sequence[str]]) -> Script:
         if kind == "answer":
             return _say(Call("answer", {"text": rest[0]} if rest[0] else {}))
         page = messages[-1].text
-        number = find(page, rest[0])
-        if number is None and kind == "seek" and (number := find(page, rest[1])) is not None:
+        label = rest[0]
+        number = find(page, label)
+        if number is None and kind == "seek" and (number := find(page, label := rest[1])) is not None:
             turned[0] += 1
         if number is None:
             return _say(_GIVE_UP)
         arguments: dict[str, Any] = {"element": number}
         if kind in ("type", "select"):
             arguments["text" if kind == "type" else "option"] = rest[1]
-        return _say(Call("click" if kind == "seek" else kind, arguments))
+        return _say(Call("click" if kind == "seek" else kind, arguments), label)
 
     return script
 
@@ -55,5 +59,5 @@ def find(page: str, label: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _say(call: Call) -> Message:
-    return Message("assistant", "", (call,))
+def _say(call: Call, words: str = "") -> Message:
+    return Message("assistant", words, (call,))

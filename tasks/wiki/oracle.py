@@ -40,11 +40,19 @@ def novice(task: Task) -> Script:
     """
     start, chain = _asked(task)
 
-    def another(relation: Relation) -> Relation:
-        facts = of_kind(relation.subject)
-        return facts[(facts.index(relation) + 1) % len(facts)]
+    return _script(lambda: _play(start, chain, _another))
 
-    return _script(lambda: _play(start, chain, another))
+
+def lookup_oracle(task: Task) -> Script:
+    """The oracle of one fact of a named page: it searches for just that, and opens the page only if it must."""
+    start, (name,) = _asked(task)
+    return _script(lambda: _look_up(start, BY_NAME[name]))
+
+
+def lookup_novice(task: Task) -> Script:
+    """A script that looks up another fact of the same page, and answers with it."""
+    start, (name,) = _asked(task)
+    return _script(lambda: _look_up(start, _another(BY_NAME[name])))
 
 
 def answer(task: Task) -> Message:
@@ -59,6 +67,11 @@ def _asked(task: Task) -> tuple[str, tuple[str, ...]]:
     if start is None:
         raise ValueError(f"{task.id}: the prompt {task.prompt!r} was not written for the chain {'.'.join(chain)}.")
     return start, chain
+
+
+def _another(relation: Relation) -> Relation:
+    facts = of_kind(relation.subject)
+    return facts[(facts.index(relation) + 1) % len(facts)]
 
 
 def _script(begin: Callable[[], Play]) -> Script:
@@ -86,6 +99,16 @@ def _play(start: str, chain: tuple[str, ...], last: Callable[[Relation], Relatio
     found = last(BY_NAME[chain[-1]]).read(text, here)
     while True:
         yield Call("answer", {"text": found or "unknown", "sources": pages})
+
+
+def _look_up(start: str, relation: Relation) -> Play:
+    """Search so that the result shows the fact; answer with it."""
+    found = relation.read((yield Call("search", {"query": f"{start} {relation.words}"})), start)
+    if found is None:
+        text, _ = yield from _find(start)
+        found = relation.read(text, start)
+    while True:
+        yield Call("answer", {"text": found or "unknown"})
 
 
 def _find(start: str) -> Generator[Call, str, tuple[str, str]]:

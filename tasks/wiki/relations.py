@@ -32,6 +32,12 @@ class Relation:
         return self.target in KINDS
 
     @property
+    def words(self) -> str:
+        """The words by which pages speak of it: a search for them and the subject shows the sentence that says it."""
+        told = " ".join(sentence.format(s="", o="") for sentence in self.sentences)
+        return " ".join(dict.fromkeys(word for word in re.findall(r"[a-z]{4,}", told) if word != "from"))
+
+    @property
     def object(self) -> str:
         """Regular expression of what an object can be: a name, a number, or small words."""
         return r"[A-Z][\w ]+" if self.to_entity else r"\d+|[a-z ]+"

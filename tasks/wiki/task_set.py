@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 
@@ -12,9 +12,9 @@ from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet, seed_of
 
 from ..landmarks import landmark
-from .oracle import answer, novice, oracle, retrieve_oracle
+from .oracle import answer, lookup_novice, lookup_oracle, novice, oracle, retrieve_oracle
 from .questions import Chain, chains, is_held_out, makes_sense, obscured, variants
-from .relations import BY_NAME, chain_of, question
+from .relations import BY_NAME, KINDS, chain_of, question
 from .world import EDITIONS, World, world
 
 CORPUS = "search/wiki"
@@ -29,15 +29,25 @@ class Plan:
     Attributes:
         name: of the set. `sizes`: tasks of each stratum.
         hops: share of questions with one, two, ... hops; where none of one hop is asked, the others' in proportion.
+        subjects: kinds of entity that questions start at.
         obscured: share of questions that describe their start in place of naming it.
         results: pages that a search shows in these tasks; None for as many as the environment says.
+        editions: seeds of the wikis that a stratum's tasks are about, in turn. Where questions are few, many editions
+            keep a policy from learning their answers by heart.
     """
 
     name: str
     sizes: Mapping[str, int]
     hops: tuple[float, ...]
+    subjects: tuple[str, ...] = KINDS
     obscured: float = 0.0
     results: int | None = None
+    editions: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def edition(self, stratum: str, index: int) -> int:
+        """The seed of the wiki that a task is about."""
+        seeds = self.editions.get(stratum, [EDITIONS if stratum == "unseen_wiki" else 0])
+        return seeds[index % len(seeds)]
 
 
 WIKI = Plan(
@@ -51,9 +61,11 @@ WIKI = Plan(
 )  # fmt: skip
 LOOKUP = Plan(
     "search/lookup-v1",
-    {"train": 1_200, "validation": 120, "unseen_entities": 120, "unseen_wiki": 120},
+    {"train": 6_000, "validation": 240, "unseen_entities": 240, "unseen_wiki": 240},
     hops=(1.0,),
+    subjects=("person",),
     results=1,
+    editions={"train": range(16), "validation": [16], "unseen_entities": [17, 18]},
 )
 
 
@@ -69,8 +81,8 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def lookup_task_set(seed: int = 0) -> TaskSet:
-    """Build `search/lookup-v1`: one fact of one page that is named, and a search that shows one page at a time."""
-    return TaskSet(LOOKUP.name, _splits(LOOKUP, seed), oracle=oracle, novice=novice, answer=answer)
+    """Build `search/lookup-v1`: one fact of one person, who is named, and a search that shows one page at a time."""
+    return TaskSet(LOOKUP.name, _splits(LOOKUP, seed), oracle=lookup_oracle, novice=lookup_novice, answer=answer)
 
 
 @cache
@@ -105,13 +117,15 @@ def _splits(plan: Plan, seed: int) -> dict[str, list[Task]]:
 def _draw(plan: Plan, asked: set[tuple[int, str, Chain]], split: Split, stratum: str, seed: int, index: int) -> Task:
     """Draw a question nobody has asked yet. One stream of random numbers a task, so that sizes may change alone."""
     rng = random.Random(seed_of(plan.name, split, stratum, seed, index))
-    wiki = EDITIONS if stratum == "unseen_wiki" else 0
+    wiki = plan.edition(stratum, index)
     made = world(wiki)
     strange = stratum == "unseen_chains"
     shares = [0.0 if strange and hops == 0 else share for hops, share in enumerate(plan.hops)]
     (hops,) = rng.choices(range(1, len(shares) + 1), shares)
     for _ in range(10_000):
         chain = rng.choice(chains(hops, strange))
+        if _kind(chain) not in plan.subjects:
+            continue
         start = rng.choice(_starts(made, _kind(chain), stratum == "unseen_entities"))
         if (wiki, start, chain) in asked or not makes_sense(made, start, chain):
             continue

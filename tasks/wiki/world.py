@@ -100,7 +100,7 @@ def wiki(seed: int = 0) -> bytes:
     """The pages of a world as JSON lines: id, title, text and links. The same bytes for the same seed."""
     made = world(seed)
     rng = random.Random(seed_of(NAME, "pages", seed))
-    lines = []
+    lines: list[str] = []
     for name, kind in made.kind_of.items():
         relations = list(of_kind(kind))
         rng.shuffle(relations)

@@ -100,6 +100,7 @@ async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(t
     assert Counting.additions == 4 - turn
     assert other.valid, other.error
     assert other.outcome == record.outcome == {"success": 1}
+    assert other.provenance["environment"] == record.provenance["environment"]
     assert [t.message for t in other.turns] == [t.message for t in record.turns]
     assert [t.state_key for t in other.turns] == [t.state_key for t in record.turns]
     assert [t.token_ids for t in other.turns] == [t.token_ids for t in record.turns]

@@ -235,6 +235,13 @@ async def test_runs_whose_names_begin_alike_are_told_apart(ledger):
     assert [t.id for t in ledger.trajectories("step10")] == ["step10/a#0"]
 
 
+async def test_the_last_run_is_the_one_that_began_last_of_those_whose_name_begins_so(ledger):
+    assert ledger.last_run("step") is None
+    for run in ("step1", "step2", "other"):
+        await manager(ledger, run=run).collect([task("a"), task("b")])
+    assert (ledger.last_run("step"), ledger.last_run(), ledger.last_run("none")) == ("step2", "other", None)
+
+
 async def test_every_episode_is_listed_also_beyond_one_page(ledger):
     await manager(ledger, run="many").collect([task(f"t{n}") for n in range(250)])
     assert len({t.id for t in ledger.trajectories("many")}) == 250

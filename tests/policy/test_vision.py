@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from agentgym.environment import Environment
 from agentgym.episode.budgets import Budgets
@@ -18,82 +15,11 @@ from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy.contract import Request, Sampling
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.tiny import make_tokenizer
 from agentgym.task import Task
 from agentgym.tools import tool
 
 torch = pytest.importorskip("torch")
-
-
-def picture(colour="red", size=(90, 60)):
-    buffer = io.BytesIO()
-    Image.new("RGB", size, colour).save(buffer, "PNG")
-    return ImagePart(base64.b64encode(buffer.getvalue()).decode())
-
-
-RED, BLUE = picture("red"), picture("blue", (30, 200))
-
-
-def scaled(model):
-    """Weights far from those of a flat distribution, so that a wrong token or image would show."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 2:
-                parameter.mul_(4.0)
-    return model
-
-
-class QwenProcessor:
-    """What ImageTokens asks of a processor, for Qwen2-VL without the package that its video processor needs."""
-
-    def __init__(self, tokenizer):
-        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-
-        self.tokenizer, self.image_token = tokenizer, "<|image_pad|>"
-        self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
-        self.image_processor = Qwen2VLImageProcessorPil(min_pixels=28 * 28, max_pixels=28 * 28 * 12)
-
-    def __call__(self, text, images, **options):
-        grid = self.image_processor(images=images, return_tensors="pt")["image_grid_thw"]
-        shown = text[0].replace(self.image_token, self.image_token * int(grid[0].prod() // 4))
-        return {"input_ids": torch.tensor([self.tokenizer.encode(shown, add_special_tokens=False)])}
-
-
-def llava():
-    from agentgym.policy.tiny_vision import make_processor, make_vision_model
-
-    processor = make_processor(make_tokenizer(["click the red button x y"] * 20, 320))
-    return processor, scaled(make_vision_model(processor))
-
-
-def qwen2_vl():
-    from tokenizers import AddedToken
-    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
-
-    tokenizer = make_tokenizer(["click the red button x y"] * 20, 320)
-    marks = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
-    tokenizer.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
-    part = "{% if p.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}"
-    tokenizer.chat_template = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
-        "{% for p in m.content %}" + part + "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    start, end, image, video = tokenizer.convert_tokens_to_ids(marks)
-    config = Qwen2VLConfig(
-        text_config={
-            "vocab_size": len(tokenizer), "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 2048,
-            "rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0},
-            "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
-        },
-        vision_config={"depth": 1, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
-        image_token_id=image, video_token_id=video, vision_start_token_id=start, vision_end_token_id=end,
-    )  # fmt: skip
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Qwen2VLForConditionalGeneration(config).eval()
-    return QwenProcessor(tokenizer), scaled(model)
+from vision_models import BLUE, RED, llava, picture, qwen2_vl  # noqa: E402 - after it is known that there is torch
 
 
 @pytest.fixture(scope="module", params=[llava, qwen2_vl])
@@ -214,9 +140,10 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
     from agentgym.policy.vision import VisionPolicy
 
     model, renderer = parts
-    player = VisionPolicy(model, renderer)
+    ends = range(0, model.config.get_text_config().vocab_size, 3)  # it has never learned to end a turn
+    player = VisionPolicy(model, renderer, eos_token_ids=ends)
     manager = EpisodeManager(
-        player, environment=Lamp, sampling=Sampling(max_tokens=6), budgets=Budgets(max_turns=3, max_void_turns=9)
+        player, environment=Lamp, sampling=Sampling(max_tokens=30), budgets=Budgets(max_turns=3, max_void_turns=9)
     )
     played = (await manager.collect([Task("t", "acme/lamp-v1", "look")], group_size=2))[0]
     assert played.valid
@@ -225,6 +152,7 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
     shown = played.messages()
     assert images.count(arrays.ids[: arrays.prompt_length]) == images.count(images.encode(RED))
     assert not images.count(arrays.ids[arrays.loss_mask])  # the agent's own tokens hold no image
+    assert all(images.count(turn.observation_ids) for turn in played.turns[:-1])
     start, at = len(played.prompt_ids), 1
     for turn, (begin, _) in zip(played.turns, played.turn_spans(), strict=True):
         seen = [image for message in shown[:at] for image in message.images]

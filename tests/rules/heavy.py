@@ -10,7 +10,7 @@ import re
 from functools import cache
 from importlib.metadata import packages_distributions
 
-from source_tree import project
+from source_tree import ROOT, project
 
 HEAVY_MODULES = {
     "agentgym.interop.gymnasium": "gymnasium",
@@ -21,6 +21,7 @@ HEAVY_MODULES = {
     "agentgym.policy.sampling": "train",
     "agentgym.policy.tiny": "train",
     "agentgym.policy.tiny_vision": "train",
+    "agentgym.policy.device": "train",
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
@@ -32,6 +33,7 @@ HEAVY_MODULES = {
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.seeing": "train",
     "agentgym.training.signals.choosing": "train",
     "agentgym.training.signals.critic": "train",
     "agentgym.training.signals.hindsight": "train",
@@ -67,5 +69,8 @@ EXTRAS = {
     for extra, requirements in project()["project"]["optional-dependencies"].items()
     if extra not in ("dev", "all")
 }
+WITHOUT_DEPENDENCIES = re.findall(r"--no-deps ([\w ]+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+"""What `make setup` installs beside the extra `dev`, for a part of it that needs nothing else."""
 DEV = import_names(frozenset(distributions_in(project()["project"]["optional-dependencies"]["dev"])))
+DEV |= {name for names in WITHOUT_DEPENDENCIES for name in names.split()}
 OPTIONAL = set().union(*EXTRAS.values()) - CORE

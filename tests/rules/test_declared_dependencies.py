@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from heavy import CORE, DEV, EXTRAS, HEAVY_MODULES, OPTIONAL, distributions_in, normal
@@ -42,7 +43,10 @@ AROUND = [
 
 @pytest.mark.parametrize("path", AROUND, ids=str)
 def test_every_third_party_import_of_tests_and_benchmarks_is_declared(path):
-    ours = {one.stem for one in tracked_files() if one.parent == path.parent}
+    ours = {one.stem for one in tracked_files() if one.parent in (path.parent, Path("tests"))}  # with its conftest
+    ours |= {
+        one.parent.name for one in tracked_files() if one.name == "__init__.py" and one.parts[:-2] == path.parts[:-1]
+    }
     for one in third_party(path):
         top = one.module.split(".")[0]
         assert top in CORE | OPTIONAL | DEV | ours, f"{path}:{one.line} imports {top}, which no extra declares"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -31,6 +34,15 @@ async def browsers_end():
     yield
     await close_browsers()
     await close_backends()
+
+
+@pytest.fixture
+def players(monkeypatch):
+    """The package of players, which lies beside the benchmark that plays them all."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    yield importlib.import_module("miniwob_players")
+    for name in [name for name in sys.modules if name.split(".")[0] == "miniwob_players"]:
+        del sys.modules[name]
 
 
 def task(name, seed=1):
@@ -94,3 +106,29 @@ async def test_the_start_button_of_the_page_cannot_begin_another_episode():
         again = await visit.environment.call(Call("click_at", {"x": 80, "y": 100}))
         assert not again.ok
         assert load_reward("web").weights["page_reward"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bisect-angle", "book-flight-nodelay", "click-shape", "drag-items-grid", "email-inbox-forward-nl", "social-media"],
+)
+async def test_a_scripted_player_is_paid_in_full(name, players):
+    """One of each family; `make gui-full` plays them all, twice."""
+    environment = make("agentgym/web-v1", max_chars=20_000)
+    try:
+        page = players.Page(environment, await environment.reset(task(name), seed=0))
+        await players.PLAYERS[name](page)
+        assert page.reward >= 0.9
+    finally:
+        await environment.close()
+
+
+async def test_a_request_that_the_page_gives_as_fields_is_asked_in_words():
+    async with await Visit.to(task("email-inbox-forward-nl")) as visit:
+        assert visit.page.startswith("Send to Neille the email you got from Helena.")
+
+
+def test_every_player_is_one_of_a_task_of_miniwob(players):
+    folder = miniwob_folder() / "miniwob"
+    assert [name for name in players.PLAYERS if not (folder / f"{name}.html").is_file()] == []
+    assert len(players.PLAYERS) >= 125

@@ -81,6 +81,20 @@ async def test_one_player_of_each_kind_on_every_application_does_what_it_should(
     assert [episode.success for episode in await manager.collect(tasks)] == [0.0] * len(tasks)
 
 
+async def test_forms_are_filled_in_with_four_tools_to_both_players_ends():
+    tools = load("environments", "agentgym/web-form-v1").tools
+    assert set(tools) == {"click", "type", "select", "answer"} < set(load("environments", "agentgym/web-v1").tools)
+    task_set = load_task_set("web/forms-v1")
+    unseen = [task for task in task_set["held_out"] if "unseen_values" in task.tags]
+    tasks = [next(t for t in unseen if kind in t.tags) for kind in ("type", "choose", "type_two")]
+    tasks.append(next(task for task in task_set["train"] if "press" in task.tags))
+    for player, success in (task_set.oracle, 1.0), (task_set.novice, 0.0):
+        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
+        episodes = await manager.collect(tasks)
+        assert [episode.success for episode in episodes] == [success] * len(tasks)
+        assert all("sent" in str(episode.turns[-1].results[-1].content) for episode in episodes), "it sent nothing"
+
+
 async def test_any_view_can_be_chosen_and_pictures_are_png():
     environment_views = ("tree", "text", "screenshot", "marks")
     async with await Visit.to(SHOP, observe=environment_views) as visit:
@@ -225,6 +239,42 @@ async def test_an_endless_script_is_stopped_and_the_page_lives_on(tmp_path):
         assert result.status is ResultStatus.TOOL_ERROR
         assert "did not answer" in result.content
         assert (await visit.click('button "Other"')).ok
+
+
+@pytest.mark.slow
+async def test_a_page_that_gets_no_processor_is_waited_for(tmp_path):
+    """On a machine with too much to do a page is as slow as one that hangs, and is no mistake of the agent."""
+    task = folder_of(tmp_path, slow="<button onclick='document.title = 1'>One</button>")
+    async with await Visit.to(task) as visit:
+        machine = visit.environment._browser.machine
+        pages = "grep -lz -e --type=renderer /proc/[0-9]*/cmdline | cut -d/ -f3"
+        await machine.exec(["sh", "-c", f"kill -STOP $({pages})"])
+        waiting = asyncio.ensure_future(visit.click('button "One"'))
+        await asyncio.sleep(12)
+        assert not waiting.done()
+        await machine.exec(["sh", "-c", f"kill -CONT $({pages})"])
+        assert (await waiting).ok
+        assert "Page '1'" in visit.page
+
+
+async def test_a_click_waits_for_what_the_pointer_swaps_away(tmp_path):
+    task = folder_of(
+        tmp_path,
+        shy="""<button id=shy onclick="document.title = 'clicked'">Shy</button><script>
+        shy.onmouseenter = () => { shy.style.display = 'none'; setTimeout(() => shy.style.display = '', 40) };
+        </script>""",
+    )
+    async with await Visit.to(task) as visit:
+        await visit.click('button "Shy"')
+        assert "Page 'clicked'" in visit.page
+
+
+async def test_a_drag_is_seen_on_its_way(tmp_path):
+    task = folder_of(tmp_path, way="<script>seen = []; onmousemove = e => seen.push([e.clientX, e.buttons])</script>")
+    async with await Visit.to(task) as visit:
+        await visit.call("drag_at", x=10, y=50, to_x=130, to_y=50)
+        held = [x for x, buttons in await visit.environment.evaluate("seen") if buttons == 1]
+        assert held == [30, 50, 70, 90, 110, 130]
 
 
 async def test_a_crashed_page_is_a_failure_of_the_machine_and_others_live():

@@ -56,11 +56,21 @@ def test_names_and_templates_of_the_held_out_split_are_new(bugs):
     assert strange.isdisjoint({task.tags[0] for split in ("train", "validation") for task in bugs[split]})
 
 
-def test_the_sets_with_and_without_a_shell_ask_the_same(bugs):
-    other = load_task_set("swe/one-line-shell-v1")
+@pytest.mark.parametrize(("name", "environment"), [("shell", "agentgym/swe-v1"), ("given", "agentgym/swe-given-v1")])
+def test_the_sets_of_other_scaffolds_ask_the_same(bugs, name, environment):
+    other = load_task_set(f"swe/one-line-{name}-v1")
     for split in bugs:
         assert [task.prompt for task in other[split]] == [task.prompt for task in bugs[split]]
-    assert {task.environment for task in other["train"]} == {"agentgym/swe-v1"}
+    assert {task.environment for task in other["train"]} == {environment}
+
+
+def test_a_novice_edits_a_line_that_is_not_the_wrong_one_and_occurs_once():
+    given = load_task_set("swe/one-line-given-v1")
+    for task in (task for split in given for task in given[split]):
+        edit = given.novice(task)([]).calls[0].arguments
+        assert edit["old"] != task.truth["wrong"]
+        assert edit["new"].rstrip() == edit["old"]
+        assert task.parameters["files"][task.parameters["shown"][0]].count(edit["old"]) == 1
 
 
 def test_no_module_is_named_like_one_of_pythons_own():

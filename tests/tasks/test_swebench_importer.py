@@ -13,6 +13,7 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.tasks.importers.swebench import load_swebench, pytest_ids
+from agentgym.tasks.importers.swebench_django import unittest_ids
 
 INSTANCES = Path(__file__).parents[3] / "shared/data/swebench_format_12/instances.jsonl"
 BUG, FIXED = "def area(a, b):\n    return a + b\n", "def area(a, b):\n    return a * b\n"
@@ -79,22 +80,36 @@ async def test_the_agent_sees_neither_the_fix_nor_its_tests(instance):
 
 def test_junk_in_lists_of_tests_is_dropped():
     given = ["a/test_x.py::test_y[1", "[100%]", "[", "PASSED", "test_old (some.Class)", "a/test_x.py::test_y[1"]
-    assert pytest_ids(given, "x") == ["a/test_x.py::test_y[1"]
-    with pytest.raises(TaskError, match="no list of tests"):
-        pytest_ids("nonsense", "x")
+    assert pytest_ids(given) == ["a/test_x.py::test_y[1"]
+
+
+def test_a_field_that_is_no_list_of_tests_is_named(instance):
+    row = json.loads(instance.read_text())
+    instance.write_text(json.dumps({**row, "FAIL_TO_PASS": "nonsense"}))
+    with pytest.raises(TaskError, match="item 0: 'nonsense' is no list of tests"):
+        load_swebench(instance, mirrors=instance.parent / "mirrors")
+
+
+def test_names_of_unittest_are_turned_into_ids_of_pytest_and_descriptions_dropped():
+    given = ["test_a (forms_tests.tests.test_media.MediaCase)", "Says what it does.", "test_b (expressions.tests.Case)"]
+    assert unittest_ids([*given, "test_skip_if_db_feature (test_utils.tests.SkippingTestCase)"]) == [
+        "tests/forms_tests/tests/test_media.py::MediaCase::test_a",
+        "tests/expressions/tests.py::Case::test_b",
+    ]
 
 
 @pytest.mark.skipif(not INSTANCES.is_file(), reason="the shared data is not beside this checkout")
 def test_the_real_instances_are_read_and_what_they_lack_is_said(tmp_path):
-    with pytest.raises(TaskError, match=r"no clone of astropy/astropy.*no clone of django/django"):
-        load_swebench(INSTANCES, mirrors=tmp_path)
+    with pytest.warns(UserWarning, match=r"no clone of astropy/astropy.*django-11019: no clone of django/django"):
+        stood_in = load_swebench(INSTANCES, mirrors=tmp_path)["held_out"]
+    assert [task.parameters["repository"] for task in stood_in] == ["Django==2.2b1"] * 5
+    assert all("stand_in" in task.tags for task in stood_in)
     for name in ("astropy__astropy", "django"):
         (tmp_path / name).mkdir()
-    with pytest.warns(UserWarning, match="tests are not pytest's"):
-        made = load_swebench(INSTANCES, mirrors=tmp_path)
-    tasks = made["held_out"]
-    assert len(tasks) == 6
+    tasks = load_swebench(INSTANCES, mirrors=tmp_path)["held_out"]
+    assert len(tasks) == 12
     for task in tasks:
+        assert task.parameters["repository"].startswith(str(tmp_path))
         assert task.truth["gold"][:200] not in task.prompt
         assert all("::" in test for test in task.truth["fail_to_pass"])
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from agentgym.errors import TaskError
 from agentgym.registry import load, load_task_set
+from agentgym.tasks.web.forms import HELD_OUT_VALUES
 from agentgym.tasks.web.oracle import find, player
 from agentgym.tasks.web.task_set import TEMPLATES
 from agentgym.tasks.web.words import HELD_OUT, TRAINED
@@ -29,6 +31,16 @@ def test_worlds_that_are_held_out_share_no_word_with_those_trained_on():
     assert {task.parameters["seed"] < 100 for task in task_set["train"]} == {True}
     unseen = [task for task in task_set["held_out"] if "unseen_worlds" in task.tags]
     assert {task.parameters["seed"] < 100 for task in unseen} == {False}
+
+
+def test_forms_of_every_kind_are_trained_on_and_values_that_are_held_out_stand_in_no_other_task():
+    task_set = load_task_set("web/forms-v1")
+    assert {task.tags for task in task_set["train"]} == {("choose",), ("press",), ("type",), ("type_two",)}
+    unseen = [task for task in task_set["held_out"] if "unseen_values" in task.tags]
+    assert all(any(value in task.prompt for value in HELD_OUT_VALUES) for task in unseen)
+    known = [task for split in task_set.values() for task in split if "unseen_values" not in task.tags]
+    words = re.compile(rf"\b({'|'.join(HELD_OUT_VALUES)})\b")
+    assert not [task.id for task in known if words.search(f"{task.prompt} {task.parameters}")]
 
 
 @pytest.mark.parametrize("app", ["shop", "mail", "forum", "calendar"])

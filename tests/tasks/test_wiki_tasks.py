@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
@@ -137,6 +137,21 @@ def test_a_question_can_be_taken_apart_again():
     assert start_of(("author", "born_in", "region"), asked) is None
 
 
+def test_lookups_have_other_answers_in_other_editions_and_measure_in_unseen_ones():
+    """A policy that learned the answers of its training by heart would answer wrongly."""
+    lookups = load_task_set("search/lookup-v1")
+    assert {split: len(lookups[split]) for split in lookups} == {"train": 6000, "validation": 240, "held_out": 480}
+    trained, answers = {task.parameters["seed"] for task in lookups["train"]}, defaultdict(Counter)
+    assert len(trained) == 16
+    for task in lookups["train"]:
+        answers[task.prompt][task.truth["answer"]] += 1
+    asked_again = [task for task in lookups["validation"] if task.prompt in answers]
+    assert len(asked_again) > 100
+    known = [answers[task.prompt].most_common(1)[0][0] == task.truth["answer"] for task in asked_again]
+    assert sum(known) < 0.1 * len(known)
+    assert not trained & {task.parameters["seed"] for split in ("validation", "held_out") for task in lookups[split]}
+
+
 def test_no_answer_is_common_enough_to_guess(wikis):
     answers = Counter(task.truth["answer"] for task in wikis["train"])
     assert answers.most_common(1)[0][1] / answers.total() < 0.02
@@ -164,6 +179,17 @@ async def test_the_oracle_solves_a_sample_of_every_stratum_through_the_public_to
     assert rate(played) == 1.0
     earned = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in played]
     assert earned == pytest.approx([1.0] * len(played))
+
+
+async def test_lookups_are_solved_by_knowing_what_to_search_for():
+    """The right words bring the sentence; the wrong ones bring another, and few pages have to be opened."""
+    lookups = load_task_set("search/lookup-v1")
+    tasks = [task for split in lookups for task in list(lookups[split])[:60]]
+    solved, missed = await play(tasks, lookups.oracle), await play(tasks, lookups.novice)
+    assert rate(solved) == 1.0
+    assert rate(missed) <= 0.02
+    assert all(result.ok for t in missed for turn in t.turns for result in turn.results)
+    assert sum(len(t.turns) == 2 for t in solved) > 0.9 * len(solved)
 
 
 async def test_the_novice_handles_the_tools_without_error_and_answers_wrongly(wikis):

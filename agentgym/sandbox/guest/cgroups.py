@@ -116,6 +116,8 @@ class Cgroups:
             parent = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
             if version == 2:
                 _write(parent, "cgroup.subtree_control", switch_on)
+            if "cpu" in names:
+                _be_as_nice(parent, version)
         except OSError:
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=home)
@@ -238,6 +240,20 @@ def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
     if "cpu" in tree.controllers:
         settings.append(("cpu.cfs_quota_us", str(quota), True) if first else ("cpu.max", f"{quota} {_PERIOD_US}", True))
     return settings
+
+
+def _be_as_nice(group: int, version: int) -> None:
+    """Give a group the weight of this process's nice value.
+
+    To the scheduler a group is one competitor, whatever the nice values within: without this, `nice agentgym` would
+    step back itself and leave its sandboxes in everybody's way.
+    """
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    with contextlib.suppress(OSError):  # a kernel without weights still has the quota
+        if version == 2:
+            _write(group, "cpu.weight.nice", str(nice))
+        else:
+            _write(group, "cpu.shares", str(max(2, round(1024 / 1.25**nice))))
 
 
 def _move_down(home: int) -> None:

@@ -72,8 +72,8 @@ def _score_norms(trainer: Any, ids: torch.Tensor, mask: torch.Tensor, kept: int,
     found = []
     for start in range(0, len(ids), rows):
         some, seen = ids[start : start + rows], mask[start : start + rows]
-        with trainer.accelerator.autocast():
-            logits = trainer.model(input_ids=some, attention_mask=seen).logits[:, -kept - 1 : -1]
+        with trainer.accelerator.autocast(), trainer.seeing(trainer.model, some, slice(start, start + rows)) as beside:
+            logits = trainer.model(input_ids=some, attention_mask=seen, **beside).logits[:, -kept - 1 : -1]
         chances = torch.softmax(logits.float() / trainer.temperature, dim=-1)
         own = chances.gather(-1, some[:, -kept:, None]).squeeze(-1)
         found.append(1 - 2 * own + chances.square().sum(-1))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Callable
 
 from .screen import png, read_screen
 
@@ -32,7 +33,7 @@ MAX_WINDOWS, MAX_TITLE = 40, 200
 class Desktop:
     """The display and what was started on it."""
 
-    def __init__(self, width, height):
+    def __init__(self, width: int, height: int) -> None:
         self.environment = {
             "HOME": HOME, "DISPLAY": ":7", "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8",
             "USER": "agent", "SHELL": "/bin/bash", "PS1": "$ ", "XDG_CONFIG_HOME": "/work/config",
@@ -52,17 +53,17 @@ class Desktop:
         self._until(lambda: self._tool("get_num_desktops").returncode == 0, "The window manager does not come up")
         self._tool("mousemove", str(width - 2), str(height - 2))
 
-    def _write(self, path, text):
+    def _write(self, path: str, text: str) -> None:
         with open(path, "w") as file:
             file.write(text)
 
-    def _start(self, argv):
+    def _start(self, argv: list[str]) -> None:
         subprocess.Popen(
             argv, env=self.environment, cwd=HOME, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
 
-    def _tool(self, *words, program="xdotool"):
+    def _tool(self, *words: str, program: str = "xdotool") -> subprocess.CompletedProcess[bytes]:
         try:
             return subprocess.run(
                 [program, *words], env=self.environment, capture_output=True, timeout=TOOL_S, check=False
@@ -70,14 +71,14 @@ class Desktop:
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(words, 124, b"", b"it took too long")
 
-    def _until(self, holds, otherwise):
+    def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
         ends = time.monotonic() + UP_S
         while not holds():
             if time.monotonic() > ends:
                 raise RuntimeError(otherwise)
             time.sleep(0.02)
 
-    def launch(self, program, file):
+    def launch(self, program: str, file: str) -> str:
         before = {window["id"] for window in self.windows()}
         self._start(PROGRAMS[program] + ([file] if file else []))
         ends = time.monotonic() + WINDOW_S
@@ -87,11 +88,11 @@ class Desktop:
             time.sleep(0.05)
         return "no window of it came up"
 
-    def act(self, *words):
+    def act(self, *words: str) -> str:
         done = self._tool(*words)
         return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace")[:200] or "xdotool failed"
 
-    def windows(self):
+    def windows(self) -> list[dict[str, object]]:
         """Windows that programs opened, with class, title and size; the one with the keyboard is marked."""
         active = self._tool("getactivewindow").stdout.strip()
         found = []
@@ -109,7 +110,7 @@ class Desktop:
             )  # fmt: skip
         return found
 
-    def settle(self):
+    def settle(self) -> None:
         """Wait until nothing on the screen changes any more, at most SETTLE_S."""
         ends, last, since = time.monotonic() + SETTLE_S, None, time.monotonic()
         while time.monotonic() < ends:
@@ -121,15 +122,15 @@ class Desktop:
                 return
             time.sleep(0.02)
 
-    def look(self, image):
+    def look(self, image: bool) -> dict[str, object]:
         self.settle()
-        seen = {"windows": self.windows()}
+        seen: dict[str, object] = {"windows": self.windows()}
         if image:
             seen["png"] = base64.b64encode(png(*read_screen(BUFFER + "/Xvfb_screen0"))).decode()
         return seen
 
 
-def main():
+def main() -> None:
     told = json.loads(sys.argv[1])
     desktop, failed = None, ""
     try:
@@ -138,14 +139,14 @@ def main():
         failed = str(error)
     for line in sys.stdin:
         asked = json.loads(line)
-        answer = {"failed": failed}
+        answer: dict[str, object] = {"failed": failed}
         if desktop is not None:
             refused = ""
             for step in asked.get("steps", []):
                 refused = desktop.launch(*step[1:]) if step[0] == "launch" else desktop.act(*step)
                 if refused:
                     break
-            answer = dict(desktop.look(asked.get("image", False)), refused=refused)
+            answer = {**desktop.look(asked.get("image", False)), "refused": refused}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

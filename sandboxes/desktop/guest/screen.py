@@ -8,7 +8,7 @@ import zlib
 HEADER_WORDS = 25
 
 
-def read_screen(path):
+def read_screen(path: str) -> tuple[int, int, bytes]:
     """Width, height and RGB bytes of a frame buffer file. Raises: ValueError where it is none of 32 bits a pixel."""
     with open(path, "rb") as file:
         raw = file.read()
@@ -29,10 +29,10 @@ def read_screen(path):
     return width, height, bytes(rgb)
 
 
-def png(width, height, rgb):
+def png(width: int, height: int, rgb: bytes) -> bytes:
     """A PNG file of 8-bit RGB."""
 
-    def chunk(kind, data):
+    def chunk(kind: bytes, data: bytes) -> bytes:
         checked = kind + data
         return struct.pack(">I", len(data)) + checked + struct.pack(">I", zlib.crc32(checked))
 

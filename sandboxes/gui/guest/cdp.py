@@ -12,6 +12,9 @@ import os
 import queue
 import subprocess
 import threading
+import time
+
+from .patience import MOST_S, busiest_s, pages_cpu_s
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
@@ -25,7 +28,7 @@ FLAGS = (
     "AutofillServerCommunication,SpareRendererForSitePerProcess,DialMediaRouteProvider,HttpsUpgrades",
 )  # fmt: skip
 """`--no-sandbox` because the browser's own cannot be nested in ours; the proxy of the browser itself leads nowhere."""
-_PIECE = 1 << 18
+_PIECE, _NOTHING = 1 << 18, object()
 
 
 class Refused(Exception):
@@ -99,13 +102,21 @@ class Browser:
         return number, answers
 
     def result(self, posted, timeout_s):
-        """Wait for the answer to a command. Raises: Late, Refused, Crashed."""
+        """Wait for the answer to a command. Raises: Late, Refused, Crashed.
+
+        On a machine with too much to do the wait is longer than `timeout_s`, up to a minute: it goes on until a page
+        had the processor for a quarter of that time.
+        """
         number, answers = posted
-        try:
-            answer = answers.get(timeout=max(timeout_s, 0.001))
-        except queue.Empty:
-            self._waiting.pop(number, None)
-            raise Late("the page is busy") from None
+        began, half_s = time.monotonic(), max(timeout_s / 2, 0.001)
+        answer = _next(answers, half_s)
+        while answer is _NOTHING:
+            before = pages_cpu_s()
+            answer = _next(answers, half_s)
+            late = busiest_s(before, pages_cpu_s()) > half_s / 2 or time.monotonic() - began > max(MOST_S, timeout_s)
+            if answer is _NOTHING and late:
+                self._waiting.pop(number, None)
+                raise Late("the page is busy")
         if answer is None:
             raise Crashed("the process of the page is gone")
         if "error" in answer:
@@ -143,3 +154,11 @@ class Browser:
         listener = self._listeners.get(message.get("sessionId"))
         if listener is not None:
             listener(message["method"], message.get("params", {}))
+
+
+def _next(answers, timeout_s):
+    """What a queue holds next; `_NOTHING` if nothing comes in time."""
+    try:
+        return answers.get(timeout=timeout_s)
+    except queue.Empty:
+        return _NOTHING

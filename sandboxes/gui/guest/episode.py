@@ -57,7 +57,7 @@ class Episode:
         self._new_tab("about:blank")
         self._tab.open(site.start)
         words = site.begin(self._tab)
-        self._tab.settle()
+        self._tab.settle(LOAD_S)
         return {"words": words, **self._seen(observe)}
 
     def do_act(self, action, arguments, observe):

@@ -11,6 +11,12 @@ SCROLL_IN = """function(direction) {
   const by = (direction === 'down' ? 0.8 : -0.8);
   if (one) one.scrollBy(0, by * one.clientHeight); else scrollBy(0, by * innerHeight);
 }"""
+NOTE_BELOW = "globalThis.below = document.elementFromPoint(%s, %s), 0"
+AGAIN_BELOW = """(async (x, y) => {
+  for (let n = 0; n < 20 && document.elementFromPoint(x, y) !== globalThis.below; n++)
+    await new Promise(done => setTimeout(done, 15));
+})(%s, %s)"""
+"""Pages change what the pointer is on: an image is swapped for another, which has to come first."""
 PREPARE_TYPING = """function(text) {
   const one = this.nodeType === 1 ? this : this.parentElement;
   const tag = one.tagName;

@@ -11,6 +11,7 @@ import zipfile
 
 from .apps import APPS
 from .server import SAFE, Response
+from .tab import LOAD_S
 
 _TIMELESS_MS = 2_000_000_000  # the most a timer of the page can hold
 
@@ -73,7 +74,7 @@ class MiniWob(Folder):
         self._seed, self._ended = seed, None
 
     def begin(self, tab):
-        return tab.evaluate(_BEGIN_MINIWOB % (json.dumps(str(self._seed)), _TIMELESS_MS), wait=True)
+        return tab.evaluate(_BEGIN_MINIWOB % (json.dumps(str(self._seed)), _TIMELESS_MS), LOAD_S, wait=True)
 
     def over(self, tab):
         if self._ended is None:
@@ -127,5 +128,6 @@ _BEGIN_MINIWOB = """(async () => {
   const style = document.createElement('style');
   style.textContent = '#reward-display, #click-canvas, #sync-task-cover { display: none !important }';
   document.head.append(style);
-  return core.getUtterance();
+  const asked = core.getUtterance();
+  return typeof asked === 'string' ? asked : asked.utterance;
 })()"""

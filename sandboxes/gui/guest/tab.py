@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -11,7 +12,7 @@ from .cdp import Crashed, Late, Refused
 
 STEP_S, LOAD_S = 8.0, 60.0
 _MAX_TYPED = 2_000
-_LOOK_AGAIN_S, _LEAVE_S = 0.02, 10.0
+_LOOK_AGAIN_S, _LEAVE_S, _FRAME_S = 0.02, 10.0, 1 / 60
 
 
 class NotPossible(Exception):
@@ -105,14 +106,17 @@ class Tab:
         answer = self.call("Page.navigate", {"url": url}, LOAD_S)
         if answer.get("errorText"):
             raise Refused(f"{url}: {answer['errorText']}")
-        self.settle()
+        self.settle(LOAD_S)
 
-    def settle(self):
-        """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there."""
+    def settle(self, step_s=STEP_S):
+        """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there.
+
+        `step_s` bounds how long the page's scripts may run in one go.
+        """
         deadline = time.monotonic() + LOAD_S
         calm = 0
         while calm < 2 and time.monotonic() < deadline:
-            complete = self._breathe()
+            complete = self._breathe(step_s)
             with self._moved:
                 if complete and not self._leaving:
                     calm += 1
@@ -121,10 +125,10 @@ class Tab:
                 if not self._moved.wait(_LEAVE_S if self._leaving else _LOOK_AGAIN_S):
                     self._leaving = False  # it was no page after all: a download, or an empty answer
 
-    def _breathe(self):
+    def _breathe(self, step_s):
         """Let the page do what waits to be done now. Returns: whether all of it is there."""
         try:
-            return self.evaluate(scripts.BREATHE, wait=True) == "complete"
+            return self.evaluate(scripts.BREATHE, step_s, wait=True) == "complete"
         except Refused:
             return False  # the page was left meanwhile
         except Late:
@@ -192,7 +196,7 @@ class Tab:
 
     def click_at(self, x, y, count=1):
         self._inside(x, y)
-        self._mouse("mouseMoved", x, y)
+        self._point_at(x, y)
         self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=count)
         self._wait(self._mouse("mouseReleased", x, y, button="left", clickCount=count))
 
@@ -205,14 +209,18 @@ class Tab:
         self.drag_at(*begin, *self._middle(end, scroll=False))
 
     def drag_at(self, x, y, to_x, to_y, steps=6):
+        """Each step waits for the page to have seen the one before, and a frame: a hand takes its time, and pages that
+        look at the pointer by a clock, or wherever it passes, would otherwise see it arrive and no more.
+        """
         self._inside(x, y)
         self._inside(to_x, to_y)
         self._mouse("mouseMoved", x, y)
         self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
         for step in range(1, steps + 1):
             share = step / steps
-            moved = self._mouse("mouseMoved", x + (to_x - x) * share, y + (to_y - y) * share, button="left", buttons=1)
-        self._wait(moved)
+            at = x + (to_x - x) * share, y + (to_y - y) * share
+            self._wait(self._mouse("mouseMoved", *at, button="left", buttons=1))
+            time.sleep(_FRAME_S)
         self._wait(self._mouse("mouseReleased", to_x, to_y, button="left", clickCount=1))
 
     def type(self, element, text):
@@ -297,6 +305,14 @@ class Tab:
         width, height = self.viewport
         if not (0 <= x < width and 0 <= y < height):
             raise NotPossible(f"({x:.0f}, {y:.0f}) is outside of the view, which is {width} x {height}: scroll first.")
+
+    def _point_at(self, x, y):
+        """Move the pointer, and let the page answer to that: what was below it may be away for a moment."""
+        with contextlib.suppress(Refused):  # the page was left: what comes next will say so
+            self.evaluate(scripts.NOTE_BELOW % (x, y), world=self.ours())
+        self._wait(self._mouse("mouseMoved", x, y))
+        with contextlib.suppress(Refused):
+            self.evaluate(scripts.AGAIN_BELOW % (x, y), world=self.ours(), wait=True)
 
     def _mouse(self, kind, x, y, **more):
         return self.post("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})

@@ -54,7 +54,8 @@ class CheckpointEncoder:
         return self._encode([self._prefixes[1] + text for text in texts])
 
     def encode_query(self, query: str) -> Floats:
-        return self._encode([self._prefixes[0] + query])[0]
+        vector: Floats = self._encode([self._prefixes[0] + query])[0]
+        return vector
 
     def _encode(self, texts: list[str]) -> Floats:
         tokens = self._tokenizer(texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="pt")

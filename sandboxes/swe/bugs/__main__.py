@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -70,4 +69,4 @@ async def _build(recipe: Recipe, out: Path, concurrency: int, console: Console) 
 
 
 if __name__ == "__main__":
-    sys.exit(typer.run(main))
+    typer.run(main)

@@ -8,7 +8,7 @@ import json
 import random
 import tomllib
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ async def build(
 
 async def _tasks_of(
     package: Package, recipe: Recipe, judge: RepositoryTests, concurrency: int, progress: Callable[[Progress], None]
-) -> AsyncIterator[Task]:
+) -> AsyncGenerator[Task, None]:
     """Validated tasks of one package, in an order that the seed alone decides."""
     repository = await asyncio.to_thread(package.fetch)
     passing = await package.passing(judge)

@@ -98,7 +98,8 @@ class _Finder:
         elif isinstance(node, ast.BoolOp):
             sign, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
             if len(node.values) == 2:
-                yield self._between("operator", *node.values, sign, other, where)
+                left, right = node.values
+                yield self._between("operator", left, right, sign, other, where)
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
             kind = "boundary" if isinstance(node.ops[0], BOUNDARIES) else "operator"
             sign, other = COMPARED[type(node.ops[0])]

@@ -48,7 +48,7 @@ class Package:
                 raise TaskError(f"{where}: the key {key!r} is missing or empty.")
         if data.get("split", "train") not in ("train", "validation", "held_out"):
             raise TaskError(f"{where}: split = {data['split']!r} is none of train, validation, held_out.")
-        made = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+        made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
         return cls(**made)
 
     def fetch(self) -> Repository:
@@ -78,12 +78,14 @@ class Package:
 
     async def passing(self, judge: RepositoryTests, times: int = 2) -> list[str]:
         """Ids of the tests that pass every time. Raises: TaskError if none does."""
-        rounds = []
+        rounds: list[set[str]] = []
+        reasons: list[str] = []
         for _ in range(times):
             verdict = await judge.judge(self.task(truth={}), "", self.tests)
             assert verdict is not None
+            reasons = list(verdict.reasons.values())
             rounds.append({test for test, outcome in verdict.outcomes.items() if outcome == "passed"})
         if not (found := set.intersection(*rounds)):
-            said = "; ".join(list(verdict.reasons.values())[:1])[-500:]
-            raise TaskError(f"{self.pinned}: none of its tests passes here. {said or 'None was found.'}")
+            said = reasons[0][-500:] if reasons else "None was found."
+            raise TaskError(f"{self.pinned}: none of its tests passes here. {said}")
         return sorted(found)

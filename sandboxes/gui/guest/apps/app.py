@@ -45,12 +45,14 @@ class App:
         raise NotImplementedError
 
     def page(self, heading, body, note=""):
-        """A whole page around a body of HTML."""
-        bar = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)
+        """A whole page around a body of HTML. An application without links is one page: it has no bar."""
+        links = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)
+        bar = f"<nav><b>{self.title}</b>{links}</nav>" if links else ""
+        name = f"{text(heading)} - {self.title}" if links else text(heading)
         told = f'<p class="note">{text(note)}</p>' if note else ""
         return (
-            f"<!DOCTYPE html><html lang=en><head><meta charset=utf-8><title>{text(heading)} - {self.title}</title>"
-            f"<style>{STYLE}</style></head><body><nav><b>{self.title}</b>{bar}</nav><main><h1>{text(heading)}</h1>{told}"
+            f"<!DOCTYPE html><html lang=en><head><meta charset=utf-8><title>{name}</title>"
+            f"<style>{STYLE}</style></head><body>{bar}<main><h1>{text(heading)}</h1>{told}"
             f"{body}</main></body></html>"
         )
 

@@ -1,0 +1,34 @@
+"""Where a local model runs, and in what numbers."""
+
+from __future__ import annotations
+
+from textwrap import shorten
+from typing import Any
+
+import torch
+
+from agentgym.errors import PolicyError
+
+
+def device_of(wanted: str) -> str:
+    """What `auto` means here: a GPU when there is one. Raises: PolicyError for a device that is not here."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=wanted)
+    except (RuntimeError, AssertionError) as error:
+        reason = shorten(str(error), 90, placeholder=" ...")
+        raise PolicyError(
+            f"device = {wanted!r} cannot be used: {reason}. Write cpu, cuda, cuda:N, or auto: a GPU when there is one."
+        ) from error
+    return wanted
+
+
+def dtype_of(wanted: str, device: str) -> Any:
+    """As `from_pretrained` takes it. `auto`: float32 on a CPU, elsewhere what the checkpoint was saved in."""
+    if wanted == "auto":
+        return torch.float32 if device == "cpu" else "auto"
+    found = getattr(torch, wanted, None)
+    if not isinstance(found, torch.dtype):
+        raise PolicyError(f"dtype = {wanted!r} is none of torch's: write float32, bfloat16, float16 or auto.")
+    return found

@@ -1,0 +1,55 @@
+"""What an episode costs here and in other frameworks: the same eight tool calls, a script for a model, side by side.
+
+    make bench-peers                      # once: the other frameworks, each in an environment of its own
+    python benchmarks/episodes.py [--episodes 100] [--rounds 3] [--peers .venv-peers]
+
+Turns per CPU-second of one process: model, tools, judge and record; the best of the rounds. A framework that is not
+installed has no figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from peering import Peer
+from rich.console import Console
+from rich.table import Table
+
+PEERS = (
+    Peer("agentgym, recorded to disk", "episodes_agentgym", environment={"PEER_LEDGER": "1"}),
+    Peer("agentgym, in memory", "episodes_agentgym"),
+    Peer("verifiers, in memory", "episodes_verifiers", package="verifiers==0.1.14"),
+    Peer("Inspect, recorded to disk", "episodes_inspect", package="inspect-ai"),
+)
+
+
+def measure(venvs: Path, episodes: int, rounds: int) -> dict[str, tuple[str, float] | str]:
+    """By the peer's name: its version and turns per CPU-second, or why there is none."""
+    found: dict[str, tuple[str, float] | str] = {}
+    for peer in PEERS:
+        said = peer.run(venvs, f"--episodes={episodes}", f"--rounds={rounds}")
+        found[peer.name] = said if isinstance(said, str) else (said["version"], max(said["rates"]))
+    return found
+
+
+def table_of(found: dict[str, tuple[str, float] | str]) -> Table:
+    """Each beside the first row."""
+    table = Table("", "turns / CPU-s", "the first row is", title="eight tool calls and an answer, side by side")
+    first = found[PEERS[0].name]
+    for name, one in found.items():
+        if isinstance(one, str):
+            table.add_row(name, f"[dim]{one}")
+        else:
+            ratio = "" if isinstance(first, str) or one is first else f"{first[1] / one[1]:.1f} x as fast"
+            table.add_row(f"{name} {one[0]}", f"{one[1]:,.0f}", ratio)
+    return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", type=Path, default=Path(".venv-peers"))
+    options = parser.parse_args()
+    Console().print(table_of(measure(options.peers, options.episodes, options.rounds)))

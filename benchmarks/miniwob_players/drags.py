@@ -1,0 +1,215 @@
+"""Pages where something is dragged: shapes, rows, marks over text, corners, lines."""
+
+from __future__ import annotations
+
+import math
+
+from .elements import every, nth, one
+from .page import Page, Stuck
+from .table import plays
+
+WAYS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
+NAMED = {"rectangles": "rect", "circles": "circle", "triangles": "polygon"}
+BOXES, SHAPES = every("#shape-container"), every("#area_svg > :not(#shape-container)")
+
+
+@plays("drag-box")
+async def box_into_box(page: Page) -> None:
+    await page.drag(one("#draggableSmall"), one("#draggableLarge"))
+    await page.submit()
+
+
+@plays("drag-circle", "drag-single-shape")
+async def shape_one_way(page: Page) -> None:
+    across, down = WAYS[page.asked(r"Drag the \w+ (left|right|up|down)")[0]]
+    x, y = await page.middle("document.querySelector('#area svg > *')")
+    await page.move((x, y), (x + 20 * across, y + 20 * down))
+    await page.submit()
+
+
+@plays("drag-shapes", "drag-shapes-2")
+async def shapes_into_boxes(page: Page) -> None:
+    """The wanted ones go into the first box, the others into the second if there is one."""
+    (wanted,) = page.asked(r"Drag all (\w+)")
+    boxes = [await page.middle(f"{BOXES}[{place}]") for place in range(await page.js(f"{BOXES}.length"))]
+    kinds = await page.js(f"{SHAPES}.map(e => [e.tagName, e.getAttribute('fill')])")
+    for place, kind in enumerate(kinds):
+        into = 0 if NAMED.get(wanted, wanted) in kind else 1
+        if into < len(boxes):
+            await page.move(await page.middle(f"{SHAPES}[{place}]"), boxes[into])
+    await page.submit()
+
+
+@plays("drag-items")
+async def row_to_a_place(page: Page) -> None:
+    """A row is let go a little beyond the one whose place it takes."""
+    name, where = page.asked(r"Drag (\S+) (.*)\.")
+    names = await page.texts(every("#sortable li"))
+    start = names.index(name)
+    steps = {"up by one position": start - 1, "down by one position": start + 1}
+    place = {"to the top": 0, "to the bottom": len(names) - 1, **steps}.get(where)
+    await _sort(page, start, int(page.asked(r"to the (\d)")[0]) - 1 if place is None else place)
+
+
+@plays("drag-sort-numbers")
+async def rows_in_order(page: Page) -> None:
+    for place in range(3):
+        numbers = [int(text) for text in await page.texts(every("#sortable li"))]
+        least = numbers.index(min(numbers[place:]), place)
+        if least != place:
+            await _sort(page, least, place)
+    await page.submit()
+
+
+async def _sort(page: Page, start: int, place: int) -> None:
+    """Drag a row of a list to the place of another."""
+    (x, y), (to_x, to_y) = await page.middle(_row(start)), await page.middle(_row(place))
+    await page.move((x, y), (to_x, to_y + _beyond(to_y - y)))
+
+
+def _row(place: int) -> str:
+    return nth("#sortable li", place)
+
+
+def _beyond(way: float) -> int:
+    """A few pixels more the same way: what is dragged takes a place once it covers more than half of it."""
+    return (way > 3) * 5 - (way < -3) * 5
+
+
+@plays("drag-items-grid")
+async def card_to_a_place(page: Page) -> None:
+    name, where = page.asked(r"Drag (\S+) (?:to the )?(.*)\.")
+    start = (await page.texts(every("#sortable li"))).index(name)
+    row, column = divmod(start, 3)
+    if where.endswith("by one"):
+        across, down = WAYS[where.split()[0]]
+        row, column = row + down, column + across
+    else:
+        row = {"top": 0, "bottom": 2}.get(where.split()[0], 1)
+        column = {"left": 0, "right": 2}.get(where.split()[-1], 1)
+    (x, y), (to_x, to_y) = await page.middle(_row(start)), await page.middle(_row(3 * row + column))
+    await page.move((x, y), (to_x + _beyond(to_x - x), to_y + _beyond(to_y - y)))
+
+
+@plays("drag-cube")
+async def turn_a_cube(page: Page) -> None:
+    """Turn it a little at a time until the side shows: up and down for top and bottom, else around."""
+    wanted = page.said()
+    for _ in range(80):
+        shown = await page.js("document.querySelector('.active').textContent")
+        if shown == wanted:
+            return await page.submit()
+        await page.move((80, 100), (80, 130) if {wanted, shown} & {"1", "6"} else (110, 100))
+        await page.wait(0.5)  # it goes on turning after it is let go
+    raise Stuck(f"the cube never shows {wanted}")
+
+
+@plays("draw-line")
+async def draw_line(page: Page) -> None:
+    """A straight line with the dot in its middle: there the page surely sees the pointer."""
+    x, y = await page.middle(one("#circ"))
+    left, top, right, bottom = await page.box("document.querySelector('#area svg')")
+    if "horizontal" in page.ask:
+        reach = min(x - left, right - x) - 4
+        await page.move((x - reach, y), (x + reach, y))
+    else:
+        reach = min(y - top, bottom - y) - 4
+        await page.move((x, y - reach), (x, y + reach))
+    await page.submit()
+
+
+@plays("highlight-text")
+async def highlight(page: Page) -> None:
+    await _mark(page, one("#highlight, #area > div, #area span"))
+    await page.submit()
+
+
+@plays("highlight-text-2")
+async def highlight_nth(page: Page) -> None:
+    (place,) = page.asked(r"(\d)(?:st|nd|rd) paragraph")
+    await _mark(page, f"[...document.querySelectorAll('#area p, #area .text, #area div[id^=text]')][{int(place) - 1}]")
+    await page.submit()
+
+
+async def _mark(page: Page, element: str) -> None:
+    """Select a text with the mouse, from its first letter to its last."""
+    left, top, right, bottom = await page.box(element)
+    await page.move((left + 1, top + 3), (right - 1, bottom - 2))
+
+
+@plays("resize-textarea")
+async def resize(page: Page) -> None:
+    _, _, right, bottom = await page.box(one("textarea"))
+    by = -15 if "smaller" in page.ask else 15
+    across = "width" in page.ask
+    corner = right - 4, bottom - 4
+    await page.move(corner, (corner[0] + (by if across else 0), corner[1] + (0 if across else by)))
+    await page.submit()
+
+
+@plays("daily-calendar")
+async def calendar(page: Page) -> None:
+    """Drag over a free stretch of the day, and name it."""
+    length, unit, name, begins, ends = page.asked(
+        r'Create an? ([\d.]+) (hours?|mins) event named "(.*)", between (\w+) and (\w+)\.'
+    )
+    halves = round(float(length) * (2 if unit.startswith("hour") else 1 / 30))
+    busy = await page.js(_BUSY)
+    start = next(
+        half
+        for half in range(_half_hours(begins), _half_hours(ends) - halves + 1)
+        if not any(busy[half : half + halves])
+    )
+    first, last = (one(f"#hh-{half}") for half in (start, start + halves - 1))
+    await page.box(last)  # brings it into view
+    (x, y), (_, below) = await page.middle(first), await page.middle(last)
+    await page.move((x, y - 3), (x, below + 3))
+    if not await page.shows(one("#event-name")):  # it is drawn above where it was dragged, and wants to be let go there
+        await page.click(one("#newEvent"))
+    await page.type(one("#event-name"), name)
+    await page.click(one("#controls .create"))
+
+
+def _half_hours(hour: str) -> int:
+    """From midnight to an hour such as 8AM."""
+    return 2 * (int(hour[:-2]) % 12 + 12 * (hour[-2:] == "PM"))
+
+
+_BUSY = """(events => [...document.querySelectorAll('.half-hour')].map(e => e.getBoundingClientRect()).map(
+  slot => events.some(event => event.top < slot.bottom - 3 && event.bottom > slot.top + 3)))(
+  [...document.querySelectorAll('.event')].map(e => e.getBoundingClientRect()))"""
+
+
+@plays("hot-cold")
+async def hot_cold(page: Page) -> None:
+    """Dragging in from outside tells how warm a point is, and is no click. Each look rules points out."""
+    left, top, right, bottom = (round(side) for side in await page.box(one("#touch-area")))
+    could = [(x, y) for x in range(left, right, 2) for y in range(top, bottom, 2)]
+    for _ in range(40):
+        x, y = could[len(could) // 2] if len(could) < 30 else _best_look(could)
+        await page.move((300, 250), (x, y))
+        warmth = await page.js("document.querySelector('#signal').textContent")
+        if warmth == "HOT":
+            return await page.act("click_at", x=x, y=y)
+        could = [at for at in could if _warmth(math.dist(at, (x, y))) == warmth]
+        if not could:
+            raise Stuck("no point is as warm and cold as was said")
+
+
+def _best_look(could: list[tuple[int, int]]) -> tuple[int, int]:
+    """Of some points, the one whose answer leaves fewest on the whole."""
+    few = could[:: max(len(could) // 300, 1)]
+
+    def left(at: tuple[int, int]) -> int:
+        counts: dict[str, int] = {}
+        for other in few:
+            warmth = _warmth(math.dist(at, other))
+            counts[warmth] = counts.get(warmth, 0) + 1
+        return sum(count * count for count in counts.values())
+
+    return min(could[:: max(len(could) // 60, 1)], key=left)
+
+
+def _warmth(distance: float) -> str:
+    """As the page says it, for a distance in pixels."""
+    return "HOT" if distance < 5 else "WARM" if distance < 10 else "COLD" if distance < 40 else "ICE COLD"

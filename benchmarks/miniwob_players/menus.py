@@ -1,0 +1,140 @@
+"""Pages that hide what is wanted: tabs, folds, menus, trees, wheels."""
+
+from __future__ import annotations
+
+import json
+
+from .elements import labelled, leaf, nth, one
+from .page import Page, Stuck
+from .table import plays
+
+
+@plays("click-tab")
+async def tab(page: Page) -> None:
+    (number,) = page.asked(r"#(\d)")
+    await page.click(nth("#area ul li a", int(number) - 1))
+
+
+@plays("click-tab-2", "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard")
+async def link_below_a_tab(page: Page) -> None:
+    await _open_until(page, "#area ul li a", labelled("span.alink", page.said()), 0.0)
+
+
+@plays("click-collapsible", "click-collapsible-nodelay")
+async def fold(page: Page) -> None:
+    await page.click(nth("#area h3", 0))
+    await page.wait(1.0)
+    await page.submit()
+
+
+@plays("click-collapsible-2", "click-collapsible-2-nodelay")
+async def link_below_a_fold(page: Page) -> None:
+    await _open_until(page, "#area h3", labelled("span.alink", page.said()), 0.8)
+
+
+async def _open_until(page: Page, openers: str, wanted: str, wait_s: float) -> None:
+    """Click each opener until what is wanted can be seen, and click that. Raises: Stuck."""
+    for place in range(await page.js(f"document.querySelectorAll({json.dumps(openers)}).length")):
+        await page.click(nth(openers, place))
+        if wait_s:
+            await page.wait(wait_s)
+        if await page.js(f"!!({wanted})"):
+            return await page.click(wanted)
+    raise Stuck(f"no {openers} shows {page.said()!r}")
+
+
+@plays("click-menu")
+async def menu(page: Page) -> None:
+    """Hover over the names of the path, and click the last."""
+    (path,) = page.asked(r"Select (.*)")
+    *above, last = path.split(">")
+    for name in above:
+        await page.hover(labelled("#menu li > div", name))
+        await page.wait(0.6)
+    await page.click(labelled("#menu li > div", last))
+
+
+@plays("click-menu-2")
+async def menu_behind_a_button(page: Page) -> None:
+    """The item is named, or shown by its icon."""
+    icon = await page.js("(e => e && e.classList[1])(document.querySelector('#query .ui-icon'))")
+    wanted = f"{one(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.said(1))
+    await page.click(one("#open-menu"))
+    await page.wait(0.3)
+    if not await page.shows(wanted):
+        await page.hover(labelled("#menu li > div", "Playback"))
+        await page.wait(0.6)
+    await page.click(wanted)
+
+
+@plays("navigate-tree")
+async def tree(page: Page) -> None:
+    """Unfold folders until the named one is in sight."""
+    named = f"e => e.textContent === {json.dumps(page.said())} && e.offsetParent"
+    wanted = f"[...document.querySelectorAll('#tree span')].find({named})"
+    for _ in range(30):
+        if await page.js(f"!!({wanted})"):
+            return await page.click(wanted)
+        await page.click(
+            "[...document.querySelectorAll('#tree li.expandable > span.folder')].find(e => e.offsetParent)"
+        )
+        await page.wait(0.2)
+    raise Stuck(f"no folder shows {page.said()!r}")
+
+
+@plays("click-pie", "click-pie-nodelay")
+async def wheel(page: Page) -> None:
+    """The wheel unfolds from its middle."""
+    await page.click(labelled("#divWheel text", "+"))
+    await page.wait(1.0)
+    await page.click(labelled("#divWheel text", page.said()))
+    await page.wait(1.0)  # it turns before it tells
+
+
+@plays("phone-book")
+async def phone_book(page: Page) -> None:
+    """Turn the pages until the person's comes up."""
+    name, kind = page.asked(r"Find (.*) in the contact book and click on their (\w+)")
+    for _ in range(5):
+        if await page.js("document.querySelector('#contact .name').textContent") == name:
+            return await page.click(one(f"#contact a.{kind}"))
+        await page.click(leaf(">"))
+    raise Stuck(f"{name} is not in the book")
+
+
+@plays("search-engine")
+async def search(page: Page) -> None:
+    """Three results stand on a page."""
+    words, place = page.asked(r'"(.*?)".*click the (\d)(?:st|nd|rd|th)')
+    await page.type(nth("#area input", 0), words)
+    await page.click(one("#search"))
+    for _ in range((int(place) - 1) // 3):
+        await page.click(leaf(">"))
+    await page.click(nth("#page-content a", (int(place) - 1) % 3))
+
+
+@plays("social-media")
+async def one_post(page: Page) -> None:
+    """Some buttons are in the post's menu."""
+    user, action = page.asked(r'user (.*), click on the "(.*)"')
+    post = (
+        "[...document.querySelectorAll('.media')].find(m => m.querySelector('.username').textContent === "
+        f"{json.dumps(user)})"
+    )
+    if action in ("Reply", "Retweet", "Like"):
+        return await page.click(f"{post}.querySelector('.{action.lower()}')")
+    await page.click(f"{post}.querySelector('.more')")
+    await page.click(f"[...{post}.querySelectorAll('li')].find(e => e.textContent.startsWith({json.dumps(action)}))")
+
+
+@plays("social-media-all", "social-media-some")
+async def all_posts(page: Page) -> None:
+    action, most, user = page.asked(r'"(.*)" button on (all|\d+) posts? by (\S+)')
+    buttons = (
+        f"[...document.querySelectorAll('.media')].filter(m => m.querySelector('.username').textContent === "
+        f"{json.dumps(user)}).map(m => m.querySelector('.{action.lower()}'))"
+    )
+    count = await page.js(f"{buttons}.length")
+    for place in range(count if most == "all" else int(most)):
+        await page.click(f"{buttons}[{place}]")
+    await page.submit()

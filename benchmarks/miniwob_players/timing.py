@@ -1,0 +1,70 @@
+"""Pages that run by a clock: what is done must be done in time."""
+
+from __future__ import annotations
+
+from .elements import every, one
+from .page import Page
+from .table import plays
+
+
+@plays("button-delay")
+async def two_buttons(page: Page) -> None:
+    """Wait in the page, by its own clock: it notes when the first button was pressed."""
+    (seconds,) = page.asked(r"wait (\d+)")
+    await page.click(one("#subbtn"))
+    second = await page.middle(one("#subbtn2"))
+    await page.js(f"new Promise(done => setTimeout(done, currentTime + {seconds}000 - Date.now() - 20))")
+    await page.act("click_at", x=second[0], y=second[1])
+
+
+@plays("simon-says")
+async def repeat(page: Page) -> None:
+    """Watch the buttons light up until they have been dark for a while, then press them in that order."""
+    for button in await page.js(_WATCH):
+        await page.click(one(f"#button-{button}"))
+
+
+_WATCH = """new Promise(done => {
+  const seen = [];
+  let last = '', dark = performance.now();
+  const look = () => {
+    const lit = document.querySelector('#area button.push');
+    const now = performance.now();
+    if (lit && lit.id !== last) seen.push(lit.dataset.button);
+    if (lit) dark = now;
+    last = lit ? lit.id : '';
+    if (now - dark > 1500) done(seen); else setTimeout(look, 10);
+  };
+  look();
+})"""
+
+
+@plays("stock-market")
+async def buy(page: Page) -> None:
+    """Buy as soon as the price has been below the limit for three looks: it changes ten times a second."""
+    limit, below = float(page.asked(r"less than \$(\d+\.\d+)")[0]), 0
+    while below < 3:
+        shown = await page.js("document.querySelector('#stock-price').textContent")
+        below = below + 1 if shown.startswith("$") and float(shown[1:] or "inf") < limit else 0
+    await page.click(one("#buy"))
+
+
+@plays("chase-circle")
+async def chase(page: Page) -> None:
+    """Keep the pointer on a moving circle: clicking where it is moves the pointer there."""
+    while page.reward is None:
+        await page.click(one("#circ"))
+
+
+@plays("moving-items")
+async def catch(page: Page) -> None:
+    """Click the circles as they cross the page."""
+    while page.reward is None:
+        seen = await page.js(
+            f"{every('svg circle')}.map(e => e.getBoundingClientRect()).map(r => [(r.left + r.right) / 2, "
+            "(r.top + r.bottom) / 2]).filter(([x, y]) => x > 8 && x < 152 && y > 52 && y < 208)"
+        )
+        if seen:
+            await page.act("click_at", x=round(seen[0][0]), y=round(seen[0][1]))
+        else:
+            await page.wait(0.05)

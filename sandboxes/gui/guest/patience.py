@@ -1,0 +1,31 @@
+"""How long to wait for a page where others use the same processors: by the time its process got, not by the clock."""
+
+from __future__ import annotations
+
+import os
+
+MOST_S = 60.0
+"""The longest wait for one answer, in seconds by the clock."""
+_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+
+
+def pages_cpu_s():
+    """Processor time in seconds that each process of pages has used, by its id."""
+    used = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    page = b"--type=renderer" in file.read()
+                if page:
+                    with open(f"/proc/{name}/stat", encoding="latin-1") as file:
+                        fields = file.read().rpartition(")")[2].split()
+                    used[name] = (int(fields[11]) + int(fields[12])) * _TICK_S
+            except OSError:
+                continue  # it has ended meanwhile
+    return used
+
+
+def busiest_s(before, after):
+    """The most that one process of pages has used between two readings, in seconds of processor time."""
+    return max((used - before.get(page, 0.0) for page, used in after.items()), default=0.0)

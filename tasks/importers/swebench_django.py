@@ -1,0 +1,66 @@
+"""How SWE-bench's Django instances run under pytest: their test ids, what stands around their tests, and which
+source distribution can stand in for a clone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import unified_diff
+from typing import Any
+
+REPO = "django/django"
+UNITTEST_ID = re.compile(r"(\w+) \((\w+(?:\.\w+)+)\)")
+CONFTEST = '''"""What Django's own tests/runtests.py sets up around its tests, for pytest."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+os.environ["DJANGO_SETTINGS_MODULE"] = "test_sqlite"
+
+
+def pytest_configure(config):
+    import runtests
+
+    inside = [os.path.relpath(argument.partition("::")[0], HERE).split(os.sep)[0] for argument in config.args]
+    runtests.setup(0, sorted({name for name in inside if name.isidentifier()}), 1)
+    from django.test.runner import DiscoverRunner
+
+    runner = DiscoverRunner(verbosity=0, interactive=False)
+    runner.setup_test_environment()
+    runner.setup_databases()
+'''
+AT = "tests/conftest.py"
+PARAMETERS: dict[str, Any] = {
+    "source": [".", "tests"],
+    "packages": ["pytz==2018.9", "sqlparse==0.5.1"],
+    "patch": f"diff --git a/{AT} b/{AT}\nnew file mode 100644\n"
+    + "".join(unified_diff([], CONFTEST.splitlines(True), "/dev/null", f"b/{AT}")),
+}
+FILES = {AT: CONFTEST}
+NOT_HERE = frozenset(
+    {  # of other test runners, and of commits between the distribution that stands in and the instances
+        "tests/test_utils/tests.py::SkippingTestCase::test_skip_if_db_feature",
+        "tests/test_utils/tests.py::SkippingTestCase::test_skip_unless_db_feature",
+        "tests/test_utils/tests.py::AssertNumQueriesUponConnectionTests::test_ignores_connection_configuration_queries",
+        "tests/expressions/tests.py::BasicExpressionsTests::test_aggregate_subquery_annotation",
+        "tests/expressions/tests.py::BasicExpressionsTests::test_annotate_values_count",
+        "tests/expressions/tests.py::BasicExpressionsTests::test_annotation_with_outerref",
+    }
+)
+"""Tests that were recorded, and do not pass here with the gold patch either."""
+STANDS_IN = dict.fromkeys(
+    (f"django__django-{number}" for number in (10914, 10924, 11001, 11039, 11049)), "Django==2.2b1"
+)
+"""Instances that a source distribution of the package index can be played at: their bug is in it, both patches fit it,
+and of their tests those fail and pass that should. It is a neighbour of the base commit, not the commit."""
+
+
+def unittest_ids(given: Sequence[str]) -> list[str]:
+    """pytest's ids of tests that are named as unittest does; descriptions in place of a name are dropped."""
+    found = dict.fromkeys(
+        f"tests/{at.rpartition('.')[0].replace('.', '/')}.py::{at.rpartition('.')[2]}::{name}"
+        for name, at in (match.groups() for match in map(UNITTEST_ID.fullmatch, given) if match)
+    )
+    return [test for test in found if test not in NOT_HERE]

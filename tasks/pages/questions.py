@@ -1,0 +1,127 @@
+"""What can be asked of a photograph: by kind of question, a sentence and the element that it is about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .photographs import Box, Element, Photograph
+
+KINDS = ("link", "button", "field", "text", "purpose")
+STRANGE = ("beside",)
+"""Things told by the row that they stand in: held out."""
+_ASKED = ("Point at {}.", "Where is {}?", "Click {}.", "Find {}.")
+_ROLES = {
+    "link": ("link", "the link {}"),
+    "button": ("button", "the button {}"),
+    "textbox": ("field", "the field {}"),
+    "combobox": ("field", "the list {}"),
+    "cell": ("text", "the words {}"),
+    "text": ("text", "the words {}"),
+    "columnheader": ("text", "the heading of the column {}"),
+}
+PURPOSES = {
+    ("shop", "Cart"): "You want to see what you are about to buy. Where do you click?",
+    ("shop", "Orders"): "You want to know whether something you bought has been delivered. Where do you click?",
+    ("shop", "Wish list"): "You want to see the things you would like to have one day. Where do you click?",
+    ("shop", "Products"): "You want to see everything that is sold here. Where do you click?",
+    ("shop", "Next page"): "You have read these and want to see more of them. Where do you click?",
+    ("shop", "Add to cart"): "You want to buy this. Where do you click?",
+    ("shop", "Add to wish list"): "You like this but will not buy it today. Where do you click?",
+    ("shop", "Apply coupon"): "You have typed in a code that makes it cheaper. Where do you click now?",
+    ("shop", "Go to checkout"): "You have everything you need and want to pay. Where do you click?",
+    ("shop", "Place order"): "The address is right. Where do you click to buy?",
+    ("shop", "Cancel order"): "You no longer want what you have ordered. Where do you click?",
+    ("shop", "Deliver to"): "It is to be brought to another place. Where do you choose it?",
+    ("shop", "Quantity"): "You want three of them. Where do you say so?",
+    ("mail", "Write"): "You want to tell a friend something new. Where do you click?",
+    ("mail", "Sent"): "You want to read again what you wrote to somebody. Where do you click?",
+    ("mail", "Trash"): "You want to see what you have thrown away. Where do you click?",
+    ("mail", "Reply"): "You want to answer whoever wrote this. Where do you click?",
+    ("mail", "Forward"): "Somebody else should read this, too. Where do you click?",
+    ("mail", "Delete"): "You never want to see this again. Where do you click?",
+    ("mail", "Move to"): "This belongs into another folder. Where do you choose which?",
+    ("mail", "Older"): "What you look for came earlier than these. Where do you click?",
+    ("mail", "To"): "Where do you say who is to get this?",
+    ("mail", "Send"): "The letter is finished. Where do you click?",
+    ("calendar", "New event"): "You have agreed to meet somebody. Where do you click to note it?",
+    ("calendar", "Remove event"): "It does not take place after all. Where do you click?",
+    ("calendar", "Save"): "What you have filled in is right. Where do you click?",
+    ("calendar", "Place"): "Where do you say in which house you meet?",
+    ("forum", "New thread"): "You have a question that nobody has asked yet. Where do you click?",
+    ("forum", "Vote up"): "You agree with whoever wrote this. Where do you click?",
+    ("forum", "Your answer"): "You know what to say to this. Where do you write it?",
+    ("forum", "Sort by"): "You want to see first what most people like. Where do you choose that?",
+    ("forum", "Publish"): "Your question is written. Where do you click?",
+    ("forum", "Threads"): "You want to see everything that is talked about. Where do you click?",
+}
+"""By site and name of an element, a sentence that says what one wants and not what the element is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`kind` is one of KINDS or STRANGE. `forms`: ways of asking that all mean the same element."""
+
+    kind: str
+    forms: tuple[str, ...]
+    element: Element
+
+
+def questions_of(page: Photograph) -> list[Question]:
+    """Every question that has one right answer on this page."""
+    found = [*_by_name(page), *_by_purpose(page), *_beside(page)]
+    times = Counter(question.forms[0] for question in found)
+    return [question for question in found if times[question.forms[0]] == 1]
+
+
+def _by_name(page: Photograph) -> Iterator[Question]:
+    shown = Counter(element.name for element in page.elements)
+    for element in page.elements:
+        kind, called = _ROLES.get(element.role, ("", ""))
+        if kind and (kind != "text" or shown[element.name] == 1):  # words may be written on a link, too
+            yield Question(kind, _asked(called.format(f'"{element.name}"')), element)
+
+
+def _by_purpose(page: Photograph) -> Iterator[Question]:
+    for element in page.elements:
+        if element.role in ("link", "button", "textbox", "combobox") and (page.site, element.name) in PURPOSES:
+            yield Question("purpose", (PURPOSES[page.site, element.name],), element)
+
+
+def _beside(page: Photograph) -> Iterator[Question]:
+    """Elements of a list by their row, which is called by its first element, and their column, if it has a heading."""
+    shown = Counter(element.name for element in page.elements)
+    headings = [element for element in page.elements if element.role == "columnheader"]
+    cells = [element for element in page.elements if element.role in ("cell", "link", "button", "textbox")]
+    for element in cells:
+        row = [other for other in cells if other is not element and _level(other.box, element.box)]
+        first = min(row, key=lambda other: other.box[0], default=None)
+        if first is None or first.box[0] > element.box[0] or first.role not in ("cell", "link"):
+            continue
+        if shown[first.name] > 1:
+            continue
+        above = [head for head in headings if head.box[1] < element.box[1] and _over(head.box, element.box)]
+        if element.role == "cell" and above:
+            called = f'what the column "{above[-1].name}" says of "{first.name}"'
+        elif element.role == "cell" and not headings:
+            called = f'what stands beside "{first.name}"'
+        elif element.role in ("button", "textbox") and above:
+            called = f'the {"button" if element.role == "button" else "field"} in the row of "{first.name}"'
+        else:
+            continue
+        yield Question("beside", _asked(called), element)
+
+
+def _asked(called: str) -> tuple[str, ...]:
+    return tuple(form.format(called) for form in _ASKED)
+
+
+def _level(one: Box, other: Box) -> bool:
+    """Whether the middle of each is between the other's top and bottom."""
+    middle, centre = (one[1] + one[3]) / 2, (other[1] + other[3]) / 2
+    return one[1] < centre < one[3] and other[1] < middle < other[3]
+
+
+def _over(head: Box, box: Box) -> bool:
+    return head[0] <= (box[0] + box[2]) / 2 < head[2]

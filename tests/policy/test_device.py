@@ -1,0 +1,29 @@
+"""A local model runs where it was asked to, or says why it cannot."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from agentgym.errors import PolicyError
+from agentgym.policy.device import device_of, dtype_of
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
+    assert device_of("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert device_of("auto") == "cuda"
+
+
+@pytest.mark.parametrize("wanted", ["cuda:99", "toaster"])
+def test_a_device_that_is_not_here_is_named(wanted):
+    with pytest.raises(PolicyError, match=f"device = '{wanted}' cannot be used: .* Write cpu, cuda"):
+        device_of(wanted)
+
+
+def test_numbers_are_float32_on_a_cpu_and_the_checkpoints_own_elsewhere():
+    assert dtype_of("auto", "cpu") is torch.float32
+    assert dtype_of("auto", "cuda") == "auto"
+    assert dtype_of("bfloat16", "cpu") is torch.bfloat16
+    with pytest.raises(PolicyError, match="dtype = 'float31' is none of torch's"):
+        dtype_of("float31", "cpu")
