@@ -18,7 +18,7 @@ from agentgym.sandbox import Channel
 from .browsers import Browser, Browsers, browsers_of, chromium
 from .judge import OVER
 from .observation import VIEWS, View, shown
-from .parameters import Parameters
+from .parameters import APPS, Parameters
 
 SYSTEM = "Act on the page by the [numbers] of its elements. When the task is done, or to tell what was asked, answer."
 CALL_S, TOOL_S = 180.0, 200.0
@@ -122,14 +122,21 @@ class WebForm(Environment):
         return self._key
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The actions so far: the pages are a function of them. Pages that run by a clock may differ."""
-        return Checkpoint({"done": [list(action) for action in self._done]})
+        """The actions so far, and what they came to. The pages are a function of them, but for those with a clock."""
+        return Checkpoint({"done": [list(action) for action in self._done], "key": self._key})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        """Do it all again. Raises: SandboxDied if an application of ours is not as it was after that."""
         await self.reset(task, seed=seed)
         for action, *arguments in checkpoint.data["done"]:
             with suppress(ToolError):  # it was refused then, too
                 await self._act(action, *arguments)
+        then = checkpoint.data["key"]
+        if task.parameters["site"] in APPS and self._key != then:
+            raise SandboxDied(
+                f"{task.id}: the pages are not what they were after the same {len(self._done)} actions "
+                f"(state {self._key}, not {then}): one of them was lost, then or now."
+            )
 
     async def close(self) -> None:
         """End the episode's context; the browser stays warm for others."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from agentgym.messages import Call, Message
@@ -29,20 +30,17 @@ def player(plan: Sequence[Sequence[str]]) -> Script:
 
     It says which element it means before it gives its number: who learns from it finds first the one, then the other.
     """
-    steps, turned = list(plan), [0]
+    steps = list(plan)
 
     def script(messages: Sequence[Message]) -> Message:
-        done = sum(message.role == "assistant" for message in messages) - turned[0]
-        if done >= len(steps):
-            return _say(_GIVE_UP)
-        kind, *rest = steps[done]
+        kind, *rest = _next_step(steps, messages) or ("answer", "")
         if kind == "answer":
             return _say(Call("answer", {"text": rest[0]} if rest[0] else {}))
         page = messages[-1].text
         label = rest[0]
         number = find(page, label)
-        if number is None and kind == "seek" and (number := find(page, label := rest[1])) is not None:
-            turned[0] += 1
+        if number is None and kind == "seek":
+            number = find(page, label := rest[1])
         if number is None:
             return _say(_GIVE_UP)
         arguments: dict[str, Any] = {"element": number}
@@ -51,6 +49,16 @@ def player(plan: Sequence[Sequence[str]]) -> Script:
         return _say(Call("click" if kind == "seek" else kind, arguments), label)
 
     return script
+
+
+def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> Sequence[str] | None:
+    """The first step that the conversation has not done yet, None after the last. To seek takes several turns."""
+    done = 0
+    for before, said in pairwise(messages):
+        if said.role == "assistant" and done < len(steps):
+            kind, label, *_ = steps[done]
+            done += kind != "seek" or find(before.text, label) is not None
+    return steps[done] if done < len(steps) else None
 
 
 def find(page: str, label: str) -> int | None:

@@ -348,6 +348,20 @@ async def test_a_restored_checkpoint_is_where_the_original_is():
             await twin.close()
 
 
+async def test_a_replay_that_comes_to_something_else_is_a_failure_of_the_machine():
+    """Nothing an agent did may be lost in silence: the turn is tried again, or the episode is marked failed."""
+    async with await Visit.to(MAIL) as visit:
+        await visit.click('link "Write"')
+        checkpoint = await visit.environment.checkpoint()
+        checkpoint.data["done"] = []
+        twin = agentgym.make("agentgym/web-v1")
+        try:
+            with pytest.raises(SandboxDied, match="not what they were after the same 0 actions"):
+                await twin.restore(MAIL, checkpoint, seed=0)
+        finally:
+            await twin.close()
+
+
 async def test_a_call_that_is_cancelled_does_not_break_the_next():
     async with await Visit.to(SHOP) as visit:
         slow = asyncio.create_task(visit.call("wait", seconds=1.0))

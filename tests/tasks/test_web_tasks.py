@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from agentgym import Message
 from agentgym.errors import TaskError
 from agentgym.registry import load, load_task_set
 from agentgym.tasks.web.forms import HELD_OUT_VALUES
@@ -87,3 +88,22 @@ def test_the_importer_keeps_the_published_split(tmp_path):
     assert {task.parameters["page"] for task in task_set["train"]} == set(TRAIN)
     with pytest.raises(TaskError, match="does not hold MiniWoB"):
         load_miniwob(tmp_path / "core")
+
+
+def test_a_player_that_is_asked_again_from_the_start_begins_again():
+    """An episode is begun anew when its machine died: what was said before must not be missing from the plan."""
+    script = player([("seek", 'link "Kettle"', 'link "Next page"'), ("click", 'button "Buy"'), ("answer", "")])
+    first = Message("user", 'Buy a kettle.\n\n[4] link "Next page"')
+    shown = ['[7] link "Kettle"', '[9] button "Buy"', "Bought."]
+
+    def played():
+        messages, calls = [first], []
+        for page in [*shown, ""]:
+            said = script(messages)
+            calls.append((said.calls[0].name, said.calls[0].arguments))
+            messages += [said, Message("tool", page)]
+        return calls
+
+    once = played()
+    assert once == [("click", {"element": 4}), ("click", {"element": 7}), ("click", {"element": 9}), ("answer", {})]
+    assert played() == once
