@@ -16,6 +16,7 @@ KNOWN_SITES, UNSEEN_SITE = ("shop", "mail", "calendar", "form"), "forum"
 STRATA = {"train": 160, "validation": 24, "unseen_site": 24, "unseen_worlds": 24, "unseen_questions": 40}
 """How many photographs are taken for each."""
 STOPS = 5
+"""Pages of a visit at most."""
 PAINTS = (
     "",
     "body { font-family: serif; background: #efe9dc } nav { background: #6b3f2a } main { background: #fffdf6 }",

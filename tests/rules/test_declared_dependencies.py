@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def test_every_third_party_import_is_declared(path):
             assert top in EXTRAS[extra], f"{path}:{one.line} imports {top}, which is not in its extra {extra!r}"
 
 
+# what `make setup` installs alone, since what it asks for is not wanted
+WITHOUT_DEPENDENCIES = set(re.findall(r"--no-deps (.+)", (ROOT / "Makefile").read_text())[0].split())
 # each driver of a benchmark's peer runs in a virtual environment of that peer
 PEERS = ROOT / "benchmarks" / "peers"
 AROUND = [
@@ -43,13 +46,13 @@ AROUND = [
 
 @pytest.mark.parametrize("path", AROUND, ids=str)
 def test_every_third_party_import_of_tests_and_benchmarks_is_declared(path):
-    ours = {one.stem for one in tracked_files() if one.parent in (path.parent, Path("tests"))}  # with its conftest
-    ours |= {
-        one.parent.name for one in tracked_files() if one.name == "__init__.py" and one.parts[:-2] == path.parts[:-1]
-    }
+    beside = (path.parent, Path("tests"))  # with its conftest
+    files = {one.stem for one in tracked_files() if one.parent in beside}
+    packages = {one.parent.name for one in tracked_files() if one.name == "__init__.py" and one.parent.parent in beside}
+    known = CORE | OPTIONAL | DEV | WITHOUT_DEPENDENCIES | files | packages
     for one in third_party(path):
         top = one.module.split(".")[0]
-        assert top in CORE | OPTIONAL | DEV | ours, f"{path}:{one.line} imports {top}, which no extra declares"
+        assert top in known, f"{path}:{one.line} imports {top}, which no extra declares"
 
 
 def test_every_core_dependency_is_imported_somewhere():

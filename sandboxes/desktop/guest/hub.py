@@ -15,9 +15,11 @@ from .screen import png, read_screen
 
 HOME = "/work/home"
 BUFFER = "/tmp/screen"
+FAMILY = "/usr/share/fonts/truetype/dejavu"  # to read all the fonts of a host takes longer than all else at the start
 FONTS = (
-    '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">'
-    "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/work/cache/fonts</cachedir></fontconfig>"
+    '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
+    f"<dir>{FAMILY if os.path.isdir(FAMILY) else '/usr/share/fonts'}</dir><cachedir>/work/cache/fonts</cachedir>"
+    "</fontconfig>"
 )
 SETTINGS = "[Settings]\ngtk-cursor-blink=0\ngtk-enable-animations=0\ngtk-font-name=DejaVu Sans 10\n"
 PROGRAMS = {
@@ -26,7 +28,7 @@ PROGRAMS = {
     "calculator": ["galculator"],
     "terminal": ["xterm", "-fa", "DejaVu Sans Mono", "-fs", "10", "-e", "bash", "--norc"],
 }
-QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 1.5, 20.0, 8.0, 10.0
+QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 1.5, 25.0, 8.0, 10.0
 MAX_WINDOWS, MAX_TITLE = 40, 200
 
 
