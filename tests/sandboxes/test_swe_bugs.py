@@ -17,6 +17,7 @@ from agentgym.errors import TaskError
 from agentgym.sandboxes.swe.bugs.build import Recipe, _Journal, build
 from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
 from agentgym.sandboxes.swe.bugs.mutations import mutations
+from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.repository import Repository
 from agentgym.sandboxes.swe.sources import archive, fetch
 
@@ -222,3 +223,35 @@ def test_a_source_is_what_its_hash_says(sources):
         fetch("small==1.0", sha256="0" * 64)
     with pytest.raises(TaskError, match="name==version"):
         fetch("small>=1.0")
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.skipif(
+    Path("/proc/sys/kernel/randomize_va_space").read_text().strip() == "0", reason="all processes lie at one address"
+)
+async def test_a_test_that_is_named_otherwise_in_another_interpreter_judges_nothing(sources):
+    """A class hashes by its address, so the numbers of these tests differ from one interpreter to the next."""
+    tests = """import pytest
+
+
+class Odd:
+    pass
+
+
+@pytest.mark.parametrize("n, odd, pair", {(n, Odd, (n,)) for n in range(30)})
+def test_number(n, odd, pair):
+    assert pair == (n,)
+
+
+def test_plain():
+    assert Odd
+"""
+    with tarfile.open(sources / "cache" / "sources" / "odd==1.0.tar.gz", "w:gz") as made:
+        info = tarfile.TarInfo("odd-1.0/test_odd.py")
+        info.size = len(tests)
+        made.addfile(info, io.BytesIO(tests.encode()))
+    (sources / "recipe.toml").write_text(RECIPE.replace("small", "odd"))
+    [package] = Recipe.load(sources / "recipe.toml").packages
+    passing = await package.passing(RepositoryTests())
+    assert "test_odd.py::test_plain" in passing
+    assert len(passing) < 20
