@@ -39,10 +39,13 @@ from agentgym.testing import (
 )
 
 EXTRAS = ("torch", "transformers")  # without the extra `train`, policies that need them cannot be imported
-SAMPLES = {"agentgym/desktop-v1": 1}  # each of its episodes starts a display and real programs
+SAMPLES = {
+    "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
+    "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
+}
 DEAR = {  # each shares its world or its judge with another one, which is played on one more task
     "agentgym/swe-edit-v1", "agentgym/swe-given-v1", "agentgym/sql-duckdb-v1", "agentgym/sql-postgres-v1",
-    "agentgym/code-verilog-v1", "agentgym/code-program-v1", "agentgym/code-verified-v1", "agentgym/web-form-v1",
+    "agentgym/code-verilog-v1", "agentgym/code-program-v1", "agentgym/code-verified-v1",
 }  # fmt: skip
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 

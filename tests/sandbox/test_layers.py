@@ -201,10 +201,10 @@ async def test_a_cancelled_fork_leaves_no_half_made_layer(small):
     (spawner,) = backend._spawners.values()
     await sandbox.close()
     for _ in range(200):
-        if not processes_below(spawner.pid):
+        if len(processes_below(spawner.pid)) == 1:
             break
         await asyncio.sleep(0.01)
-    assert processes_below(spawner.pid) == set()
+    assert len(processes_below(spawner.pid)) == 1  # its template
     await backend.close()
 
 
@@ -225,7 +225,9 @@ for path in ("/tmp/..", "/work/..", "/dev/shm/..", "/proc/1/root/tmp", "/proc/se
     except OSError: pass
 print(seen)
 """
-    assert (await fork.run_python(code)).text == (await made[0].run_python(code)).text == "[]\n"
+    for one in (fork, made[0]):
+        result = await one.run_python(code, timeout_s=120)  # the whole tree, on a machine that may be busy
+        assert result.text == "[]\n", result
     assert await fork_of_other.list() == ["marker-of-another"]
     await asyncio.gather(*(one.close() for one in (other, fork, fork_of_other)))
 

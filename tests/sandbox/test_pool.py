@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SMALL
-from counts import groups, mounts, open_files, processes_below
+from counts import groups, guests_below, mounts, open_files, processes_below
 
 import agentgym
 from agentgym.errors import SandboxDied, SandboxUnavailable
@@ -44,17 +44,15 @@ async def until(condition, what: str) -> None:
     raise AssertionError(f"waited in vain for {what}")
 
 
+def spawners() -> set[int]:
+    """The processes below this one that are its own children, with sandboxes' first ones left out."""
+    own = set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+    return own - guests()
+
+
 def guests() -> set[int]:
     """Process 1 of each sandbox, whatever runs in it left out."""
-    found = set()
-    for pid in processes_below(os.getpid()):
-        try:
-            inside = Path(f"/proc/{pid}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()
-        except (OSError, IndexError):
-            continue
-        if inside[1:] == ["1"]:
-            found.add(pid)
-    return found
+    return guests_below(os.getpid())
 
 
 # These count sandboxes on the host before and after, where a pool keeps some ready; its own tests count those.
@@ -115,7 +113,7 @@ async def test_dead_sandboxes_on_the_shelf_are_replaced_and_never_handed_out():
 async def test_a_killed_spawner_costs_the_ready_sandboxes_and_nothing_more():
     async with pooling() as pool:
         await pool.warm(SMALL, 2)
-        (spawner,) = processes_below(os.getpid()) - guests()
+        (spawner,) = spawners()
         os.kill(spawner, signal.SIGKILL)
         await until(lambda: guests() == set(), "its sandboxes to end with it")
         for _ in range(3):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from counts import mounts, open_files, processes_below
+from counts import guests_below, mounts, open_files, processes_below
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.namespaces import NamespacesBackend
@@ -195,7 +195,7 @@ async def test_a_reset_whose_guest_or_spawner_is_dead_makes_a_new_machine(small)
     for victim in ("guest", "spawner"):
         machine = sandbox._machine
         (spawner,) = backend._spawners.values()
-        for pid in processes_below(spawner.pid) if victim == "guest" else [spawner.pid]:
+        for pid in guests_below(spawner.pid) if victim == "guest" else [spawner.pid]:
             os.kill(pid, signal.SIGKILL)
         await sandbox.reset()
         assert sandbox._machine is not machine
@@ -217,7 +217,7 @@ async def test_resets_leave_nothing_on_the_host(small):
     async def settled() -> tuple[int, list[str], int, int]:
         """Once the child that made the last reset is gone; the spawner may take a moment to see it."""
         for _ in range(500):
-            if len(processes_below(spawner.pid)) == len(sandboxes):
+            if len(processes_below(spawner.pid)) == len(sandboxes) + 1:  # and the template
                 break
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)

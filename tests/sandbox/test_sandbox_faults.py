@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from counts import groups, mounts, open_files, processes_below
+from counts import groups, guests_below, mounts, open_files, processes_below
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox
@@ -37,7 +37,7 @@ def spawners() -> set[int]:
 
 
 def guests() -> set[int]:
-    return {pid for pid in processes_below(os.getpid()) if parent(pid) in spawners()}
+    return guests_below(os.getpid())
 
 
 def command_line(pid: int) -> bytes:

@@ -128,7 +128,7 @@ async def test_a_request_that_the_page_gives_as_fields_is_asked_in_words():
         assert visit.page.startswith("Send to Neille the email you got from Helena.")
 
 
-def test_every_player_is_one_of_a_task_of_miniwob(players):
+async def test_every_player_is_one_of_a_task_of_miniwob(players):
     folder = miniwob_folder() / "miniwob"
     assert [name for name in players.PLAYERS if not (folder / f"{name}.html").is_file()] == []
     assert len(players.PLAYERS) >= 125

@@ -13,14 +13,16 @@ from vision_models import BLUE, RED, llava, picture, qwen2_vl
 from agentgym import Environment, Message, Reward, Task, register, tool
 from agentgym.credit import estimator
 from agentgym.episode.budgets import Budgets
-from agentgym.errors import PolicyError
+from agentgym.errors import CreditError, PolicyError
 from agentgym.messages import TextPart
 from agentgym.policy.contract import Request, Sampling
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vision import VisionPolicy
+from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.choosing import sources_for
 from agentgym.training.trl_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
@@ -154,6 +156,14 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
     monkeypatch.setattr(sight._images, "features", lambda images: features(images) | {"tiles": torch.ones(1)})
     with pytest.raises(PolicyError, match="makes tiles of an image"):
         sight.beside(batch["prompt_ids"], batch["shown"], trainer.model)
+
+
+def test_a_critic_that_would_be_blind_is_refused(made):
+    model, renderer = made
+    told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, sampling=Sampling(), task_set=None)
+    with pytest.raises(CreditError, match=r"turn_gae requires values: .* shown no images"):
+        sources_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
+    assert sources_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
 
 
 async def test_trls_own_generation_refuses_images():

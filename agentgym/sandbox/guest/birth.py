@@ -1,86 +1,179 @@
-"""From a fork of the spawner, in new namespaces, to process 1 of a sandbox: the guest, or the builder of a layer."""
+"""The template: a fork of the spawner that does nothing but fork for it, and so shares its memory with every sandbox.
+
+Each fork goes on in new namespaces as process 1 of a sandbox, the guest, or as the builder of a layer; or, in the
+spawner's own, to refresh what is mounted in a sandbox. All of them are children of the spawner. What they have to do
+comes as a list of steps, since every object that Python looks at is a page of memory that is no longer shared.
+"""
 
 from __future__ import annotations
 
-import fcntl
+import json
 import os
-import select
 import socket
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from marshal import dumps, loads  # names of functions rather than of modules: one object less to look at for each
+from os import close, dup2, getppid, getresuid, read
 from typing import Any, NoReturn
 
-from . import archive, boot, kernel, server
+from . import archive, boot, kernel, server, steps
+from .frames import MAX_DATAGRAM, receive_into
+from .steps import Step, carry_out
 
-GO = b"g"  # what process 1 is told: it has its user ids and its control groups
-_SPAWNER, _KEPT = 4, 5  # places of descriptors; 3 is the control socket, or the archive of a layer
+GO = b"g"  # what a child in new namespaces is told: it has its user ids and its control groups
+_FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
+_UNTIL_ASKED = [steps.ready(boot.CONTROL, -1)]
+_GO = boot.RECEIVED + 1  # place of the pipe that says so
+_REFRESHED = json.dumps({"kind": "reset"}).encode()
+_CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 3))]
+_MOST_STEPS = 1 << 15  # bytes that the steps of an order take
+_MOST_PASSED = 3
+_NUMBER = 8  # bytes of the number of namespaces in an order, and of the answer
 
 
-def become_first(
-    spec: dict[str, Any], source: int, go: int, spawner: int, said: int, join: Callable[[], tuple[int, ...]]
-) -> NoReturn:
-    """Go on as process 1 of the sandbox, when told to. Keeps few descriptors.
+class Template:
+    """The spawner's side of it."""
 
-    Args:
-        spec: the order, as the host sent it.
-        source: the guest's end of the control socket, or the archive of a layer.
-        go: pipe from the spawner. spawner: its pidfd.
-        said: pipe to the spawner, of the builder of a layer.
-        join: has this process join the control groups, as far as it has to do that itself; gives what
-            `server.serve` takes as `memory`, or nothing.
-    """
-    try:
-        if os.read(go, 1) != GO:
-            os._exit(1)  # the spawner is gone, or could not
-        if "layer" in spec:
-            _keep([source, spawner, said])
-            _build(spec)
-        control = socket.socket(fileno=source)
+    def __init__(self, spawner: int, keep: Iterable[int]) -> None:
+        """Fork it. `spawner`: a pidfd of this process. `keep`: descriptors that steps name. Raises: OSError."""
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                kernel.die_with_parent()
+                if not carry_out([steps.ready(spawner, 0)]):
+                    carry_out(steps.close_others([theirs.fileno(), spawner, *keep]))
+                    _serve(theirs)
+            finally:
+                os._exit(1)
+        theirs.close()
+        self.process = os.pidfd_open(self.pid)  # readable once it has ended
+
+    def fork(
+        self, namespaces: int, kind: str, spec: dict[str, Any], setting_up: Iterable[Step], passed: Sequence[int]
+    ) -> None:
+        """Have it fork a child that sets up and goes on as a `kind`. `born` tells who that is.
+
+        Args:
+            kind: "guest", "layer", "refresh". spec: as the host sent it.
+            passed: descriptors that the child has as `boot.RECEIVED` and on; a guest's and a layer's second is a pipe
+                that says `GO`.
+        Raises: ConnectionError if the template is gone.
+        """
+        message = dumps((kind, list(setting_up), spec))
+        socket.send_fds(self._orders, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
+
+    def born(self) -> int:
+        """Pid of the child that was forked on the last order.
+
+        Raises: ConnectionError if the template is gone; another OSError if it could not fork.
+        """
+        answer = int.from_bytes(self._orders.recv(_NUMBER), "big", signed=True)
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer), "clone")
+        if answer == 0:
+            raise ConnectionResetError("the template is gone")
+        return answer
+
+
+def _serve(orders: socket.socket) -> NoReturn:
+    message = bytearray(MAX_DATAGRAM + _MOST_STEPS)
+    while True:
+        count, passed = receive_into(orders, message, _MOST_PASSED)
+        if not count:
+            os._exit(0)
         try:
-            memory = join()
-            _keep([control.detach(), spawner, *memory])
-            control = socket.socket(fileno=3)
-            changes = boot.confine(spec, _tie_to_spawner)
+            pid = kernel.fork_into(int.from_bytes(message[:_NUMBER], "big") | kernel.CLONE_PARENT)
         except OSError as error:
-            server.refuse(control, describe(error))
-        server.serve(control, spec, (_KEPT, _KEPT + 1) if memory else None, changes)
-    finally:
-        os._exit(1)  # never back into the spawner's loop
+            pid = -(error.errno or 1)
+        if pid == 0:
+            _go_on(memoryview(message)[_NUMBER:count], passed)
+        message[:count] = bytes(count)  # what one sandbox is told, such as its environment, is not for the next
+        orders.send(pid.to_bytes(_NUMBER, "big", signed=True))
+        for descriptor in passed:
+            os.close(descriptor)
 
 
-def _keep(descriptors: list[int]) -> None:
-    """Keep these as 3, 4, ..., and no other."""
-    high = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 200) for descriptor in descriptors]
-    for position, descriptor in enumerate(high):
-        os.dup2(descriptor, 3 + position, inheritable=False)
-    null = os.open("/dev/null", os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(null, standard)
-    kernel.close_from(3 + len(high))
-
-
-def _tie_to_spawner() -> None:
-    """Die with it, also if it died just before."""
-    kernel.die_with_parent()
-    if select.select([_SPAWNER], [], [], 0)[0]:
-        os._exit(1)
-    os.close(_SPAWNER)
-
-
-def _build(order: dict[str, Any]) -> NoReturn:
-    """Make a layer of the archive that is descriptor 3, and tell the spawner how many bytes it takes."""
+def _go_on(message: memoryview, passed: list[int]) -> NoReturn:
+    """In a fork of the template, which it never comes back into."""
     try:
-        boot.confine_builder(order, _tie_to_spawner)
-        os.lseek(3, 0, os.SEEK_SET)
-        with open(3, "rb") as source:
+        place = _FIRST
+        for descriptor in passed:
+            dup2(descriptor, place, False)
+            close(descriptor)
+            place += 1
+        kind, setting_up, spec = loads(message)
+        _KINDS[kind](setting_up, spec)
+    finally:
+        os._exit(1)
+
+
+def _become_first(setting_up: list[Step], spec: dict[str, Any]) -> None:
+    """Go on as process 1 of a sandbox, and do nothing more until the host asks for something."""
+    if read(_GO, 1) != GO:
+        return  # the spawner is gone, or could not
+    control = _FIRST
+    try:
+        gone = carry_out(setting_up)
+        control = _CONTROL
+        _confirm()
+    except OSError as error:
+        server.refuse(socket.socket(fileno=control), describe(error))
+    if gone:
+        return
+    carry_out(_UNTIL_ASKED)
+    stream = socket.socket(fileno=_CONTROL)
+    if stream.recv(1, socket.MSG_PEEK):
+        os.close(boot.SPAWNER)
+        server.serve(stream, spec, boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1)
+
+
+def _build(setting_up: list[Step], _: dict[str, Any]) -> None:
+    """Make a layer of an archive, and tell the spawner how many bytes it takes."""
+    said = boot.RECEIVED + 2
+    try:
+        if read(_GO, 1) != GO:
+            return
+        gone = carry_out(setting_up)
+        said = boot.MEMORY[0]
+        _confirm()
+        if gone:
+            return
+        os.close(boot.SPAWNER)
+        os.lseek(boot.CONTROL, 0, os.SEEK_SET)
+        with open(boot.CONTROL, "rb") as source:
             used = archive.unpack(source, as_layer=True)
-        os.write(_KEPT, str(used).encode())
+        os.write(said, str(used).encode())
         os._exit(0)
     except OSError as error:
-        os.write(_KEPT, describe(error).encode())
+        os.write(said, describe(error).encode())
     except ValueError as error:
-        os.write(_KEPT, str(error).encode()[:2000])
-    finally:
-        os._exit(1)
+        os.write(said, str(error).encode()[:2000])
+
+
+def _refresh(setting_up: list[Step], spec: dict[str, Any]) -> None:
+    """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
+    lifeline = socket.socket(fileno=_FIRST + 2)
+    try:
+        carry_out(setting_up)
+    except OSError as error:
+        lifeline.send(json.dumps({"kind": "unavailable", "text": describe(error)}).encode(), socket.MSG_DONTWAIT)
+        return
+    lifeline.sendmsg([_REFRESHED], _CHANGES if spec["layers"] else ())
+    os._exit(0)
+
+
+def _confirm() -> None:
+    """No user but the sandbox's, and nobody above it."""
+    if 0 in getresuid() or getppid() != 0:
+        raise PermissionError(f"still user {getresuid()}, parent {getppid()}: refusing to run anything")
+
+
+_KINDS: dict[str, Callable[[list[Step], dict[str, Any]], None]] = {
+    "guest": _become_first,
+    "layer": _build,
+    "refresh": _refresh,
+}
 
 
 def describe(error: OSError) -> str:

@@ -1,94 +1,123 @@
-"""From a fresh process in fresh namespaces to a confined guest: private mounts, limits, no privileges."""
+"""From a fresh process in fresh namespaces to a confined guest: private mounts, limits, no privileges.
+
+The spawner lists the steps, the process carries them out. No code of the agent's has run before the last of them.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import errno
 import os
 import resource
-import socket
-import struct
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from . import areas, kernel, seccomp
+from . import areas, kernel, seccomp, steps
+from .root import AGENT_ID
+from .steps import Step, step
 
 NAMESPACES = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
     | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 )  # fmt: skip
+# Descriptors on the way, none of which the process that forks has: what came with the order, from RECEIVED on, ...
+RECEIVED, _WATCHED, _CHANGES, _MEMORY, _LAYERS = 200, 210, 211, 212, 220
+CONTROL, SPAWNER, MEMORY, CHANGES = 3, 4, (5, 6), 7  # ... and those that are left at the end
 
 
-def confine(spec: dict[str, Any], tie_to_spawner: Callable[[], None]) -> int:
-    """Give up everything, in the order that lets each step still do its work. No payload has run before this ends.
+def confine(
+    spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Step], memory: Sequence[tuple[int, str]]
+) -> Iterator[Step]:
+    """Become a guest that has said so: give up everything, in the order that lets each step still do its work.
+
+    The last step gives whether the spawner has ended.
 
     Args:
-        tie_to_spawner: has this process end with the spawner; after the change of user, which would undo it.
-    Returns: a descriptor of the changes to the layers below, as `areas.mount` does.
+        spec: as the host sent it, with `cgroups`, whether it has any.
+        greeting: what to send to the host, by the socket that came with the order. It becomes `CONTROL`.
+        spawner: a pidfd of it, which becomes `SPAWNER`.
+        joining: steps into the control groups.
+        memory: folder and path of the files with its memory counters, which become `MEMORY`.
     """
-    layers = areas.open_layers(spec["layers"])  # as the spawner's user still: nobody else may enter their folder
-    _become_agent()
+    yield step("dup3", spawner, _WATCHED, os.O_CLOEXEC)
+    yield from joining
+    for place, (folder, path) in enumerate(memory, _MEMORY):
+        yield from steps.open_as(place, path, os.O_RDONLY, folder)
+    yield from areas.open_layers(spec["layers"], _LAYERS)  # as the spawner's user still: nobody else may enter
+    yield from steps.become(AGENT_ID)
     if spec["cgroups"]:
-        kernel.unshare(kernel.CLONE_NEWCGROUP)
-    os.chdir("/proc/self/fd")
-    changes = areas.mount(spec, layers)
-    _mount_kernel_files()
-    _raise_loopback()
-    kernel.set_host_name(b"sandbox")
-    os.chdir("/work")
-    _limit(spec)
-    tie_to_spawner()
-    _forgo_everything()
-    return changes
+        yield step("unshare", kernel.CLONE_NEWCGROUP)
+    yield step("chdir", "/proc/self/fd")
+    yield from areas.mount(spec, _LAYERS, _CHANGES)
+    yield from _mount_kernel_files()
+    yield from steps.raise_loopback()
+    yield step("sethostname", "sandbox", len("sandbox"))
+    yield step("chdir", "/work")
+    yield from _limit(spec)
+    yield from _forgo()
+    kept = {CONTROL: RECEIVED, SPAWNER: _WATCHED, **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory))))}  # noqa: B905
+    if spec["layers"]:
+        kept[CHANGES] = _CHANGES
+    yield from _keep(kept)
+    yield step("write", CONTROL, greeting, len(greeting))
+    yield steps.ready(SPAWNER, 0)
 
 
-def confine_builder(spec: dict[str, Any], tie_to_spawner: Callable[[], None]) -> None:
-    """The same for a process that makes a layer out of an archive, which may be hostile, in the current directory."""
-    layer = os.open(f"{areas.STORE}/{spec['layer']}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _become_agent()
-    os.chdir("/proc/self/fd")
-    kernel.mount(str(layer), "/work", None, kernel.MS_BIND)
-    kernel.mount("tmpfs", areas.STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k")
-    os.close(layer)
-    os.chdir("/work")
-    _limit(spec)
-    tie_to_spawner()
-    _forgo_everything()
+def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Step]:
+    """Become what makes a layer out of an archive, which may be hostile, in the current directory.
+
+    With the order came the archive, which becomes `CONTROL`, and last a pipe to tell what came of it, `MEMORY[0]`. The
+    last step gives whether the spawner has ended.
+    """
+    yield step("dup3", spawner, _WATCHED, os.O_CLOEXEC)
+    yield from steps.open_as(_LAYERS, f"{areas.STORE}/{order['layer']}", os.O_PATH | os.O_DIRECTORY)
+    yield from steps.become(AGENT_ID)
+    yield step("chdir", "/proc/self/fd")
+    yield steps.mount(str(_LAYERS), "/work", None, kernel.MS_BIND)
+    yield steps.mount("tmpfs", areas.STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k")
+    yield step("chdir", "/work")
+    yield from _limit(order)
+    yield from _forgo()
+    yield from _keep({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 2})
+    yield steps.ready(SPAWNER, 0)
 
 
-def _become_agent() -> None:
-    areas.become_agent()
-    if 0 in os.getresuid() or os.getppid() != 0:
-        raise PermissionError(f"still user {os.getresuid()}, parent {os.getppid()}: refusing to run anything")
+def refresh(spec: dict[str, Any]) -> Iterator[Step]:
+    """Give a sandbox fresh writable areas, from outside. With the order came its two namespaces.
+
+    Leaves the directory with the changes to the layers as `RECEIVED + 3`, if there are layers.
+    """
+    yield steps.die_with_parent()
+    yield from areas.mount_again(
+        spec, user_namespace=RECEIVED, namespace=RECEIVED + 1, own_files=_WATCHED, layers=_LAYERS, changes=RECEIVED + 3
+    )
 
 
-def _forgo_everything() -> None:
-    kernel.drop_capabilities()
-    kernel.forgo_new_privileges()
-    kernel.install_filter(seccomp.program())
-    kernel.set_dumpable(False)
+def _forgo() -> Iterator[Step]:
+    yield steps.die_with_parent()  # after the change of user, which would undo it
+    yield from steps.forgo_everything(kernel.filter_at(seccomp.program()))
 
 
-def _mount_kernel_files() -> None:
+def _keep(kept: dict[int, int]) -> Iterator[Step]:
+    """Keep these descriptors, by what they become, and no other."""
+    for place, descriptor in kept.items():
+        yield step("dup3", descriptor, place, os.O_CLOEXEC)
+    for standard in (0, 2):
+        yield step("dup3", 1, standard, 0)  # nowhere
+    yield from steps.close_others(kept)
+
+
+def _mount_kernel_files() -> Iterator[Step]:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
-    kernel.mount("/proc/sys", "/proc/sys", None, kernel.MS_BIND)
-    kernel.set_mount("/proc/sys", kernel.MOUNT_ATTR_RDONLY)
+    yield steps.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
+    yield steps.mount("/proc/sys", "/proc/sys", None, kernel.MS_BIND)
+    yield steps.set_mount("/proc/sys", kernel.MOUNT_ATTR_RDONLY)
     for name in ("keys", "key-users"):
-        with contextlib.suppress(FileNotFoundError):
-            kernel.mount("/dev/null", f"/proc/{name}", None, kernel.MS_BIND)
+        yield step("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, forgiven=errno.ENOENT)
     terminals = "newinstance,ptmxmode=0666,mode=0620"
-    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
+    yield steps.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 
 
-def _raise_loopback() -> None:
-    """The sandbox's own 127.0.0.1, so that programs may talk to themselves; it leads nowhere else."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        set_flags, up_and_running = 0x8914, 0x41
-        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", b"lo", up_and_running))
-
-
-def _limit(spec: dict[str, Any]) -> None:
+def _limit(spec: dict[str, Any]) -> Iterator[Step]:
     limits = {
         resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest lives under it too
         resource.RLIMIT_NPROC: spec["processes"] + 1,
@@ -100,11 +129,9 @@ def _limit(spec: dict[str, Any]) -> None:
         limits[resource.RLIMIT_AS] = spec["address_space"] + own_address_space()
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, most))
+        yield steps.limit(kind, most if hard == resource.RLIM_INFINITY else min(most, hard))
 
 
 def own_address_space() -> int:
-    """Bytes of address space that this process has now."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+    """Bytes of address space that this process has now, as do its forks."""
+    return int(kernel.read_from("/proc/self/statm").split()[0]) * resource.getpagesize()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from . import steps
 from .root import HOST
+from .steps import Step
 
 CONTROLLERS = ("memory", "pids", "cpu")
 _SPAWNERS_OWN = "spawner"  # the group it lives in, where it is a user of its own
@@ -33,6 +37,11 @@ class _Hierarchy:
     home: int
     parent: int
     controllers: tuple[str, ...]
+
+    @cached_property
+    def counts_peak(self) -> bool:
+        """Version 2 does from Linux 5.19 on."""
+        return "memory.peak" in os.listdir(self.parent)
 
 
 @dataclass
@@ -159,29 +168,29 @@ class Cgroups:
             if tree.version == 2:
                 _write(tree.parent, f"{name}/cgroup.procs", str(pid))
 
-    def join(self, name: str) -> None:
-        """Move this process, of one thread, into the group in the trees of version 1.
+    def joining(self, name: str) -> Iterator[Step]:
+        """Steps by which a process of one thread moves itself into the group in the trees of version 1.
 
         Only a thread that moves itself spares the kernel its lock over all processes: 0.1 ms instead of 20, unless
         somebody took that lock just before. Version 2 moves whole processes alone.
         """
         for tree in self.hierarchies:
             if tree.version == 1:
-                _write(tree.parent, f"{name}/tasks", "0")
+                yield from steps.write(f"{name}/tasks", "0", tree.parent)
 
-    def open_memory(self, name: str) -> tuple[int, int] | None:
-        """Read-only descriptors of the counter of memory kills and of the peak; None without the controller."""
+    def memory_files(self, name: str) -> list[tuple[int, str]]:
+        """Folder and path of the counter of memory kills and of the peak; none without the controller."""
         for tree in self.hierarchies:
             if "memory" in tree.controllers:
                 first, second = "memory.oom_control", "memory.max_usage_in_bytes"
                 if tree.version == 2:
-                    first, second = "memory.events", "memory.peak"
-                kills = os.open(f"{name}/{first}", os.O_RDONLY, dir_fd=tree.parent)
-                try:
-                    return kills, os.open(f"{name}/{second}", os.O_RDONLY, dir_fd=tree.parent)
-                except FileNotFoundError:  # memory.peak came with Linux 5.19
-                    return kills, os.open(f"{name}/memory.current", os.O_RDONLY, dir_fd=tree.parent)
-        return None
+                    first, second = "memory.events", "memory.peak" if tree.counts_peak else "memory.current"
+                return [(tree.parent, f"{name}/{first}"), (tree.parent, f"{name}/{second}")]
+        return []
+
+    def descriptors(self) -> list[int]:
+        """Those of the folders of sandboxes' groups."""
+        return [tree.parent for tree in self.hierarchies]
 
     def forget_peak(self, name: str) -> None:
         """Count the peak of memory anew, where that can be done: version 2 keeps it for as long as the group."""

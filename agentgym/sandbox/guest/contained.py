@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import frames, kernel
+from . import frames
 
 FOLDER = "/.agentgym/code"  # where the guest's own folder lies inside a container
 MEETING = "/.agentgym/meeting"  # ... and the directory with the host's socket
@@ -82,12 +82,13 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
     gc.disable()
     gc.collect()
     gc.freeze()
+    control.sendall(server.greeting(order))
     server.serve(control, order, memory)
 
 
 def _confine() -> None:
     """Keep what serving takes. No code of the agent's has run before this ends."""
-    from . import seccomp
+    from . import kernel, seccomp, steps
 
     os.chdir("/work")
     with contextlib.suppress(
@@ -95,10 +96,7 @@ def _confine() -> None:
     ):  # read-only, but for crun with control groups of version 1: anybody may write there
         os.chmod("/sys/fs/cgroup", 0o755)
     os.setgroups([])
-    kernel.drop_capabilities(keep=tuple(KEPT.values()))
-    kernel.forgo_new_privileges()
-    kernel.install_filter(seccomp.program())
-    kernel.set_dumpable(False)
+    steps.carry_out(steps.forgo_everything(kernel.filter_at(seccomp.program()), keep=tuple(KEPT.values())))
 
 
 def _memory_files() -> tuple[int, int] | None:

@@ -18,6 +18,11 @@ def in_child(watch: Watch, work: Callable[[], None]) -> None:
             work()
         finally:
             os._exit(0)
+    bury_later(watch, pid)
+
+
+def bury_later(watch: Watch, pid: int) -> None:
+    """Wait for a child when it has ended."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:  # no more descriptors: the loop has to wait

@@ -6,7 +6,6 @@ The host takes every frame from a guest for hostile: it is bounded before it is 
 
 from __future__ import annotations
 
-import array
 import json
 import socket
 import struct
@@ -23,6 +22,12 @@ RESET = b"reset"  # what a host says on a lifeline
 READ_BYTES = 1 << 16  # at once from a stream; for a larger buffer malloc would map memory anew for every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+# The guest is forked for every call, and then pays for every object that it looks at: hence the heart of the decoder
+# alone, and numbers that are no enumerations.
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_CLOSED_ON_EXEC, _RIGHTS = int(socket.MSG_CMSG_CLOEXEC), (int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS))
+_DESCRIPTOR = struct.Struct("i")
+_ROOM = tuple(socket.CMSG_LEN(4 * count) for count in range(9))
 
 
 class FrameError(ValueError):
@@ -31,6 +36,11 @@ class FrameError(ValueError):
 
 def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
     head = _ENCODER.encode(header).encode()
+    return joined(head, blob)
+
+
+def joined(head: bytes, blob: bytes | bytearray) -> bytes:
+    """A frame of a header that is JSON already."""
     return PREFIX.pack(len(head), len(blob)) + head + blob
 
 
@@ -40,12 +50,23 @@ def receive(stream: socket.socket, size: int, most: int) -> tuple[bytes, list[in
     Not `socket.recv_fds`, which takes flags but passes none on: descriptors of one request would be open in the
     processes of another that runs at the same time. Raises: OSError, as `recv` does.
     """
-    descriptors = array.array("i")
-    data, ancillary, _, _ = stream.recvmsg(size, socket.CMSG_LEN(most * descriptors.itemsize), socket.MSG_CMSG_CLOEXEC)
+    data, ancillary, _, _ = stream.recvmsg(size, _ROOM[most], _CLOSED_ON_EXEC)
+    return data, _passed(ancillary)
+
+
+def receive_into(stream: socket.socket, place: bytearray, most: int) -> tuple[int, list[int]]:
+    """As `receive`, to where the caller says. Returns: how many bytes, and the descriptors."""
+    count, ancillary, _, _ = stream.recvmsg_into([place], _ROOM[most], _CLOSED_ON_EXEC)
+    return count, _passed(ancillary)
+
+
+def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    descriptors: list[int] = []
     for level, kind, passed in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(passed[: len(passed) - len(passed) % descriptors.itemsize])
-    return data, list(descriptors)
+        if (level, kind) == _RIGHTS:
+            for start in range(0, len(passed) - 3, 4):
+                descriptors += _DESCRIPTOR.unpack_from(passed, start)
+    return descriptors
 
 
 class FrameReader:
@@ -70,9 +91,12 @@ class FrameReader:
         if len(buffer) < end:
             return None
         try:
-            header = json.loads(buffer[PREFIX.size : start].decode())
-        except (ValueError, RecursionError) as error:
+            text = buffer[PREFIX.size : start].decode()
+            header, used = _scan(text, 0)
+        except (ValueError, RecursionError, StopIteration) as error:
             raise FrameError(f"a header that is no JSON ({error})") from error
+        if used != head:
+            raise FrameError(f"a header that is no JSON: {head - used} more bytes after it")
         if not isinstance(header, dict):
             raise FrameError(f"a header that is a {type(header).__name__}, not an object")
         body = bytes(buffer[start:end])

@@ -8,10 +8,14 @@ agent, to files above all, it does with the agent's rights.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
 
 from .root import AGENT_ID
+
+T = TypeVar("T")
+AGENT = AGENT_ID  # whose rights they are
 
 _AS_IT_IS = nullcontext()
 
@@ -22,14 +26,14 @@ def as_agent() -> AbstractContextManager[None]:
     Only the saved ids stay the guest's. That is enough to come back, and to remain out of the agent's reach:
     tracing needs all three, and the kernel gives a program that is started the effective one for a saved one.
     """
-    return _AS_IT_IS if os.geteuid() == AGENT_ID else _changed()
+    return _AS_IT_IS if os.geteuid() == AGENT else _changed()
 
 
 @contextmanager
 def _changed() -> Iterator[None]:
     user, group = os.getuid(), os.getgid()
-    os.setresgid(AGENT_ID, AGENT_ID, group)
-    os.setresuid(AGENT_ID, AGENT_ID, user)
+    os.setresgid(AGENT, AGENT, group)
+    os.setresuid(AGENT, AGENT, user)
     try:
         yield
     finally:
@@ -37,8 +41,16 @@ def _changed() -> Iterator[None]:
         os.setresgid(group, group, group)
 
 
+def do_as_agent(work: Callable[[], T]) -> T:
+    """Do some work `as_agent`, at the least cost where that is nothing to become."""
+    if os.geteuid() == AGENT:
+        return work()
+    with _changed():
+        return work()
+
+
 def become_agent() -> None:
     """In a child of the guest: give up the guest's rights, with no way back. Capabilities go with the user id."""
-    if os.getuid() != AGENT_ID:
-        os.setresgid(AGENT_ID, AGENT_ID, AGENT_ID)
-        os.setresuid(AGENT_ID, AGENT_ID, AGENT_ID)
+    if os.getuid() != AGENT:
+        os.setresgid(AGENT, AGENT, AGENT)
+        os.setresuid(AGENT, AGENT, AGENT)

@@ -9,21 +9,25 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 from . import identity, python
 from .ends import Ends
 
 _PIPE_READ = 65_536
+RESULT = (  # the header of a reply to a call, written in one go: an encoder would look at much
+    b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
+    b'"written":%d,"started":%d}'
+)
+JSON = {False: b"false", True: b"true"}
 
 
 class Capture:
     """One output stream of a job: the first `limit` bytes are kept, the rest is read and dropped here."""
 
     def __init__(self) -> None:
-        with identity.as_agent():  # whose programs may open it again, as /dev/stdout
-            self.read, self.write = os.pipe()
+        self.read, self.write = identity.do_as_agent(os.pipe)  # whose programs may open it again, as /dev/stdout
         os.set_blocking(self.read, False)
         self.data, self.limit, self.truncated, self.open = bytearray(), 0, False, True
 
@@ -76,16 +80,11 @@ def _drop(pipe: int, null: int) -> int:
     return len(os.read(pipe, _PIPE_READ))
 
 
-@dataclass
 class Process:
-    """A child of the guest, with everything below it."""
+    """A child of the guest, with everything below it. `handle`: readable once the process has ended."""
 
-    pid: int
-    ends: Ends
-    handle: int = field(init=False)  # readable once the process has ended
-
-    def __post_init__(self) -> None:
-        self.handle = self.ends.handle(self.pid)
+    def __init__(self, pid: int, ends: Ends) -> None:
+        self.pid, self.ends, self.handle = pid, ends, ends.handle(pid)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -152,7 +151,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
         finally:
             if cwd is not None:
                 os.chdir("/work")
-        python.step_behind_the_guest(pid)
+        python.step_behind_the_guest(pid, f"/proc/{pid}/oom_score_adj")
     return pid
 
 
@@ -197,12 +196,15 @@ def clock_of(pid: int) -> int:
 
 def disk_used() -> int:
     """Bytes that files take in the writable areas."""
-    areas = [os.statvfs(path) for path in _writable_areas()]
-    return sum((area.f_blocks - area.f_bfree) * area.f_frsize for area in areas)
+    used = 0
+    for path in writable_areas():
+        area = os.statvfs(path)
+        used += (area.f_blocks - area.f_bfree) * area.f_frsize
+    return used
 
 
 @cache
-def _writable_areas() -> tuple[str, ...]:
+def writable_areas() -> tuple[str, ...]:
     """A directory of each file system that the agent may write: one, or in a container several."""
     return tuple({os.stat(path).st_dev: path for path in ("/tmp", "/dev/shm", "/work")}.values())
 

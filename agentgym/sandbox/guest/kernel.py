@@ -8,10 +8,11 @@ import fcntl
 import os
 import signal
 import struct
-from collections.abc import Sequence
+from functools import cache
 
 from .below import open_stepwise
 
+CLONE_PARENT = 0x00008000
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
@@ -31,18 +32,24 @@ _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
 RESOLVE_BENEATH, RESOLVE_IN_ROOT = 0x08, 0x10
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
-_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 36, 38, 47
-_PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, _PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
+_PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
+_PR_CAP_AMBIENT_RAISE, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _LAST_CAPABILITY = 63
+_CHILD_ENDED = int(signal.SIGCHLD)
 
 # x86-64; the numbers from close_range on are the same everywhere
-_CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT, _SECCOMP, _IOPRIO_GET = 56, 125, 126, 155, 317, 252
+_CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT, _IOPRIO_GET = 56, 125, 126, 155, 252
 _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _held = ctypes.PyDLL(None, use_errno=True)  # the same, called without letting go of the interpreter's lock
 _libc.syscall.restype = _held.syscall.restype = ctypes.c_long
+# looked up here, not anew in every fork
+_before_fork, _after_fork_in_parent = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
+_after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
+_clone, _process_control = _held.syscall, _held.prctl
+_NOTHING = (None, None, None, None)
 
 
 class _OpenHow(ctypes.Structure):
@@ -60,6 +67,9 @@ class _MountAttr(ctypes.Structure):
 
 class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+_kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []  # they live as long as the process
 
 
 def unsupported() -> str | None:
@@ -108,13 +118,14 @@ def fork_into(namespaces: int) -> int:
     What libc does around a fork of its own is left out: it settles locks between threads, and notes the thread id,
     which libc uses as the name of an owner of locks only. A later fork by libc notes the right one.
     """
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = int(_held.syscall(_CLONE, ctypes.c_ulong(namespaces | signal.SIGCHLD), None, None, None, None))
+    _before_fork()
+    pid: int = _clone(_CLONE, namespaces | _CHILD_ENDED, *_NOTHING)
     if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
+        _after_fork_in_child()
         return 0
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
-    _check(pid, "clone")
+    _after_fork_in_parent()
+    if pid < 0:
+        _check(pid, "clone")
     return pid
 
 
@@ -174,12 +185,12 @@ def close_from(lowest: int) -> None:
 
 
 def die_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def set_dumpable(value: bool) -> None:
     """Undumpable: no process of the same user can trace this one or open its /proc files."""
-    _prctl(_PR_SET_DUMPABLE, int(value))
+    _prctl(PR_SET_DUMPABLE, int(value))
 
 
 def adopt_orphans() -> None:
@@ -187,19 +198,9 @@ def adopt_orphans() -> None:
     _prctl_if_known(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def forgo_new_privileges() -> None:
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-
-
-def drop_capabilities(keep: Sequence[int] = ()) -> None:
-    """Empty every capability set, for good. What this process is to `keep` (numbers below 32), no child can have."""
-    _prctl_if_known(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)  # gVisor has no such set
-    for capability in range(_LAST_CAPABILITY + 1):
-        if _libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
-            break  # past the newest capability this kernel knows
-    kept = sum(1 << capability for capability in keep)
-    header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
-    _check(_libc.syscall(_CAPSET, header, sets), "capset")
+def capabilities() -> int:
+    """How many capabilities this kernel knows."""
+    return next(one for one in range(_LAST_CAPABILITY + 2) if _libc.prctl(_PR_CAPBSET_READ, one, 0, 0, 0) < 0)
 
 
 def keep_capabilities() -> None:
@@ -212,20 +213,22 @@ def keep_capabilities() -> None:
     for capability in range(_LAST_CAPABILITY + 1):
         if (permitted | permitted_high << 32) >> capability & 1:
             _check(
-                _libc.prctl(_PR_CAP_AMBIENT, ctypes.c_ulong(_PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), 0, 0),
+                _libc.prctl(PR_CAP_AMBIENT, ctypes.c_ulong(_PR_CAP_AMBIENT_RAISE), ctypes.c_ulong(capability), 0, 0),
                 "prctl ambient",
             )
 
 
-def install_filter(program: bytes) -> None:
-    """Seccomp: run this classic BPF program before every system call from now on."""
+@cache
+def filter_at(program: bytes) -> int:
+    """Where in memory a classic BPF program lies as seccomp takes it, in this process and its forks."""
     buffer = ctypes.create_string_buffer(program, len(program))
     filter_program = _FilterProgram(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p).value)
-    _check(_libc.syscall(_SECCOMP, 1, 0, ctypes.byref(filter_program)), "seccomp")
+    _kept_filters.append((buffer, filter_program))
+    return ctypes.addressof(filter_program)
 
 
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0) < 0:
+    if _process_control(option, value, 0, 0, 0) < 0:
         _check(-1, f"prctl {option}")
 
 

@@ -50,11 +50,18 @@ class Meter:
         """Processes and threads started; a lap of all pids that nobody looked at goes uncounted. 0 if unknown."""
         if self._newest < 0:
             return 0
-        newest = int(os.pread(self._newest, 256, 0).split()[4])  # of this pid namespace
+        text = os.pread(self._newest, 256, 0)
+        newest = int(text[text.rindex(b" ") :])  # of this pid namespace
         if newest < self._last:
             self._laps += 1
         self._last = newest
         return self._laps * self._lap + newest - self._first
+
+
+def number_after(word: bytes, text: bytes) -> int:
+    """The number on the line that begins with a word which is found nowhere else; 0 without such a line."""
+    start = text.find(word)
+    return 0 if start < 0 else int(text[start + len(word) : text.index(b"\n", start)])
 
 
 def written_by(pid: int) -> int:
@@ -83,7 +90,4 @@ def peak_kib(pid: int) -> int:
 
 
 def _bytes_written(descriptor: int) -> int:
-    for line in os.pread(descriptor, 512, 0).splitlines():
-        if line.startswith(b"wchar:"):
-            return int(line.split()[1])
-    return 0
+    return number_after(b"wchar:", os.pread(descriptor, 512, 0))

@@ -10,22 +10,28 @@ import importlib
 import io
 import linecache
 import os
-import signal
 import site
 import socket
 import struct
 import sys
 import traceback
-import types
+from _signal import SIGINT, default_int_handler  # type: ignore[import-not-found]
+from _signal import signal as set_handler  # not its wrapper, which makes enumerations of numbers
+from os import _exit, close, closerange, dup2, setpriority, setsid, write
+from os import open as open_descriptor
+from sys import modules
+from types import ModuleType
 from typing import Any, NoReturn
 
-from . import identity, kernel
+from .identity import become_agent
+from .kernel import set_dumpable
 
 FILE_NAME = "<code>"
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
         "string", "time", "typing")  # fmt: skip
 
-_set_handler = getattr(signal.signal, "__wrapped__", signal.signal)  # without the wrapper, which makes enums of numbers
+_INTERRUPT, _A_PROCESS, _TO_WRITE = int(SIGINT), os.PRIO_PROCESS, os.O_WRONLY
+_run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009
 
 SESSION_REQUEST = struct.Struct(">I")  # number of the call; then its code, unless that lies in a descriptor beside
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
@@ -54,34 +60,40 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = No
     `kernel` would touch more.
 
     The process stays undumpable until nothing of the guest is reachable from it. This, and what runs after it, is
-    written so as to touch little: each page of memory that a fork touches first costs it 1.5 microseconds.
+    written so as to touch little: each page of memory that a fork touches first costs it 1.5 microseconds, and here,
+    where everything is looked up for the first time, a name of a function saves two over one of a module.
     """
-    os.setsid()
-    for position, descriptor in enumerate(standard):
-        os.dup2(descriptor, position)
-    lowest = 3
-    if keep is not None:
-        os.dup2(keep, 3, inheritable=False)
-        lowest = 4
-    os.closerange(lowest, most)
-    identity.become_agent()
-    kernel.set_dumpable(True)
-    step_behind_the_guest(os.getpid())
+    setsid()
+    first, second, third = standard
+    dup2(first, 0)
+    dup2(second, 1)
+    dup2(third, 2)
+    if keep is None:
+        closerange(3, most)
+    else:
+        dup2(keep, 3, inheritable=False)
+        closerange(4, most)
+    become_agent()
+    set_dumpable(True)
+    step_behind_the_guest(0, "/proc/self/oom_score_adj")
 
 
-def step_behind_the_guest(pid: int) -> None:
-    """When memory runs out, the kernel shall take this process first; when processors do, it shall wait."""
+def step_behind_the_guest(pid: int, score: str) -> None:
+    """When memory runs out, the kernel shall take this process first; when processors do, it shall wait.
+
+    `score`: where the kernel has its share in the first.
+    """
     try:
-        os.setpriority(os.PRIO_PROCESS, pid, 10)
-        descriptor = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)
+        setpriority(_A_PROCESS, pid, 10)
+        descriptor = open_descriptor(score, _TO_WRITE)
     except OSError:  # it may have ended already
         return
     try:
-        os.write(descriptor, b"500")
+        write(descriptor, b"500")
     except OSError:
         pass
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def run_once(code: bytes) -> NoReturn:
@@ -89,13 +101,13 @@ def run_once(code: bytes) -> NoReturn:
     _become_interpreter()
     exit_code = _execute(code, _fresh_main())
     try:
-        if "threading" in sys.modules:
-            sys.modules["threading"]._shutdown()  # waits for the program's threads, as at any exit
-        getattr(atexit, "_run_exitfuncs")()  # noqa: B009
+        if "threading" in modules:
+            modules["threading"]._shutdown()  # waits for the program's threads, as at any exit
+        _run_exit_functions()
     except BaseException:  # noqa: BLE001, S110 - the agent's affair
         pass
     _flush()
-    os._exit(exit_code & 0xFF)
+    _exit(exit_code & 0xFF)
 
 
 def run_session(calls: socket.socket, most: int) -> NoReturn:
@@ -119,15 +131,15 @@ def run_session(calls: socket.socket, most: int) -> NoReturn:
 
 
 def _become_interpreter() -> None:
-    _set_handler(signal.SIGINT, signal.default_int_handler)
+    set_handler(_INTERRUPT, default_int_handler)
     gc.enable()
 
 
 def _fresh_main() -> dict[str, Any]:
-    main = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = builtins
-    sys.modules["__main__"] = main
-    return main.__dict__
+    main = modules["__main__"] = ModuleType("__main__")
+    namespace = main.__dict__
+    namespace["__builtins__"] = builtins
+    return namespace
 
 
 def _execute(code: bytes, namespace: dict[str, Any]) -> int:
@@ -152,5 +164,7 @@ def _execute(code: bytes, namespace: dict[str, Any]) -> int:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):
+        try:  # noqa: SIM105 - which would be more to look at
             stream.flush()
+        except BaseException:  # noqa: BLE001, S110 - the agent's affair
+            pass

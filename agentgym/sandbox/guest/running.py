@@ -16,9 +16,10 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
-from . import identity, jobs, kernel, python
+from . import frames, identity, jobs, kernel, python
 from .ends import Ends
 from .jobs import Call, Capture, Process, Session
 from .metering import Meter, peak_kib, written_by
@@ -31,8 +32,8 @@ _ONE_MESSAGE = 1 << 16  # longer code reaches a session as a file
 class Runner:
     """What runs in the sandbox on request: commands, Python calls, sessions and channels, and how each ended."""
 
-    def __init__(self, watch: Watch, reply: Callable[..., None], memory_kills: Callable[[], int]) -> None:
-        self.watch, self.reply, self.memory_kills = watch, reply, memory_kills
+    def __init__(self, watch: Watch, send: Callable[[bytes], None], memory_kills: Callable[[], int]) -> None:
+        self.watch, self.send, self.memory_kills = watch, send, memory_kills
         self.calls: dict[int, Call] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
@@ -46,8 +47,10 @@ class Runner:
 
     def patience_s(self) -> float | None:
         """Seconds until there is something to do without an event: a call is overdue; None if none runs."""
-        soonest = min((call.deadline for call in self.calls.values()), default=None)
-        left_s = None if soonest is None else max(soonest - time.monotonic(), 0.0)
+        left_s = None
+        for call in self.calls.values():
+            own_s = max(call.deadline - time.monotonic(), 0.0)
+            left_s = own_s if left_s is None else min(left_s, own_s)
         return self.ends.patience_s(left_s, busy=bool(self.calls))
 
     def running(self) -> bool:
@@ -61,9 +64,9 @@ class Runner:
     def end_overdue(self) -> None:
         """Kill what is overdue."""
         self.ends.look()
-        now = time.monotonic()
-        for call in [call for call in self.calls.values() if call.deadline <= now]:
-            self._finish(call, timed_out=True)
+        for call in tuple(self.calls.values()):
+            if call.deadline <= time.monotonic():
+                self._finish(call, timed_out=True)
 
     def cancel(self, number: int) -> None:
         if number in self.calls:
@@ -71,12 +74,16 @@ class Runner:
 
     # One-off commands
 
-    def run(self, request: dict[str, Any], start: Callable[[tuple[int, int]], int]) -> None:
-        """Run a child with captured output until it ends, its time is over, or the host cancels."""
+    def run(self, request: dict[str, Any], start: Callable[..., int], *arguments: Any) -> None:
+        """Run a child with captured output until it ends, its time is over, or the host cancels.
+
+        Args:
+            start: starts it, given the descriptors of its two outputs and the arguments. Returns: its pid.
+        """
         stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
-            process = Process(self._with_room(lambda: start((stdout.write, stderr.write))), self.ends)
+            process = Process(self._with_room(start, (stdout.write, stderr.write), *arguments), self.ends)
         except (OSError, ValueError) as error:
             stdout.close()
             stderr.close()
@@ -88,7 +95,7 @@ class Runner:
         for stream in (stdout, stderr):
             stream.close_write()
             self._listen(stream, request["limit"])
-        self.watch.add(process.handle, lambda: self._finish(call))
+        self.watch.add(process.handle, partial(self._finish, call))
 
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
         """Our own code in a child, so that the loop stays free. It keeps the guest's protection from the agent."""
@@ -132,13 +139,13 @@ class Runner:
             owned.clear()
         _reap_all()
 
-    def _with_room(self, start: Callable[[], int]) -> int:
+    def _with_room(self, start: Callable[..., int], *arguments: Any) -> int:
         """Start a child; if the process limit is full, kill what nobody owns and try once more."""
         try:
-            return start()
+            return start(*arguments)
         except BlockingIOError:
             self._sweep()
-            return start()
+            return start(*arguments)
 
     def _reply_unstarted(self, request: dict[str, Any], error: Exception) -> None:
         """As a shell would: 127 if there is no such program, 126 if it cannot be run."""
@@ -148,20 +155,19 @@ class Runner:
             reason = getattr(error, "strerror", None) or str(error)
         name = request.get("argv", ["python"])[0]
         message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
-        self.reply(
-            request["id"], message, exit=127 if isinstance(error, FileNotFoundError) else 126, out=0, truncated=False,
-            timed_out=False, oom=False, wall=0.0, cpu=0.0, peak=0, disk=jobs.disk_used(), written=0, started=0,
-        )  # fmt: skip
+        code, no = 127 if isinstance(error, FileNotFoundError) else 126, jobs.JSON[False]
+        header = jobs.RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, jobs.disk_used(), 0, 0)
+        self.send(frames.joined(header, message))
 
     def _listen(self, stream: Capture, limit: int) -> None:
-        def pump() -> None:
-            stream.pump(self.null)
-            if not stream.open:
-                self.watch.remove(stream.read)
-
         stream.start(limit)
         if stream.open:
-            self.watch.add(stream.read, pump)
+            self.watch.add(stream.read, partial(self._pump, stream))
+
+    def _pump(self, stream: Capture) -> None:
+        stream.pump(self.null)
+        if not stream.open:
+            self.watch.remove(stream.read)
 
     def _finish(self, call: Call, *, timed_out: bool = False) -> None:
         """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
@@ -187,13 +193,14 @@ class Runner:
     def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):
             stream.drain(self.null)
-        self.reply(
-            call.id, bytes(call.stdout.data + call.stderr.data), exit=code, out=len(call.stdout.data),
-            truncated=call.stdout.truncated or call.stderr.truncated, timed_out=timed_out,
-            oom=code != 0 and self.memory_kills() > call.memory_kills, wall=round(time.monotonic() - call.started, 6),
-            cpu=round(max(cpu_s, 0.0), 6), peak=peak_kib, disk=jobs.disk_used(), written=max(written, 0),
-            started=self.meter.started() - call.started_before,
+        truncated = call.stdout.truncated or call.stderr.truncated
+        oom = code != 0 and self.memory_kills() > call.memory_kills
+        header = jobs.RESULT % (
+            call.id, code, len(call.stdout.data), jobs.JSON[truncated], jobs.JSON[timed_out], jobs.JSON[oom],
+            time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
+            self.meter.started() - call.started_before,
         )  # fmt: skip
+        self.send(frames.joined(header, call.stdout.data + call.stderr.data))
 
     # Sessions
 
@@ -350,13 +357,16 @@ class Runner:
 
     def _sweep(self) -> None:
         """Kill what no call, session or channel owns."""
-        if any(call.session is None for call in self.calls.values()):
-            return
-        owners = self._owners()
-        if not owners:
+        for call in self.calls.values():
+            if call.session is None:
+                return
+        if not self.running():
+            if self._children is not None and not os.pread(self._children, 1, 0):
+                return  # whatever lives is below this process
             if _signal_all(signal.SIGKILL):
                 _reap_all()
             return
+        owners = self._owners()
         for _ in range(50):
             orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
             if not orphans:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import archive, files, frames, identity, jobs, network, python, renewal
-from .metering import written_by
+from .metering import number_after, written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
 from .watchdog import Watchdog
@@ -31,15 +31,19 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
     os._exit(1)
 
 
+def greeting(spec: dict[str, Any]) -> bytes:
+    """What the host has to be sent first: the guest is there, and which limits are not enforced."""
+    return frames.encode({"id": 0, "missing": spec["missing"]})
+
+
 def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
-    """Answer requests until the host hangs up.
+    """Answer requests until the host hangs up. It has been greeted.
 
     Args:
         memory: descriptors of the kill counter and the peak.
         changes: descriptor of the directory with the changes to the layers; -1 if there are none.
     """
     try:
-        control.sendall(frames.encode({"id": 0, "missing": spec["missing"]}))  # while it reads that, the rest is made
         Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
@@ -64,25 +68,25 @@ class Guest:
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
             os.environ.update(self.environment)
-        self.runner = Runner(self.watch, self._reply, self._memory_kills)
+        self.runner = Runner(self.watch, self._put, self._memory_kills)
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.watch.add(control.fileno(), self._receive)
-        self.operations: dict[str, Callable[[dict[str, Any], bytes, list[int]], None]] = {
-            "exec": self._exec, "python": self._python, "session": self._session, "cancel": self._cancel,
-            "channel": self._channel, "end_channel": self._end_channel, "read": self._read, "write": self._write,
-            "list": self._list, "pack": self._pack, "unpack": self._unpack, "usage": self._usage,
-            "listen": self._listen, "clear": self._clear, "renew": self._renew,
-        }  # fmt: skip
 
     def run(self) -> None:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
             self.unspoilt = renewal.state()
         while True:
-            waits = (self.runner.patience_s(), self.watchdog.due_s())
-            self.watch.once(min((wait for wait in waits if wait is not None), default=None))
-            self.runner.end_overdue()
-            self.watchdog.look()
+            self.turn()
+
+    def turn(self) -> None:
+        """Wait until something happens or is due, and see to it."""
+        wait_s, watchdog_s = self.runner.patience_s(), self.watchdog.due_s()
+        if watchdog_s is not None:
+            wait_s = watchdog_s if wait_s is None else min(wait_s, watchdog_s)
+        self.watch.once(wait_s)
+        self.runner.end_overdue()
+        self.watchdog.look()
 
     # Requests and replies
 
@@ -99,7 +103,7 @@ class Guest:
         count = request["fds"]
         descriptors, self.descriptors = self.descriptors[:count], self.descriptors[count:]
         try:
-            self.operations[request["op"]](request, blob, descriptors)
+            _OPERATIONS[request["op"]](self, request, blob, descriptors)
         except OSError as error:
             self._reply(request["id"], error="os", errno=error.errno or errno.EIO, text=str(error.strerror or error))
         except (ValueError, MemoryError) as error:
@@ -109,16 +113,21 @@ class Guest:
                 os.close(descriptor)
 
     def _reply(self, number: int, blob: bytes = b"", **fields: Any) -> None:
+        self._put(frames.encode({"id": number, **fields}, blob))
+
+    def _put(self, frame: bytes) -> None:
         waiting = bool(self.out)
-        self.out += frames.encode({"id": number, **fields}, blob)
+        self.out += frame
         if not waiting:
             self._send()
 
     def _send(self) -> None:
         """Send what the socket takes. While it is full, no new request is taken."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             while self.out:
                 del self.out[: self.control.send(self.out)]
+        except BlockingIOError:
+            pass
         if bool(self.out) != self.congested:
             self.congested = bool(self.out)
             self.watch.remove(self.control.fileno())
@@ -135,17 +144,17 @@ class Guest:
             )
 
     def _python(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        code = _whole(descriptors[0]) if descriptors else blob
+        self.runner.run(request, self._fork_python, _whole(descriptors[0]) if descriptors else blob)
 
-        def start(out: tuple[int, int]) -> int:
-            pid = os.fork()
-            if pid == 0:
-                with jobs.never_returning():
-                    python.enter_child((self.runner.null, *out), self.runner.files)
-                    python.run_once(code)
-            return pid
-
-        self.runner.run(request, start)
+    def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                python.enter_child((self.runner.null, *out), self.runner.files)
+                python.run_once(code)
+            finally:
+                os._exit(127)
+        return pid
 
     def _session(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         self.runner.run_in_session(request, blob, descriptors)
@@ -255,10 +264,17 @@ class Guest:
     def _memory_kills(self) -> int:
         """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""
         if self.memory is not None:
-            for line in os.pread(self.memory[0], 4096, 0).splitlines():
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
+            return number_after(b"oom_kill ", os.pread(self.memory[0], 4096, 0))
         return self.watchdog.kills
+
+
+_OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]] = {
+    name: getattr(Guest, f"_{name}")
+    for name in (
+        "exec", "python", "session", "cancel", "channel", "end_channel", "read", "write", "list", "pack", "unpack",
+        "usage", "listen", "clear", "renew",
+    )
+}  # fmt: skip
 
 
 def _whole(descriptor: int) -> bytes:

@@ -18,12 +18,11 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from . import areas, birth, boot, image, kernel, root, starting
+from . import birth, boot, image, kernel, root, server, starting
 from .cgroups import Limits
-from .errands import in_child
+from .errands import bury_later, in_child
 from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .starting import Standing
@@ -58,13 +57,15 @@ class Spawner:
         self.cgroups = standing.cgroups
         self.layers = Layers(standing.layers, lambda work: in_child(self.watch, work))
         self.host_gone = False
-
-    def run(self) -> None:
-        """Serve until the host, or the process that started this one, is gone."""
-        self.watch.add(self.host.fileno(), self._receive)
-        self.watch.add(self.parent, self._end)
         gc.collect()
         gc.freeze()
+        self.template = birth.Template(self.own_handle, self.cgroups.descriptors())  # before any order is known here
+
+    def run(self) -> None:
+        """Serve until the host, the process that started this one, or the template is gone."""
+        self.watch.add(self.host.fileno(), self._receive)
+        self.watch.add(self.parent, self._end)
+        self.watch.add(self.template.process, self._end)
         while not self.host_gone:
             self._turn()
         for box in list(self.boxes):
@@ -97,7 +98,11 @@ class Spawner:
             os.close(source)
 
     def _end(self) -> None:
-        self.host_gone = True
+        """Take no more orders: those under way find nobody who says no, and may be given again."""
+        if not self.host_gone:
+            self.host_gone = True
+            self.watch.remove(self.host.fileno())
+            self.host.close()
 
     def _create(self, box: Box, source: int) -> None:
         spec = box.spec
@@ -105,6 +110,11 @@ class Spawner:
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
         try:
             self._bear(box, source)
+        except ConnectionError:  # the template is gone, and so are we; the host finds another spawner
+            self._end()
+            self._abort(box)
+            self._bury(box)
+            return
         except OSError as error:
             self._abort(box)
             self._bury(box, "unavailable", birth.describe(error))
@@ -143,35 +153,39 @@ class Spawner:
         return ("unavailable", reason) if reason else None
 
     def _bear(self, box: Box, source: int) -> None:
-        """Fork what becomes process 1 into new namespaces, give it its user ids and limits, and let it go on."""
+        """Have what becomes process 1 forked into new namespaces, give it its user ids and limits, let it go on."""
         go_read = go = said_write = -1
+        spec = box.spec
         try:
             go_read, go = os.pipe()
             if box.layer:
                 box.said, said_write = os.pipe()
-            box.pid = kernel.fork_into(boot.NAMESPACES)
-            if box.pid == 0:
-                os.close(go)  # else it would keep itself waiting when the spawner dies
-                birth.become_first(box.spec, source, go_read, self.own_handle, said_write, partial(self._join, box))
+                setting_up = boot.confine_builder(spec, self.own_handle)
+                self.template.fork(boot.NAMESPACES, "layer", spec, setting_up, [source, go_read, said_write])
+                box.pid = self.template.born()
+            else:
+                memory = self.cgroups.memory_files(box.name)
+                spec["counted"] = bool(memory)
+                setting_up = boot.confine(
+                    spec, server.greeting(spec), self.own_handle, self.cgroups.joining(box.name), memory
+                )
+                self.template.fork(boot.NAMESPACES, "guest", spec, setting_up, [source, go_read])
+                try:  # meanwhile
+                    self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
+                finally:
+                    box.pid = self.template.born()
             box.process = os.pidfd_open(box.pid)
             box.namespace = os.open(f"/proc/{box.pid}/ns/mnt", os.O_RDONLY)  # as long as it may: it hides itself soon
             outside = self._user_of(box)
             kernel.write_to(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             kernel.write_to(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
             if not box.layer:
-                spec = box.spec
-                self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
                 self.cgroups.attach(box.name, box.pid)
             os.write(go, birth.GO)
         finally:
             for descriptor in (go_read, go, said_write):
                 if descriptor >= 0:
                     os.close(descriptor)
-
-    def _join(self, box: Box) -> tuple[int, ...]:
-        """In process 1: join its control groups. Returns: descriptors of its memory counters, if there are any."""
-        self.cgroups.join(box.name)
-        return self.cgroups.open_memory(box.name) or ()
 
     def _user_of(self, box: Box) -> int:
         """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
@@ -196,18 +210,17 @@ class Spawner:
     def _reset(self, box: Box) -> None:
         """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
         self.cgroups.forget_peak(box.name)
+        user_namespace = -1
         try:
-            in_child(self.watch, lambda: self._mount_again(box))
+            user_namespace = kernel.user_namespace_of(box.namespace)
+            passed = [user_namespace, box.namespace, box.lifeline.fileno()]
+            self.template.fork(0, "refresh", box.spec, boot.refresh(box.spec), passed)
+            bury_later(self.watch, self.template.born())
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
-
-    def _mount_again(self, box: Box) -> None:
-        try:
-            changes = areas.mount_again(box.spec, box.namespace)
-        except OSError as error:
-            self._tell(box, "unavailable", birth.describe(error))
-        else:
-            socket.send_fds(box.lifeline, [json.dumps({"kind": "reset"}).encode()], [changes] if changes >= 0 else [])
+        finally:
+            if user_namespace >= 0:
+                os.close(user_namespace)
 
     def _abort(self, box: Box) -> None:
         """Creation failed half-way: without its go, what would have become process 1 ends by itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import image, jobs, kernel, python, root, seccomp
+from . import image, jobs, kernel, python, rehearsal, root, seccomp
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 
@@ -88,10 +89,13 @@ def _set_up(standing: Standing, config: dict[str, Any]) -> None:
 
 def _warm_up(standing: Standing, preload: list[str]) -> None:
     python.prepare()
-    seccomp.program()  # made once, not by every guest
+    kernel.filter_at(seccomp.program())  # where every fork finds it
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()
     if len(os.listdir("/proc/self/task")) > 1:
         text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
         standing.broken = "unavailable", text
+        return
+    with contextlib.suppress(OSError, RuntimeError):  # without it sandboxes cost more, and are no worse
+        rehearsal.rehearse()

@@ -27,6 +27,9 @@ class Watch:
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
+    def close(self) -> None:
+        self._poll.close()
+
     def once(self, timeout_s: float | None) -> None:
         """Wait for events, at most `timeout_s`, and run their handlers."""
         for descriptor, _ in self._poll.poll(timeout_s):

@@ -25,6 +25,8 @@ from agentgym.training.signals.worth import Worth
 
 OFFERED = {"state_keys": Environment.state_key, "potentials": Environment.progress}
 """Signals that only an environment can give, and the method it overrides to give them."""
+TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
+"""Signals that a model gives who is shown the tokens of a record and none of its images."""
 
 
 def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
@@ -62,8 +64,15 @@ def sources_for(
     Args:
         chosen: says what it requires. `model`, `policy`: being trained. `encode`: from text to token ids.
         sampling: of episodes that are played on.
-    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none.
+    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if what
+        is required is read from text alone, and the policy reads images.
     """
+    blind = TEXT_ONLY & set(chosen.requires)
+    if blind and getattr(policy.renderer, "images", None) is not None:
+        raise CreditError(
+            f"{chosen.name} requires {', '.join(sorted(blind))}: whatever gives that is shown no images, and this "
+            "policy reads them. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
+        )
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
     set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
     worth = Worth(**{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")})

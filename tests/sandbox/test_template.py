@@ -1,0 +1,117 @@
+"""The template that sandboxes are forked from: what it leaves of itself, and what its end means."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import SandboxDied
+from agentgym.sandbox.namespaces import NamespacesBackend
+
+pytestmark = pytest.mark.needs_namespaces
+
+
+def children_of(pid: int) -> dict[int, list[int]]:
+    """A process's children, and the number that each has in the namespaces it lives in."""
+    found = {}
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        status = Path(f"/proc/{child}/status").read_text()
+        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+        found[child] = [int(number) for number in numbers.split()[1:]]
+    return found
+
+
+def private_kib(pid: int) -> int:
+    """Memory that a process shares with nobody."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+
+
+def spawner_of(backend: NamespacesBackend) -> int:
+    (spawner,) = backend._spawners.values()
+    return spawner.pid
+
+
+def template_of(spawner: int) -> int:
+    (template,) = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 1]
+    return template
+
+
+async def test_a_spawner_ends_with_its_template_and_the_next_sandbox_has_another(small):
+    """Another fork of a spawner that knows what its sandboxes were told would hand that on to the next."""
+    backend = NamespacesBackend()
+    try:
+        sandbox = await backend.create(small)
+        spawner = spawner_of(backend)
+        os.kill(template_of(spawner), signal.SIGKILL)
+        with pytest.raises(SandboxDied):
+            await sandbox.run_python("import time; time.sleep(60)")
+        other = await backend.create(small)
+        assert spawner_of(backend) != spawner
+        assert (await other.run_python("print(1)")).text == "1\n"
+    finally:
+        await backend.close()
+
+
+async def test_a_sandbox_is_a_child_of_the_spawner_and_holds_nothing_but_what_is_its_own(small):
+    """What the template had open, its orders above all, would be a way out of the sandbox."""
+    backend = NamespacesBackend()
+    try:
+        sandbox = await backend.create(small)
+        spawner = spawner_of(backend)
+        (guest,) = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 2]
+        assert children_of(spawner)[guest][-1] == 1
+        held = {name: os.readlink(f"/proc/{guest}/fd/{name}") for name in os.listdir(f"/proc/{guest}/fd")}
+        kinds = {name: held[name].partition(":")[0] for name in sorted(held, key=int)}
+        assert [kinds.pop(name) for name in "0123"] == ["/dev/null"] * 3 + ["socket"], held
+        assert kinds.pop("4") == "anon_inode", held  # the spawner's pidfd, until the first request
+        assert set(kinds) <= {"5", "6"}, held  # memory counters
+        await sandbox.close()
+    finally:
+        await backend.close()
+
+
+async def test_an_idle_sandbox_keeps_sharing_what_it_was_forked_with(small):
+    """Each object that Python looks at is a page of its own then: were the guest to start all it has, 300 more."""
+    backend = NamespacesBackend()
+    try:
+        sandboxes = [await backend.create(small) for _ in range(3)]
+        spawner = spawner_of(backend)
+        guests = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 2]
+        assert private_kib(guests[1]) < 1200
+        assert len(sandboxes) == len(guests)
+    finally:
+        await backend.close()
+
+
+async def test_what_one_sandbox_is_told_is_not_in_the_memory_of_the_next(small):
+    """All are forked from one process, by which each order goes."""
+    backend = NamespacesBackend()
+    told, look = (
+        "a-key-of-the-" + "first-sandbox",
+        (
+            "import re\n"
+            "found = 0\n"
+            "with open('/proc/self/mem', 'rb', 0) as memory:\n"
+            "    for line in open('/proc/self/maps'):\n"
+            "        first, last = (int(end, 16) for end in line.split()[0].split('-'))\n"
+            "        if ' rw-p ' in line:\n"
+            "            memory.seek(first)\n"
+            "            found += len(re.findall(b'[a]-key-of-the-' + b'[f]irst-sandbox', memory.read(last - first)))\n"
+            "print(found)\n"
+        ),
+    )
+    try:
+        first = await backend.create(replace(small, environment=(("KEY", told),)))
+        assert (await first.run_python(look)).text != "0\n"  # its own is found there
+        second = await backend.create(small)
+        result = await second.run_python(look)
+        assert result.text == "0\n", result
+        await first.close()
+        assert (await second.run_python(look)).text == "0\n"
+    finally:
+        await backend.close()
