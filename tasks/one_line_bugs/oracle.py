@@ -25,7 +25,8 @@ def novice(task: Task) -> Script:
 
 def wrong_line(task: Task) -> str:
     """What stands where the right line belongs. The gold patch has it; truth has no copy, since agents see it."""
-    return next(line[1:].strip() for line in task.truth["gold"].splitlines()[2:] if line.startswith("-"))
+    gold: str = task.truth["gold"]
+    return next(line[1:].strip() for line in gold.splitlines()[2:] if line.startswith("-"))
 
 
 def module_of(task: Task) -> str:
