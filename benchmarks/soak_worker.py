@@ -149,7 +149,7 @@ def spawners() -> list[int]:
 
 
 def guests() -> list[int]:
-    """Process 1 of each sandbox of ours, and what is about to become one."""
+    """Process 1 of each sandbox of ours, what is about to become one, and the templates they are forked from."""
     makers = set(spawners())
     return [pid for pid in processes_below(os.getpid()) if parent(pid) in makers]
 

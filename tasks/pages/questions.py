@@ -17,6 +17,7 @@ _ROLES = {
     "button": ("button", "the button {}"),
     "textbox": ("field", "the field {}"),
     "combobox": ("field", "the list {}"),
+    "checkbox": ("field", "the checkbox {}"),
     "cell": ("text", "the words {}"),
     "text": ("text", "the words {}"),
     "columnheader": ("text", "the heading of the column {}"),

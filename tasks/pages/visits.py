@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.registry import load, load_task_set
+from agentgym.registry import load
 from agentgym.task import seed_of
 
 WIDTHS, HEIGHTS = (480, 560, 640, 800, 1024), (360, 420, 480, 600, 720)
@@ -26,6 +26,12 @@ PAINTS = (
     "nav { background: #e7ebf3; border-bottom: 1px solid #99a } nav a, nav b { color: #234 } h1 { color: #a33 }",
 )
 """Colours that are laid over the application's own."""
+LABELS = (
+    "Name", "City", "Street", "Colour", "Team", "Code", "Country", "Phone", "Language", "Newsletter", "Age", "Company",
+)  # fmt: skip
+CHOICES = ("Oslo", "Lima", "Graz", "Porto", "red", "green", "north", "south", "daily", "weekly")
+BUTTONS = ("Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy")
+"""What is written on forms."""
 World = Mapping[str, Any]
 
 
@@ -123,8 +129,11 @@ def _calendar(rng: random.Random, seed: int, stratum: str) -> tuple[World, Seque
 
 
 def _form(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:
-    split = "validation" if stratum == "validation" else "train"
-    return rng.choice(load_task_set("web/forms-v1")[split]).parameters["data"], ("/",)
+    fields = []
+    for label in rng.sample(LABELS, rng.randint(2, 5)):
+        kind = rng.choice(("text", "text", "choice", "check"))
+        fields.append({"kind": kind, "name": label.lower(), "label": label, "options": rng.sample(CHOICES, 3)})
+    return {"title": "Form", "fields": fields, "buttons": rng.sample(BUTTONS, rng.randint(2, 4))}, ("/",)
 
 
 def _forum(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:

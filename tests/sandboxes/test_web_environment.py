@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 
 import pytest
-import pytest_asyncio
 from web_pages import Visit, folder_of
 
 import agentgym
@@ -16,28 +14,16 @@ from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError
 from agentgym.messages import ImagePart, Message, ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.registry import close_backends, load, load_reward, load_task_set
-from agentgym.sandboxes.gui import close_browsers
-from agentgym.sandboxes.gui.browsers import browsers_of, chromium
+from agentgym.registry import load, load_reward, load_task_set
+from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.sandboxes.gui.judge import OVER
 
-pytestmark = [pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("browsers_end"),
+]  # fmt: skip
 
 SHOP = Task("s", "agentgym/web-v1", "Buy.", parameters={"site": "shop", "data": "web/shop", "seed": 0})
 MAIL = Task("m", "agentgym/web-v1", "Write.", parameters={"site": "mail", "data": "web/mail", "seed": 0})
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
-async def browsers_end():
-    try:
-        chromium()
-    except SandboxUnavailable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    yield
-    await close_browsers()
-    await close_backends()
 
 
 async def test_a_page_is_shown_as_numbered_lines_and_lists_tell_their_options():
@@ -277,77 +263,6 @@ async def test_a_drag_is_seen_on_its_way(tmp_path):
         assert held == [30, 50, 70, 90, 110, 130]
 
 
-async def test_a_crashed_page_is_a_failure_of_the_machine_and_others_live():
-    async with await Visit.to(SHOP) as visit, await Visit.to(MAIL) as other:
-        with pytest.raises(SandboxDied):
-            await visit.environment._ask({"do": "crash"})
-        with pytest.raises(SandboxDied):
-            await visit.click('link "Cart"')
-        assert (await other.click('link "Sent"')).ok
-
-
-async def test_an_episode_whose_page_crashes_is_retried_and_nothing_is_lost():
-    task_set = load_task_set("web/apps-v1")
-    task = next(task for task in task_set["train"] if "buy" in task.tags)
-    left = [1]
-
-    class Unlucky(type(agentgym.make("agentgym/web-v1"))):
-        """Its page crashes once, in the middle. Not isolated: as the environment it is made from."""
-
-        async def _act(self, action, *arguments):
-            if len(self._done) == 3 and left:
-                left.clear()
-                async with self._turn:
-                    await self._ask({"do": "crash"})
-            return await super()._act(action, *arguments)
-
-    def make():
-        environment = Unlucky()
-        environment.backend = agentgym.make("agentgym/web-v1").backend
-        return environment
-
-    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), environment=make)
-    [episode] = await manager.collect([task])
-    assert left == []
-    assert episode.error is None
-    assert episode.success == 1.0
-
-
-async def test_a_killed_browser_is_replaced_and_its_episodes_are_failures_of_the_machine():
-    async with await Visit.to(SHOP) as visit:
-        browser = visit.environment._browser
-        reply = await browser._control.request({})
-        await browser.machine.exec(["kill", "-9", str(reply["browser"])])
-        with pytest.raises(SandboxDied):
-            await visit.click('link "Cart"')
-    async with await Visit.to(SHOP) as again:
-        assert again.environment._browser is not browser
-        assert (await again.click('link "Cart"')).ok
-
-
-async def test_episodes_share_a_browser_and_not_a_state():
-    async with await Visit.to(MAIL) as one, await Visit.to(MAIL) as two:
-        assert one.environment._browser is two.environment._browser
-        await one.click('link "Write"')
-        await one.type('textbox "To"', "a@b.test")
-        await one.click('button "Send"')
-        await two.click('link "Sent"')
-        assert "Nothing was sent." in two.page
-
-
-async def test_a_restored_checkpoint_is_where_the_original_is():
-    async with await Visit.to(MAIL) as visit:
-        await visit.click('link "Write"')
-        await visit.type('textbox "Subject"', "half a letter")
-        checkpoint = await visit.environment.checkpoint()
-        twin = agentgym.make("agentgym/web-v1")
-        try:
-            await twin.restore(MAIL, checkpoint, seed=0)
-            assert await twin.state_key() == await visit.environment.state_key()
-        finally:
-            await twin.close()
-
-
 async def test_a_replay_that_comes_to_something_else_is_a_failure_of_the_machine():
     """Nothing an agent did may be lost in silence: the turn is tried again, or the episode is marked failed."""
     async with await Visit.to(MAIL) as visit:
@@ -360,28 +275,6 @@ async def test_a_replay_that_comes_to_something_else_is_a_failure_of_the_machine
                 await twin.restore(MAIL, checkpoint, seed=0)
         finally:
             await twin.close()
-
-
-async def test_a_call_that_is_cancelled_does_not_break_the_next():
-    async with await Visit.to(SHOP) as visit:
-        slow = asyncio.create_task(visit.call("wait", seconds=1.0))
-        await asyncio.sleep(0.1)
-        slow.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await slow
-        assert (await visit.click('link "Cart"')).ok
-
-
-async def test_a_browser_that_nobody_uses_for_a_while_is_closed(monkeypatch):
-    monkeypatch.setattr("agentgym.sandboxes.gui.browsers.LINGER_S", 0.05)
-    visit = await Visit.to(SHOP)
-    browsers, browser = browsers_of(visit.environment.backend), visit.environment._browser
-    await visit.environment.close()
-    for _ in range(100):
-        if browser not in browsers._open:
-            break
-        await asyncio.sleep(0.1)
-    assert browser not in browsers._open
 
 
 @pytest.mark.parametrize(
