@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +57,30 @@ async def test_a_spawner_ends_with_its_template_and_the_next_sandbox_has_another
         assert (await other.run_python("print(1)")).text == "1\n"
     finally:
         await backend.close()
+
+
+KILLED = """
+import os, signal, socket
+from agentgym.sandbox.guest.birth import Template
+
+template = Template(os.pidfd_open(os.getpid()), [])
+source, (go, hold) = socket.socketpair()[0], os.pipe()
+order = 0, "guest", {}, [], [source.fileno(), go]
+template.fork(*order)
+template.born()
+os.kill(template.pid, signal.SIGKILL)
+try:
+    template.fork(*order)
+    template.born()
+except ConnectionError:
+    print("gone")
+"""
+
+
+def test_a_template_that_was_killed_is_not_waited_for_while_its_last_child_lives():
+    """The child waits for the spawner, and would keep the template's end of the orders open to it."""
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("gone\n", "")
 
 
 async def test_a_sandbox_is_a_child_of_the_spawner_and_holds_nothing_but_what_is_its_own(small):

@@ -77,7 +77,7 @@ class Template:
 
 
 def _serve(orders: socket.socket) -> NoReturn:
-    message = bytearray(MAX_DATAGRAM + _MOST_STEPS)
+    message, own = bytearray(MAX_DATAGRAM + _MOST_STEPS), orders.fileno()
     while True:
         count, passed = receive_into(orders, message, _MOST_PASSED)
         if not count:
@@ -87,6 +87,7 @@ def _serve(orders: socket.socket) -> NoReturn:
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
+            close(own)  # held open, it would hide from the spawner that a template was killed before it answered
             _go_on(memoryview(message)[_NUMBER:count], passed)
         message[:count] = bytes(count)  # what one sandbox is told, such as its environment, is not for the next
         orders.send(pid.to_bytes(_NUMBER, "big", signed=True))
