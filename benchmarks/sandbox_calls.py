@@ -131,6 +131,7 @@ async def calls(rounds: int) -> list[Row]:
         times |= await in_turn({"program": program, "plain": lambda: plain([TRUE])}, rounds)
         times |= await in_turn({"script": script, "cold": lambda: plain([PYTHON, *COLD])}, rounds)
         times |= await in_turn({"session": session}, rounds)
+        times |= await in_turn({"at once": python}, rounds)
         before = (await sandbox.usage()).cpu_s
         host = await processor_ms(python, rounds)
         inside = 1000 * ((await sandbox.usage()).cpu_s - before) / rounds
@@ -141,6 +142,7 @@ async def calls(rounds: int) -> list[Row]:
     return [
         timing('warm run_python("pass")', times["python"], None, "bare fork of the same interpreter", forks),
         Row("  over that bare fork", ratio, "x", 1.3),
+        timing("  one right after the other", times["at once"]),
         Row("  processor time, host and sandbox", host + inside, "CPU-ms", 3.0),
         Row("    of which the host's", host, "CPU-ms"),
         timing('run_python("pass") in a session', times["session"]),

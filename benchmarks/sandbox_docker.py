@@ -58,9 +58,8 @@ async def _measured(backend: Backend, client: Any, rounds: int) -> list[Row]:
             await asyncio.to_thread(lived, client, image)
 
         try:
-            times = await in_turn(
-                {"python": python, "program": program, "exec true": exec_true, "exec python": exec_python}, rounds
-            )
+            times = await in_turn({"python": python, "exec python": exec_python}, rounds)
+            times |= await in_turn({"program": program, "exec true": exec_true}, rounds)
             lives = await in_turn({"ours": lambda: live(backend, call=False), "plain": container}, max(rounds // 8, 3))
         finally:
             plain.remove(force=True)

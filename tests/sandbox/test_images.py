@@ -19,7 +19,7 @@ import pytest
 from counts import groups, mounts, processes_below
 from rootfs import assemble
 
-from agentgym.errors import SandboxUnavailable
+from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox import images
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
@@ -234,6 +234,8 @@ async def test_nothing_is_left_when_the_backend_closes_or_its_spawner_is_killed(
         children = [pid for pid in below if parent(pid) == keeper]
         if killed:
             os.kill(keeper if killed == "keeper" else children[0], signal.SIGKILL)
+            with pytest.raises(SandboxDied):  # which may take a while, and until then another can still be made
+                await sandbox.exec(["sleep", "30"])
             again = await until_made(backend, spec)
             assert (await again.run_python("print(1)")).text == "1\n"
         await backend.close()

@@ -11,11 +11,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
-from . import identity, python
+from . import frames, identity, python
 from .ends import Ends
 
 _PIPE_READ = 65_536
+_ALL = -1
 RESULT = (  # the header of a reply to a call, written in one go: an encoder would look at much
     b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
     b'"written":%d,"started":%d}'
@@ -24,25 +26,21 @@ JSON = {False: b"false", True: b"true"}
 
 
 class Capture:
-    """One output stream of a job: the first `limit` bytes are kept, the rest is read and dropped here."""
+    """One output stream of a job: the first `limit` bytes are kept, the rest is read and dropped here.
+
+    It keeps the end that is written to as well: that a job closes its own would only wake the guest for nothing.
+    """
 
     def __init__(self) -> None:
         self.read, self.write = identity.do_as_agent(os.pipe)  # whose programs may open it again, as /dev/stdout
         os.set_blocking(self.read, False)
-        self.data, self.limit, self.truncated, self.open = bytearray(), 0, False, True
+        self.data, self.limit, self.truncated = bytearray(), 0, False
 
     def start(self, limit: int) -> None:
         self.data, self.limit, self.truncated = bytearray(), limit, False
 
-    def close_write(self) -> None:
-        if self.write >= 0:
-            os.close(self.write)
-            self.write = -1
-
     def pump(self, null: int) -> int:
-        """Take what is there, at most one read. Returns: bytes taken; 0 if there is nothing now, or never again."""
-        if not self.open:
-            return 0
+        """Take what is there, at most one read. Returns: bytes taken; 0 if there is nothing now."""
         try:
             if len(self.data) >= self.limit:
                 taken = _drop(self.read, null)
@@ -55,8 +53,6 @@ class Capture:
                 self.truncated |= taken > room
         except BlockingIOError:
             return 0
-        if not taken:
-            self.open = False
         return taken
 
     def drain(self, null: int) -> None:
@@ -69,7 +65,7 @@ class Capture:
             taken += piece
 
     def close(self) -> None:
-        self.close_write()
+        os.close(self.write)
         os.close(self.read)
 
 
@@ -118,6 +114,7 @@ class Call:
     process: Process
     session: Session | None = None
     cpu_before: float = 0.0
+    python: bool = False  # and one of its own, not in a session
     thaws: bool = False  # everything else stands still until it ends
     written_before: int = 0  # by the session's process
     started_before: int = 0  # in the whole sandbox
@@ -241,3 +238,33 @@ def descendants(pid: int) -> list[int]:
         front = {child for child, parent in tree.items() if parent in front and child not in found}
         found += front
     return found
+
+
+def signal_all(number: int) -> bool:
+    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile.
+
+    Returns: whether there was any, those included that have ended and were not waited for.
+    """
+    try:
+        os.kill(_ALL, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def reap_all() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(_ALL, 0)
+
+
+def unstarted(request: dict[str, Any], error: Exception) -> bytes:
+    """The reply to a call that could not begin. As a shell would: 127 if there is no such program, else 126."""
+    if isinstance(error, BlockingIOError):
+        reason = "the process limit is full"
+    else:
+        reason = getattr(error, "strerror", None) or str(error)
+    name = request.get("argv", ["python"])[0]
+    message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
+    code, no = 127 if isinstance(error, FileNotFoundError) else 126, JSON[False]
+    return frames.joined(RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, disk_used(), 0, 0), message)

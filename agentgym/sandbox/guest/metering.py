@@ -37,6 +37,10 @@ class Meter:
         self._first += self.started()
         self._written += self.written()
 
+    def count_starts(self, more: int) -> None:
+        """Count so many more than the kernel did; fewer, if negative, of what is not the agent's."""
+        self._first -= more
+
     def written(self) -> int:
         """Bytes that ended processes, waited for by their parents up to the guest, gave to write calls; 0 if unknown.
 

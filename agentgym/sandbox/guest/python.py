@@ -17,7 +17,7 @@ import sys
 import traceback
 from _signal import SIGINT, default_int_handler  # type: ignore[import-not-found]
 from _signal import signal as set_handler  # not its wrapper, which makes enumerations of numbers
-from os import _exit, close, closerange, dup2, setpriority, setsid, write
+from os import _exit, close, closerange, dup2, fork, read, setpriority, setsid, write
 from os import open as open_descriptor
 from sys import modules
 from types import ModuleType
@@ -27,6 +27,7 @@ from .identity import become_agent
 from .kernel import set_dumpable
 
 FILE_NAME = "<code>"
+MOST_TOLD = 1 << 16
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
         "string", "time", "typing")  # fmt: skip
 
@@ -94,6 +95,34 @@ def step_behind_the_guest(pid: int, score: str) -> None:
         pass
     finally:
         close(descriptor)
+
+
+def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
+    """A child that runs a whole program. Arguments: as of `enter_child`. Returns: its pid."""
+    pid = fork()
+    if pid == 0:
+        try:
+            enter_child(standard, most)
+            run_once(code)
+        finally:
+            _exit(127)
+    return pid
+
+
+def fork_to_wait(told: int, standard: tuple[int, int, int], most: int) -> int:
+    """A child that runs the program it will be told: a message of at most `MOST_TOLD` bytes, but for the first."""
+    pid = fork()
+    if pid == 0:
+        try:
+            enter_child(standard, most, keep=told)
+            exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})  # touches what any program will
+            message = read(3, MOST_TOLD)
+            close(3)
+            if message:
+                run_once(message[1:])
+        finally:
+            _exit(127)
+    return pid
 
 
 def run_once(code: bytes) -> NoReturn:

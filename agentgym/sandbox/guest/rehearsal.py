@@ -11,7 +11,6 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
 
 from . import frames, identity, jobs, kernel, renewal, server, steps
 
@@ -32,6 +31,7 @@ def rehearse() -> None:
     try:
         with _harmless():
             _ask(host, guest)
+            guest.runner.ahead.drop()
     finally:
         kernel.set_dumpable(True)  # the guest has hidden itself
         jobs.writable_areas.cache_clear()
@@ -44,7 +44,9 @@ def rehearse() -> None:
 
 def _ask(host: socket.socket, guest: server.Guest) -> None:
     replies = frames.FrameReader(frames.MAX_HEADER_BYTES, 4096)
-    for number in range(_ROUNDS):
+    for number in range(2 * _ROUNDS):
+        if number < _ROUNDS:
+            guest.runner.ahead.forget()  # so that each has a fork of its own; later ones find one made ahead
         renewal.state()
         host.sendall(frames.encode({**_CALL, "id": number}, b"pass"))
         while (reply := replies.next()) is None:
@@ -58,14 +60,16 @@ def _ask(host: socket.socket, guest: server.Guest) -> None:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """No signal to anybody: a guest's reach everybody in its sandbox, and here, everybody. No change of user either."""
+    """No signal to all: a guest's reach everybody in its sandbox, and here, everybody. No change of user either."""
     agent, kill = identity.AGENT, os.kill
-    identity.AGENT, os.kill = os.geteuid(), _refuse
+
+    def kill_one(pid: int, number: int) -> None:
+        if pid <= 0:
+            raise RuntimeError("a guest that is only rehearsed has nobody to signal but its children")
+        kill(pid, number)
+
+    identity.AGENT, os.kill = os.geteuid(), kill_one
     try:
         yield
     finally:
         identity.AGENT, os.kill = agent, kill
-
-
-def _refuse(*_: Any) -> NoReturn:
-    raise RuntimeError("a guest that is only rehearsed has nobody to signal")

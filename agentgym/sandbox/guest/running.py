@@ -20,12 +20,12 @@ from functools import partial
 from typing import Any
 
 from . import frames, identity, jobs, kernel, python
+from .ahead import Ahead
 from .ends import Ends
 from .jobs import Call, Capture, Process, Session
 from .metering import Meter, peak_kib, written_by
 from .watch import Watch
 
-_ALL = -1
 _ONE_MESSAGE = 1 << 16  # longer code reaches a session as a file
 
 
@@ -40,6 +40,7 @@ class Runner:
         self.meter, self.ends = Meter(), Ends()
         self.null = os.open("/dev/null", os.O_RDWR)
         self.files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # now, when no agent code can have lowered it
+        self.ahead = Ahead(self.ends, self.meter)
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # not every kernel is built with it
@@ -47,7 +48,7 @@ class Runner:
 
     def patience_s(self) -> float | None:
         """Seconds until there is something to do without an event: a call is overdue; None if none runs."""
-        left_s = None
+        left_s = self.ahead.patience_s()
         for call in self.calls.values():
             own_s = max(call.deadline - time.monotonic(), 0.0)
             left_s = own_s if left_s is None else min(left_s, own_s)
@@ -64,6 +65,8 @@ class Runner:
     def end_overdue(self) -> None:
         """Kill what is overdue."""
         self.ends.look()
+        if self.ahead.patience_s() == 0.0:
+            self.ahead.drop()
         for call in tuple(self.calls.values()):
             if call.deadline <= time.monotonic():
                 self._finish(call, timed_out=True)
@@ -80,6 +83,9 @@ class Runner:
         Args:
             start: starts it, given the descriptors of its two outputs and the arguments. Returns: its pid.
         """
+        python_call = request["op"] == "python"
+        if not python_call:
+            self.ahead.forget()
         stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
@@ -87,15 +93,36 @@ class Runner:
         except (OSError, ValueError) as error:
             stdout.close()
             stderr.close()
-            self._reply_unstarted(request, error)
+            self.send(jobs.unstarted(request, error))
             return
         call = Call(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
-        call.thaws, call.started_before = request["op"] == "pack", pids
+        call.thaws, call.started_before, call.python = request["op"] == "pack", pids, python_call
+        self._begin(call, request["limit"])
+
+    def run_python(self, request: dict[str, Any], code: bytes) -> None:
+        """Run Python code in a child that waits for it, if there is one; else in a fork."""
+        started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
+        ready = None if self.running() else self.ahead.take(code)
+        if ready is None:
+            self.run(request, self._fork_python, code)
+            return
+        deadline = started + request["timeout"]
+        call = Call(request["id"], started, deadline, ready.stdout, ready.stderr, kills, ready.process)
+        call.started_before, call.python = pids, True
+        self._begin(call, request["limit"])
+
+    def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
+        return python.fork_to_run(code, (self.null, *out), self.files)
+
+    def _fork_waiting(self, out: tuple[int, int], told: int) -> int:
+        return python.fork_to_wait(told, (self.null, *out), self.files)
+
+    def _begin(self, call: Call, limit: int) -> None:
+        """Watch a call's process and take its output."""
         self.calls[call.id] = call
-        for stream in (stdout, stderr):
-            stream.close_write()
-            self._listen(stream, request["limit"])
-        self.watch.add(process.handle, partial(self._finish, call))
+        for stream in (call.stdout, call.stderr):
+            self._listen(stream, limit)
+        self.watch.add(call.process.handle, partial(self._finish, call))
 
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
         """Our own code in a child, so that the loop stays free. It keeps the guest's protection from the agent."""
@@ -117,11 +144,12 @@ class Runner:
         self.run(request, start)
 
     def stop_everything(self) -> None:
-        _signal_all(signal.SIGSTOP)
+        jobs.signal_all(signal.SIGSTOP)
 
     def clear(self) -> None:
         """Kill everything, and forget about it without another word."""
-        _signal_all(signal.SIGKILL)
+        self.ahead.forget()
+        jobs.signal_all(signal.SIGKILL)
         streams = {id(stream): stream for call in self.calls.values() for stream in (call.stdout, call.stderr)}
         processes = [call.process for call in self.calls.values() if call.session is None]
         for session in self.sessions.values():
@@ -137,7 +165,7 @@ class Runner:
             stream.close()
         for owned in (self.calls, self.sessions, self.channels):
             owned.clear()
-        _reap_all()
+        jobs.reap_all()
 
     def _with_room(self, start: Callable[..., int], *arguments: Any) -> int:
         """Start a child; if the process limit is full, kill what nobody owns and try once more."""
@@ -147,27 +175,9 @@ class Runner:
             self._sweep()
             return start(*arguments)
 
-    def _reply_unstarted(self, request: dict[str, Any], error: Exception) -> None:
-        """As a shell would: 127 if there is no such program, 126 if it cannot be run."""
-        if isinstance(error, BlockingIOError):
-            reason = "the process limit is full"
-        else:
-            reason = getattr(error, "strerror", None) or str(error)
-        name = request.get("argv", ["python"])[0]
-        message = f"{name}: {reason}\n".encode("utf-8", "backslashreplace")[: request["limit"]]
-        code, no = 127 if isinstance(error, FileNotFoundError) else 126, jobs.JSON[False]
-        header = jobs.RESULT % (request["id"], code, 0, no, no, no, 0, 0, 0, jobs.disk_used(), 0, 0)
-        self.send(frames.joined(header, message))
-
     def _listen(self, stream: Capture, limit: int) -> None:
         stream.start(limit)
-        if stream.open:
-            self.watch.add(stream.read, partial(self._pump, stream))
-
-    def _pump(self, stream: Capture) -> None:
-        stream.pump(self.null)
-        if not stream.open:
-            self.watch.remove(stream.read)
+        self.watch.add(stream.read, partial(stream.pump, self.null))
 
     def _finish(self, call: Call, *, timed_out: bool = False) -> None:
         """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
@@ -181,7 +191,7 @@ class Runner:
         written = self.meter.written()
         status, used = call.process.wait()
         if call.thaws:
-            _signal_all(signal.SIGCONT)
+            jobs.signal_all(signal.SIGCONT)
         self._sweep()
         written = self.meter.written() - written - call.written_before
         seconds = used.ru_utime + used.ru_stime - call.cpu_before
@@ -189,6 +199,8 @@ class Runner:
         for stream in (call.stdout, call.stderr):
             self.watch.remove(stream.read)
             stream.close()
+        if call.python and not self.running():
+            self.ahead.call_ended(self._fork_waiting)
 
     def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):
@@ -209,12 +221,13 @@ class Runner:
         session = self.sessions.get(request["session"])
         if session is not None and session.call is not None:
             raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
+        self.ahead.forget()
         kills, pids = self.memory_kills(), self.meter.started()
         if session is None:
             try:
                 session = self._open_session(request["session"])
             except OSError as error:
-                self._reply_unstarted(request, error)
+                self.send(jobs.unstarted(request, error))
                 return
         started = time.monotonic()
         session.number += 1
@@ -255,8 +268,6 @@ class Runner:
             raise
         finally:
             theirs.close()
-        stdout.close_write()
-        stderr.close_write()
         ours.setblocking(False)
         session = self.sessions[name] = Session(name, process, ours, stdout, stderr)
         self.watch.add(ours.fileno(), lambda: self._session_replied(session))
@@ -312,6 +323,7 @@ class Runner:
         self, number: int, argv: list[str], environment: dict[str, str], standard: tuple[int, int, int]
     ) -> None:
         arguments = [os.fsencode(argument) for argument in argv]
+        self.ahead.forget()
 
         def start() -> int:
             pid = os.fork()
@@ -348,7 +360,7 @@ class Runner:
     def _kill_tree(self, process: Process) -> None:
         """Kill a process and all below it; alone in the sandbox, it goes with everything there is."""
         if not self._owners() - {process.pid}:
-            _signal_all(signal.SIGKILL)
+            jobs.signal_all(signal.SIGKILL)
             return
         for _ in range(3):  # some may fork while we look
             for pid in jobs.descendants(process.pid):
@@ -363,8 +375,8 @@ class Runner:
         if not self.running():
             if self._children is not None and not os.pread(self._children, 1, 0):
                 return  # whatever lives is below this process
-            if _signal_all(signal.SIGKILL):
-                _reap_all()
+            if jobs.signal_all(signal.SIGKILL):
+                jobs.reap_all()
             return
         owners = self._owners()
         for _ in range(50):
@@ -377,22 +389,4 @@ class Runner:
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
-        _signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them
-
-
-def _signal_all(number: int) -> bool:
-    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile.
-
-    Returns: whether there was any, those included that have ended and were not waited for.
-    """
-    try:
-        os.kill(_ALL, number)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _reap_all() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(_ALL, 0)
+        jobs.signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them

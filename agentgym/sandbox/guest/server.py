@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, python, renewal
+from . import archive, files, frames, identity, jobs, network, renewal
 from .metering import number_after, written_by
 from .running import Runner
 from .watch import READ, WRITE, Watch
@@ -144,17 +144,7 @@ class Guest:
             )
 
     def _python(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        self.runner.run(request, self._fork_python, _whole(descriptors[0]) if descriptors else blob)
-
-    def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
-        pid = os.fork()
-        if pid == 0:
-            try:
-                python.enter_child((self.runner.null, *out), self.runner.files)
-                python.run_once(code)
-            finally:
-                os._exit(127)
-        return pid
+        self.runner.run_python(request, _whole(descriptors[0]) if descriptors else blob)
 
     def _session(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         self.runner.run_in_session(request, blob, descriptors)
@@ -242,7 +232,7 @@ class Guest:
         return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime - self.spent_s
 
     def _usage(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        processes = [pid for pid in jobs.parents() if pid != 1]
+        processes = [pid for pid in jobs.parents() if pid not in (1, self.runner.ahead.pid)]
         ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._spent_s()
         written = self.runner.meter.written()
         for pid in processes:

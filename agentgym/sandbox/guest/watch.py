@@ -13,9 +13,9 @@ class Watch:
 
     def __init__(self) -> None:
         self._poll = select.epoll()
-        self._handlers: dict[int, Callable[[], None]] = {}
+        self._handlers: dict[int, Callable[[], object]] = {}
 
-    def add(self, descriptor: int, handler: Callable[[], None], events: int = READ) -> None:
+    def add(self, descriptor: int, handler: Callable[[], object], events: int = READ) -> None:
         self._poll.register(descriptor, events)
         self._handlers[descriptor] = handler
 

@@ -77,7 +77,7 @@ class Watchdog:
         self._period_s = _PERIOD_S if used < self._memory / 2 else _PERIOD_S / 5
         if used <= self._memory:
             return
-        _signal_all(signal.SIGSTOP)  # so that it stays as it is found
+        jobs.signal_all(signal.SIGSTOP)  # so that it stays as it is found
         shares = _proportional(_processes(), files)
         used = sum(shares.values())
         for pid in shares:
@@ -91,7 +91,7 @@ class Watchdog:
                     self.kills += 1
                 used -= shares[pid]
         if not self._stopped:
-            _signal_all(signal.SIGCONT)
+            jobs.signal_all(signal.SIGCONT)
 
     def _in_memory_files(self, processes: list[_Process]) -> dict[int, dict[int, int]]:
         """By process, files that only descriptors name (memfd_create): their numbers and bytes."""
@@ -114,9 +114,9 @@ class Watchdog:
         self._cpu_s, self._looked = cpu_s, now
         if (self._credit_s < 0) != self._stopped:
             self._stopped = not self._stopped
-            _signal_all(signal.SIGSTOP if self._stopped else signal.SIGCONT)
+            jobs.signal_all(signal.SIGSTOP if self._stopped else signal.SIGCONT)
         elif self._stopped:
-            _signal_all(signal.SIGSTOP)  # also what has come since
+            jobs.signal_all(signal.SIGSTOP)  # also what has come since
 
 
 def _processes() -> list[_Process]:
@@ -145,8 +145,3 @@ def _proportional(processes: list[_Process], files: int) -> dict[int, int]:
         shares[process.pid] = kib.get(b"Pss_Anon:", 0) * 1024
         shared += kib.get(b"Pss_Shmem:", 0) * 1024
     return {**shares, _NOBODY: max(files, shared)}  # files may be mapped, and nothing is to be counted twice
-
-
-def _signal_all(number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, number)

@@ -23,7 +23,7 @@ Reply = tuple[dict[str, Any], bytes]
 
 @dataclass(slots=True)
 class _Waiting:
-    future: asyncio.Future[Reply]
+    future: asyncio.Future[Reply] | None  # None: nobody waits
     max_blob: int
 
 
@@ -81,6 +81,18 @@ class Link:
             if memory >= 0:
                 os.close(memory)
 
+    def tell(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Send what the guest has to do before all that is sent later. Nobody waits: if it cannot, the link ends.
+
+        Raises: SandboxDied if the guest is dead.
+        """
+        if self.dead is not None:
+            raise SandboxDied(self.dead)
+        self._attach()
+        self._number += 1
+        self._waiting[self._number] = _Waiting(None, 0)
+        self._put(encode({**request, "id": self._number, "fds": len(descriptors)}), list(descriptors))
+
     def interrupt(self, reason: str) -> None:
         """Whoever waits gets SandboxDied with the reason; answers still on their way are dropped."""
         for one in self._waiting.values():
@@ -88,7 +100,8 @@ class Link:
 
     def forget_interrupted(self) -> None:
         """The guest will answer no call that was interrupted: one who does is lying again."""
-        self._waiting = {number: one for number, one in self._waiting.items() if not one.future.done()}
+        waiting = self._waiting.items()
+        self._waiting = {number: one for number, one in waiting if one.future is None or not one.future.done()}
 
     def close(self, reason: str) -> None:
         """End the link; whoever waits gets SandboxDied with the reason."""
@@ -188,7 +201,10 @@ class Link:
             raise FrameError(f"a reply to {number!r:.40}, which was not asked")
         if len(blob) > one.max_blob:
             raise FrameError(f"{len(blob)} bytes where at most {one.max_blob} were asked for")
-        if not one.future.done():  # else its caller was cancelled
+        if one.future is None:
+            if "error" in header:
+                self.close(f"The sandbox could not go on: {header.get('text')!s:.500}")
+        elif not one.future.done():  # else its caller was cancelled
             one.future.set_result((header, blob))
 
     def _overdue(self, operation: str, deadline_s: float) -> None:
@@ -199,7 +215,7 @@ class Link:
 
 
 def _fail(one: _Waiting, reason: str) -> None:
-    if not one.future.done() and not one.future.get_loop().is_closed():
+    if one.future is not None and not one.future.done() and not one.future.get_loop().is_closed():
         one.future.set_exception(SandboxDied(reason))
 
 
