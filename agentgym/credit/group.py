@@ -17,6 +17,7 @@ from agentgym.credit.signals import Array, Bools, Lists
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 
 SIGNALS = tuple(KINDS)
+_written = json.JSONEncoder(sort_keys=True, default=str).encode  # json.dumps would make an encoder for every turn
 
 Numbers = Sequence[Sequence[float | None]]
 
@@ -324,7 +325,7 @@ class Group:
 def _action_key(turn: TurnRecord) -> str:
     """Equal for turns that did the same: their calls, blind to the words around them; their words where none ran."""
     calls = [[call.name, call.arguments] for call in turn.message.calls if call.error is None]
-    return json.dumps(calls, sort_keys=True, default=str) if calls else turn.message.text
+    return _written(calls) if calls else turn.message.text
 
 
 def _count_turns(named: Mapping[str, Any], turns: Iterable[int] | None) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
+from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, Row, score
 from agentgym.policy.device import device_of, dtype_of
@@ -185,18 +186,8 @@ def load(
         device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see TransformersPolicy.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     place = device_of(device)
-    numbers = dtype_of(dtype, place)
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=numbers).to(place)
-    except (OSError, ValueError) as error:
-        raise PolicyError(
-            f"No model can be loaded from {path!r}: {error} Give a folder written by save_pretrained (config.json, "
-            "weights, tokenizer), or a hub name."
-        ) from error
+    model, tokenizer = load_checkpoint(path, device=place, dtype=dtype_of(dtype, place), sees=False)
     renderer = TemplateRenderer(tokenizer, load_registered("call_formats", call_format)())
     return TransformersPolicy(model.eval(), renderer, **options)
 

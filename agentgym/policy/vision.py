@@ -14,6 +14,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
+from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.policy.decoding import Row
 from agentgym.policy.device import device_of, dtype_of
@@ -151,24 +152,11 @@ def load(
         device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see VisionPolicy.
     """
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
     place = device_of(device)
-    numbers = dtype_of(dtype, place)
-    try:
-        processor = AutoProcessor.from_pretrained(path)
-        model = AutoModelForImageTextToText.from_pretrained(path, dtype=numbers).to(place)
-    except (OSError, ValueError, ImportError, AttributeError) as error:
-        raise PolicyError(
-            f"No vision model can be loaded from {path!r}: {error} Give a folder with the model and its processor; "
-            "processors that also read videos, as Qwen-VL's, need the package torchvision."
-        ) from error
-    tokenizer = processor.tokenizer
-    tokenizer.chat_template = getattr(processor, "chat_template", None) or tokenizer.chat_template
+    model, processor = load_checkpoint(path, device=place, dtype=dtype_of(dtype, place), sees=True)
     call_format_made = load_registered("call_formats", call_format)()
-    return VisionPolicy(
-        model.eval(), TemplateRenderer(tokenizer, call_format_made, images=ImageTokens(processor)), **options
-    )
+    renderer = TemplateRenderer(processor.tokenizer, call_format_made, images=ImageTokens(processor))
+    return VisionPolicy(model.eval(), renderer, **options)
 
 
 class _Chooser(LogitsProcessor):

@@ -7,51 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoModelForImageTextToText,
-    AutoProcessor,
-    AutoTokenizer,
-)
 
-from agentgym.errors import RecipeError
+from agentgym.errors import PolicyError, RecipeError
+from agentgym.policy.checkpoint import load_checkpoint, load_weights
 
 
 def load_model(source: str | Path, device: str) -> tuple[Any, Any]:
-    """A checkpoint from a local folder or, where there is one, the hub.
+    """The checkpoint to train, in full precision, and its tokenizer or processor.
 
-    Returns: the model, and its tokenizer, or of a model that reads images its processor.
+    Raises: RecipeError if it cannot be loaded.
     """
     try:
-        config = AutoConfig.from_pretrained(source)
-        reader = (AutoProcessor if _sees(config) else AutoTokenizer).from_pretrained(source)
-        model = _weights(source, config)
-    except (OSError, ValueError, ImportError) as error:
-        raise RecipeError(
-            f"policy.path = {str(source)!r} cannot be loaded as a causal language model: {str(error).splitlines()[0]}"
-        ) from error
-    return model.to(device), reader
+        return load_checkpoint(source, device=device, dtype=torch.float32)
+    except PolicyError as error:
+        raise RecipeError(f"policy.path cannot be loaded. {error}") from error
 
 
 def load_state(source: Path) -> dict[str, Any]:
     """The weights of a checkpoint that training wrote."""
-    state: dict[str, Any] = _weights(source, AutoConfig.from_pretrained(source)).state_dict()
+    state: dict[str, Any] = load_weights(source, dtype=torch.float32).state_dict()
     return state
 
 
 def tokenizer_of(reader: Any) -> Any:
     """The tokenizer: itself, or that of a processor."""
     return getattr(reader, "tokenizer", reader)
-
-
-def _sees(config: Any) -> bool:
-    return hasattr(config, "vision_config")
-
-
-def _weights(source: str | Path, config: Any) -> Any:
-    kind = AutoModelForImageTextToText if _sees(config) else AutoModelForCausalLM
-    return kind.from_pretrained(source, dtype=torch.float32)
 
 
 def save_whole(model: Any, reader: Any, folder: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from .families import WRITTEN
 from .family import ARGUMENTS, Family, Parameters
 from .oracle import oracle
@@ -31,46 +31,26 @@ def task_set(seed: int = 0) -> TaskSet:
     """
     known = [family for family in (*WRITTEN, *pipelines()) if not family.held_out]
     strange = [family for family in (*WRITTEN, *pipelines()) if family.held_out]
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str, families: Sequence[Family], reserved: bool | None) -> list[Task]:
-        return [_draw(asked, split, stratum, families, reserved, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.truth["reference"], tries=10_000).draw
     return TaskSet(
         NAME,
         {
             "held_out": [
-                *draw("held_out", "unseen_parameters", known, True),
-                *draw("held_out", "unseen_families", strange, None),
+                *draw("unseen_parameters", _draw, known, True),
+                *draw("unseen_families", _draw, strange, None),
             ],
-            "validation": draw("validation", "validation", known, False),
-            "train": draw("train", "train", known, False),
+            "validation": draw("validation", _draw, known, False),
+            "train": draw("train", _draw, known, False),
         },
         oracle=oracle,
     )
 
 
-def _draw(
-    asked: set[str],
-    split: Split,
-    stratum: str,
-    families: Sequence[Family],
-    reserved: bool | None,
-    seed: int,
-    index: int,
-) -> Task:
-    """Draw a task nobody has: a band, a family of it, parameters. One stream of random numbers a task."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    bands = sorted({family.band for family in families})
-    for _ in range(10_000):
-        band = rng.choice(bands)
-        family = rng.choice([family for family in families if family.band == band])
-        parameters = rng.choice(_pool(family, reserved))
-        task = _task(family, parameters, rng, split, stratum, index)
-        if task is not None and task.truth["reference"] not in asked:
-            asked.add(task.truth["reference"])
-            return task
-    raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _draw(rng: random.Random, place: Place, families: Sequence[Family], reserved: bool | None) -> Task | None:
+    """A task of a band, a family of it, parameters."""
+    band = rng.choice(sorted({family.band for family in families}))
+    family = rng.choice([family for family in families if family.band == band])
+    return _task(rng, place, family, rng.choice(_pool(family, reserved)))
 
 
 def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
@@ -79,9 +59,7 @@ def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
     ]
 
 
-def _task(
-    family: Family, parameters: Parameters, rng: random.Random, split: Split, stratum: str, index: int
-) -> Task | None:
+def _task(rng: random.Random, place: Place, family: Family, parameters: Parameters) -> Task | None:
     """The task, or None where the drawn inputs do not tell the function from a trivial one."""
     argument = ARGUMENTS[family.takes]
     reference = family.source(parameters)
@@ -99,7 +77,7 @@ def _task(
         return None
     example = next(iter(answers))
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment="agentgym/code-v1",
         prompt=(
             f"Write the Python function {family.name}({argument.name}); it takes {argument.words}. "
@@ -107,8 +85,8 @@ def _task(
         ),
         parameters={"tests": tests[:VISIBLE]},
         truth={"tests": tests[VISIBLE:], "reference": reference},
-        split=split,
-        tags=(family.name, f"band_{family.band}", *((stratum,) if split == "held_out" else ())),
+        split=place.split,
+        tags=(family.name, f"band_{family.band}", *place.tags),
         difficulty=float(family.band),
     )
 

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from .families import KNOWN, UNSEEN, Problem
 
 NAME = "code/maths-v1"
@@ -25,13 +25,9 @@ def task_set(seed: int = 0) -> TaskSet:
 
     Held-out tasks carry the tag `unseen_numbers` (families as in training) or `unseen_families`.
     """
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str, families: Mapping[str, Callable[[random.Random], Problem]]) -> list[Task]:
-        return [_draw(asked, split, stratum, families, seed, index) for index in range(SIZES[stratum])]
-
-    held_out = [*draw("held_out", "unseen_numbers", KNOWN), *draw("held_out", "unseen_families", UNSEEN)]
-    train, validation = draw("train", "train", KNOWN), draw("validation", "validation", KNOWN)
+    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
+    held_out = [*draw("unseen_numbers", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]
+    train, validation = draw("train", _task, KNOWN), draw("validation", _task, KNOWN)
     splits = {"held_out": held_out, "validation": validation, "train": train}
     return TaskSet(NAME, splits, oracle=oracle, answer=answer)
 
@@ -52,30 +48,19 @@ def answer(task: Task) -> Message:
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
-def _draw(
-    asked: set[str],
-    split: Split,
-    stratum: str,
-    families: Mapping[str, Callable[[random.Random], Problem]],
-    seed: int,
-    index: int,
-) -> Task:
-    """Draw a problem nobody has, from a stream of random numbers of its own; the families take turns."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    name = list(families)[index % len(families)]
-    for _ in range(10_000):
-        question, reference, solution = families[name](rng)
-        reserved = zlib.crc32(question.encode()) % RESERVED == 0
-        fits = stratum == "unseen_families" or reserved is (stratum == "unseen_numbers")
-        if fits and question not in asked:
-            asked.add(question)
-            return Task(
-                id=f"{stratum}/{index:04d}",
-                environment="agentgym/code-maths-v1",
-                prompt=question,
-                truth={"answer": solution, "reference": reference},
-                split=split,
-                tags=(name, *((stratum,) if split == "held_out" else ())),
-                difficulty=1.0 + len(reference.splitlines()) // 2,
-            )
-    raise TaskError(f"{NAME}: no unused problem of {name} is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[random.Random], Problem]]) -> Task | None:
+    """A problem, or None where its numbers are kept for another stratum; the families take turns."""
+    name = list(families)[place.index % len(families)]
+    question, reference, solution = families[name](rng)
+    reserved = zlib.crc32(question.encode()) % RESERVED == 0
+    if place.stratum != "unseen_families" and reserved is not (place.stratum == "unseen_numbers"):
+        return None
+    return Task(
+        id=place.id,
+        environment="agentgym/code-maths-v1",
+        prompt=question,
+        truth={"answer": solution, "reference": reference},
+        split=place.split,
+        tags=(name, *place.tags),
+        difficulty=1.0 + len(reference.splitlines()) // 2,
+    )

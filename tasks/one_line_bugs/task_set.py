@@ -9,9 +9,9 @@ from difflib import unified_diff
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Split, Task, TaskSet
 
+from ..lottery import Lottery, Place
 from .names import NAMES, UNSEEN
 from .oracle import module_of, novice, oracle
 from .templates import TEMPLATES, Template
@@ -63,50 +63,26 @@ def _drawn(seed: int) -> dict[Split, list[Task]]:
     """The tasks of every split, which both sets have."""
     known = [template for template in TEMPLATES if not template.held_out]
     strange = [template for template in TEMPLATES if template.held_out]
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str, templates: Sequence[Template], names: Sequence[str]) -> list[Task]:
-        return [_draw(asked, split, stratum, templates, names, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.prompt).draw
     return {
-        "held_out": [
-            *draw("held_out", "unseen_names", known, UNSEEN),
-            *draw("held_out", "unseen_templates", strange, UNSEEN),
-        ],
-        "validation": draw("validation", "validation", known, NAMES),
-        "train": draw("train", "train", known, NAMES),
+        "held_out": [*draw("unseen_names", _draw, known, UNSEEN), *draw("unseen_templates", _draw, strange, UNSEEN)],
+        "validation": draw("validation", _draw, known, NAMES),
+        "train": draw("train", _draw, known, NAMES),
     }
 
 
-def _draw(
-    asked: set[str],
-    split: Split,
-    stratum: str,
-    templates: Sequence[Template],
-    names: Sequence[str],
-    seed: int,
-    index: int,
-) -> Task:
-    """Draw a task nobody has. One stream of random numbers a task."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    for _ in range(1_000):
-        task = _task(rng, split, stratum, rng.choice(templates), rng.choice(names), rng.choice(NUMBERS), index)
-        if task is not None and task.prompt not in asked:
-            asked.add(task.prompt)
-            return task
-    raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _draw(rng: random.Random, place: Place, templates: Sequence[Template], names: Sequence[str]) -> Task | None:
+    return _task(rng, place, rng.choice(templates), rng.choice(names), rng.choice(NUMBERS))
 
 
-def _task(
-    rng: random.Random, split: Split, stratum: str, template: Template, name: str, number: int, index: int
-) -> Task | None:
+def _task(rng: random.Random, place: Place, template: Template, name: str, number: int) -> Task | None:
     """A task, or None where the inputs drawn do not tell the bug from what is right."""
-    place, wrong_line = rng.choice(template.bugs)
+    wrong_at, wrong_line = rng.choice(template.bugs)
     lines = [line.format(k=number) for line in template.lines]
     bug = wrong_line.format(k=number)
     head = f"def {name}(items):\n"
     right = head + "".join(f"    {line}\n" for line in lines)
-    wrong = head + "".join(f"    {bug if at == place else line}\n" for at, line in enumerate(lines))
+    wrong = head + "".join(f"    {bug if at == wrong_at else line}\n" for at, line in enumerate(lines))
     inputs = [template.draw(rng) for _ in range(TESTS)]
     wanted = [_outcome(right, name, value) for value in inputs]
     given = [_outcome(wrong, name, value) for value in inputs]
@@ -120,7 +96,7 @@ def _task(
     path = f"{name}.py"
     ids = [f"test_{name}.py::test_{at}" for at in range(TESTS)]
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment="agentgym/swe-edit-v1",
         prompt=(
             f"{path}: {name}({inputs[shown]!r}) gives {given[shown]}, and should give {wanted[shown]}. "
@@ -131,14 +107,14 @@ def _task(
             "fail_to_pass": [ids[at] for at in failing],
             "pass_to_pass": [ids[at] for at in range(TESTS) if at not in failing],
             "tests": ["test_*.py"],
-            "right": lines[place].strip(),
+            "right": lines[wrong_at].strip(),
             "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
         },
-        split=split,
+        split=place.split,
         tags=(
             template.says.split(" {")[0].replace(" ", "_"),
-            *(() if "{k}" in template.lines[place] + wrong_line else (PLAIN,)),
-            *((stratum,) if split == "held_out" else ()),
+            *(() if "{k}" in template.lines[wrong_at] + wrong_line else (PLAIN,)),
+            *place.tags,
         ),
         difficulty=float(len(lines)),
     )

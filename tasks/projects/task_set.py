@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
 from agentgym.registry import load_task_set
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from ..mutation import mutants
 
 NAME, MATERIAL = "code/projects-v1", "code/functions-v1"
@@ -107,12 +107,13 @@ def task_set(seed: int = 0) -> TaskSet:
     function that the work is on.
     """
     material = load_task_set(MATERIAL)
-
-    def draw(split: Split, stratum: str, kinds: Sequence[str]) -> list[Task]:
-        return [_draw(material[split], split, stratum, kinds, seed, index) for index in range(SIZES[stratum])]
-
-    held_out = [*draw("held_out", "unseen_functions", KINDS), *draw("held_out", "unseen_kinds", UNSEEN_KINDS)]
-    train, validation = draw("train", "train", KINDS), draw("validation", "validation", KINDS)
+    draw = Lottery(NAME, SIZES, seed, key=None, tries=200).draw
+    held_out = [
+        *draw("unseen_functions", _task, material["held_out"], KINDS),
+        *draw("unseen_kinds", _task, material["held_out"], UNSEEN_KINDS),
+    ]
+    train = draw("train", _task, material["train"], KINDS)
+    validation = draw("validation", _task, material["validation"], KINDS)
     return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
 
 
@@ -132,33 +133,30 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
     return script
 
 
-def _draw(material: Sequence[Task], split: Split, stratum: str, kinds: Sequence[str], seed: int, index: int) -> Task:
-    """One task, from a stream of random numbers of its own."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    for _ in range(200):
-        drawn = {task.tags[0]: task for task in rng.sample(list(material), 6)}
-        if len(drawn) < 4:
-            continue
-        chosen = list(drawn.values())[:4]
-        functions = [Function.of(task) for task in chosen]
-        first, second = rng.sample(MODULES, 2)
-        project = Project(rng.choice(PACKAGES), {first: functions[:2], second: functions[2:]})
-        kind = kinds[index % len(kinds)]
-        made = _WORK[kind](project, rng)
-        if made is not None:
-            prompt, files, solution, truth = made
-            task = chosen[0]
-            return Task(
-                id=f"{stratum}/{index:04d}",
-                environment="agentgym/code-files-v1",
-                prompt=f"The project is the Python package {project.package} in /work. {prompt}",
-                parameters={"files": files, **_visible(truth)},
-                truth={**truth, "solution": {path: text for path, text in solution.items() if files.get(path) != text}},
-                split=split,
-                tags=(kind, *(one.name for one in functions), *((stratum,) if split == "held_out" else ())),
-                difficulty=task.difficulty,
-            )
-    raise TaskError(f"{NAME}: no project could be drawn for {stratum}, index {index}.")
+def _task(rng: random.Random, place: Place, material: Sequence[Task], kinds: Sequence[str]) -> Task | None:
+    """A task, or None where fewer than four functions were drawn, or the work cannot be done on them."""
+    drawn = {task.tags[0]: task for task in rng.sample(list(material), 6)}
+    if len(drawn) < 4:
+        return None
+    chosen = list(drawn.values())[:4]
+    functions = [Function.of(task) for task in chosen]
+    first, second = rng.sample(MODULES, 2)
+    project = Project(rng.choice(PACKAGES), {first: functions[:2], second: functions[2:]})
+    kind = kinds[place.index % len(kinds)]
+    made = _WORK[kind](project, rng)
+    if made is None:
+        return None
+    prompt, files, solution, truth = made
+    return Task(
+        id=place.id,
+        environment="agentgym/code-files-v1",
+        prompt=f"The project is the Python package {project.package} in /work. {prompt}",
+        parameters={"files": files, **_visible(truth)},
+        truth={**truth, "solution": {path: text for path, text in solution.items() if files.get(path) != text}},
+        split=place.split,
+        tags=(kind, *(one.name for one in functions), *place.tags),
+        difficulty=chosen[0].difficulty,
+    )
 
 
 Made = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]

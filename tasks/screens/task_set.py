@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 from functools import cache
 
-from agentgym.errors import TaskError
 from agentgym.messages import Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet, seed_of
 
+from ..lottery import Lottery, Place
 from ..pointing import elsewhere, looks_and_points, points
 from .layout import layout
 from .words import KNOWN, UNSEEN, Words
@@ -29,17 +29,15 @@ def task_set(seed: int = 0) -> TaskSet:
     `unseen_questions` (things told by the row they stand in, of which none is trained on).
     """
 
-    def drawn(split: Split, stratum: str, words: Words, questions: Sequence[str]) -> list[Task]:
-        return [_task(split, stratum, words, questions, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed, key=None).draw
     return TaskSet(
         NAME,
         {
-            "train": drawn("train", "train", KNOWN, QUESTIONS),
-            "validation": drawn("validation", "validation", KNOWN, QUESTIONS),
+            "train": draw("train", _task, KNOWN, QUESTIONS),
+            "validation": draw("validation", _task, KNOWN, QUESTIONS),
             "held_out": [
-                *drawn("held_out", "unseen_words", UNSEEN, QUESTIONS),
-                *drawn("held_out", "unseen_questions", KNOWN, STRANGE),
+                *draw("unseen_words", _task, UNSEEN, QUESTIONS),
+                *draw("unseen_questions", _task, KNOWN, STRANGE),
             ],
         },
         oracle=oracle,
@@ -47,27 +45,26 @@ def task_set(seed: int = 0) -> TaskSet:
     )
 
 
-def _task(split: Split, stratum: str, words: Words, questions: Sequence[str], seed: int, index: int) -> Task:
-    """One task from a stream of random numbers of its own."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    for _ in range(20):
-        made = layout(rng, words)
-        question = rng.choice(questions)
-        if found := made.of(question):
-            target = rng.choice(found)
-            left, top, right, bottom = target.box
-            share = (right - left) * (bottom - top) / (made.screen["width"] * made.screen["height"])
-            return Task(
-                id=f"{stratum}/{index:04d}",
-                environment="agentgym/ground-v1",
-                prompt=rng.choice(ASKED).format(target.calls[question]),
-                parameters={"screen": made.screen, "shown": 512},
-                truth={"box": target.box},
-                split=split,
-                tags=(stratum, question),
-                difficulty=round(1 - share, 4),
-            )
-    raise TaskError(f"{NAME}: no screen of {stratum} {index} has anything to ask {questions} about.")
+def _task(rng: random.Random, place: Place, words: Words, questions: Sequence[str]) -> Task | None:
+    """A task, or None where the screen has nothing to ask that question about."""
+    made = layout(rng, words)
+    question = rng.choice(questions)
+    found = made.of(question)
+    if not found:
+        return None
+    target = rng.choice(found)
+    left, top, right, bottom = target.box
+    share = (right - left) * (bottom - top) / (made.screen["width"] * made.screen["height"])
+    return Task(
+        id=place.id,
+        environment="agentgym/ground-v1",
+        prompt=rng.choice(ASKED).format(target.calls[question]),
+        parameters={"screen": made.screen, "shown": 512},
+        truth={"box": target.box},
+        split=place.split,
+        tags=(place.stratum, question),
+        difficulty=round(1 - share, 4),
+    )
 
 
 def oracle(task: Task) -> list[Message]:

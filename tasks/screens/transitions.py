@@ -7,10 +7,10 @@ import random
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet, seed_of
 
+from ..lottery import Lottery, Place
 from .layout import Layout, layout
 from .words import KNOWN, UNSEEN, Words
 
@@ -29,45 +29,42 @@ def task_set(seed: int = 0) -> TaskSet:
     (a second action followed, as UIShift's k-step transitions have it; never trained on).
     """
 
-    def drawn(split: Split, stratum: str, words: Words) -> list[Task]:
-        return [_task(split, stratum, words, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed, key=None).draw
     return TaskSet(
         NAME,
         {
-            "train": drawn("train", "train", KNOWN),
-            "validation": drawn("validation", "validation", KNOWN),
-            "held_out": [*drawn("held_out", "unseen_words", UNSEEN), *drawn("held_out", "two_steps", KNOWN)],
+            "train": draw("train", _task, KNOWN),
+            "validation": draw("validation", _task, KNOWN),
+            "held_out": [*draw("unseen_words", _task, UNSEEN), *draw("two_steps", _task, KNOWN)],
         },
         oracle=oracle,
         novice=novice,
     )
 
 
-def _task(split: Split, stratum: str, words: Words, seed: int, index: int) -> Task:
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    two = stratum == "two_steps"
-    for _ in range(40):
-        made = layout(rng, words)
-        kind = rng.choice(ACTIONS[:4] if two else ACTIONS)
-        before = _ready(made, kind, rng)
-        after = copy.deepcopy(before)
-        if before is None or after is None:
-            continue
-        act = _act(after, kind, rng, words)
-        second = _act(after, "scroll", rng, words) if two else act
-        if act is not None and second is not None and before["widgets"] != after["widgets"]:
-            return Task(
-                id=f"{stratum}/{index:04d}",
-                environment="agentgym/transition-v1",
-                prompt=FIRST if two else PROMPT,
-                parameters={"screens": [before, after], "shown": 448},
-                truth={"act": act},
-                split=split,
-                tags=(stratum, kind),
-                difficulty=1.0 + two,
-            )
-    raise TaskError(f"{NAME}: no screen of {stratum} {index} allows an action.")
+def _task(rng: random.Random, place: Place, words: Words) -> Task | None:
+    """A task, or None where the screen does not allow the action, or it changes nothing."""
+    two = place.stratum == "two_steps"
+    made = layout(rng, words)
+    kind = rng.choice(ACTIONS[:4] if two else ACTIONS)
+    before = _ready(made, kind, rng)
+    after = copy.deepcopy(before)
+    if before is None or after is None:
+        return None
+    act = _act(after, kind, rng, words)
+    second = _act(after, "scroll", rng, words) if two else act
+    if act is None or second is None or before["widgets"] == after["widgets"]:
+        return None
+    return Task(
+        id=place.id,
+        environment="agentgym/transition-v1",
+        prompt=FIRST if two else PROMPT,
+        parameters={"screens": [before, after], "shown": 448},
+        truth={"act": act},
+        split=place.split,
+        tags=(place.stratum, kind),
+        difficulty=1.0 + two,
+    )
 
 
 def _ready(made: Layout, kind: str, rng: random.Random) -> dict[str, Any] | None:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from .jobs import KNOWN_JOBS, UNSEEN_JOBS, Job
 from .world import KNOWN, STRANGE, World, draw
 
@@ -28,12 +29,9 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_files` (jobs as in training, on files made of other names) or `unseen_jobs`
     (jobs that are never trained, on such files). Difficulty is the band, 1 to 3.
     """
-
-    def some(split: Split, stratum: str, jobs: Mapping[str, Callable[[World, random.Random], Job]]) -> list[Task]:
-        return [_task(split, stratum, jobs, seed, index) for index in range(SIZES[stratum])]
-
-    held_out = [*some("held_out", "unseen_files", KNOWN_JOBS), *some("held_out", "unseen_jobs", UNSEEN_JOBS)]
-    train, validation = some("train", "train", KNOWN_JOBS), some("validation", "validation", KNOWN_JOBS)
+    some = Lottery(NAME, SIZES, seed, key=None).draw
+    held_out = [*some("unseen_files", _task, KNOWN_JOBS), *some("unseen_jobs", _task, UNSEEN_JOBS)]
+    train, validation = some("train", _task, KNOWN_JOBS), some("validation", _task, KNOWN_JOBS)
     return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
 
 
@@ -48,21 +46,18 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
     return script
 
 
-def _task(
-    split: Split, stratum: str, jobs: Mapping[str, Callable[[World, random.Random], Job]], seed: int, index: int
-) -> Task:
-    """One task, from a stream of random numbers of its own; the jobs take turns."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    world = draw(rng, STRANGE if split == "held_out" else KNOWN)
-    name = list(jobs)[index % len(jobs)]
+def _task(rng: random.Random, place: Place, jobs: Mapping[str, Callable[[World, random.Random], Job]]) -> Task:
+    """A task; the jobs take turns."""
+    world = draw(rng, STRANGE if place.split == "held_out" else KNOWN)
+    name = list(jobs)[place.index % len(jobs)]
     asked, command, checks = jobs[name](world, rng)
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment="agentgym/code-bash-v1",
         prompt=asked,
         parameters={"files": dict(world.files)},
         truth={**checks, "command": command},
-        split=split,
-        tags=(name, *((stratum,) if split == "held_out" else ())),
+        split=place.split,
+        tags=(name, *place.tags),
         difficulty=float(BANDS[name]),
     )

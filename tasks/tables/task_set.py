@@ -10,7 +10,9 @@ from fractions import Fraction
 from functools import cache
 
 from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
+
+from ..lottery import Lottery, Place
 
 NAME = "code/tables-v1"
 SIZES = {"train": 1_000, "validation": 120, "unseen_tables": 120, "unseen_questions": 120}
@@ -175,14 +177,9 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_tables` (questions as in training on tables of another kind) or
     `unseen_questions`. Difficulty is 1 for one condition, 2 for a join, 3 for questions that are never trained.
     """
-
-    def some(
-        split: Split, stratum: str, families: Mapping[str, Callable[[Table, random.Random], Question]]
-    ) -> list[Task]:
-        return [_task(split, stratum, families, seed, index) for index in range(SIZES[stratum])]
-
-    held_out = [*some("held_out", "unseen_tables", KNOWN), *some("held_out", "unseen_questions", UNSEEN)]
-    train, validation = some("train", "train", KNOWN), some("validation", "validation", KNOWN)
+    some = Lottery(NAME, SIZES, seed, key=None).draw
+    held_out = [*some("unseen_tables", _task, KNOWN), *some("unseen_questions", _task, UNSEEN)]
+    train, validation = some("train", _task, KNOWN), some("validation", _task, KNOWN)
     splits = {"held_out": held_out, "validation": validation, "train": train}
     return TaskSet(NAME, splits, oracle=oracle, answer=answer)
 
@@ -205,26 +202,19 @@ def answer(task: Task) -> Message:
     return Message("assistant", "", (Call("submit", {"text": task.truth["answer"]}),))
 
 
-def _task(
-    split: Split,
-    stratum: str,
-    families: Mapping[str, Callable[[Table, random.Random], Question]],
-    seed: int,
-    index: int,
-) -> Task:
-    """One task, from a stream of random numbers of its own; the questions take turns."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    worlds = STRANGE_WORLDS if split == "held_out" else KNOWN_WORLDS
+def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[Table, random.Random], Question]]) -> Task:
+    """A task; the questions take turns."""
+    worlds = STRANGE_WORLDS if place.split == "held_out" else KNOWN_WORLDS
     file = rng.choice(sorted(worlds))
     key, names, value = worlds[file]
     keys = [f"{name}{number}" for name in names for number in rng.sample(range(1, 9), 2)]
     region = {one: rng.choice(("east", "west", "south")) for one in keys}
     rows = [(rng.choice(keys), rng.randint(1, 12), rng.randint(1, 99)) for _ in range(rng.randint(20, 70))]
     table = Table(file, key, value, rows, region)
-    name = list(families)[index % len(families)]
+    name = list(families)[place.index % len(families)]
     question, code, solution = families[name](table, rng)
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment="agentgym/code-notebook-v1",
         prompt=(
             f"In /work are {file} with the columns {key}, month (1 to 12) and {value}, and regions.csv with the region "
@@ -232,7 +222,7 @@ def _task(
         ),
         parameters={"files": table.files()},
         truth={"answer": solution, "cells": [LOAD.format(file=file, key=key, value=value), code]},
-        split=split,
-        tags=(name, *((stratum,) if split == "held_out" else ())),
+        split=place.split,
+        tags=(name, *place.tags),
         difficulty=3.0 if name in UNSEEN else 2.0 if "region" in code else 1.0,
     )

@@ -8,9 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
 from agentgym.registry import load
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
+
+from ..lottery import Lottery, Place
 
 SIZES = {"train": 1_200, "validation": 120, "unseen_instances": 120, "unseen_kinds": 120}
 
@@ -26,31 +27,17 @@ def _build(
     """
     name = f"text/{world}-v1"
     kind: Any = load("environments", f"agentgym/text-{world}-v1")
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str, levels: Sequence[int]) -> list[Task]:
-        return [_draw(kind, asked, name, split, stratum, levels, seed, index) for index in range(sizes[stratum])]
-
-    held_out = draw("held_out", "unseen_instances", trained) + draw("held_out", "unseen_kinds", kept)
-    validation = draw("validation", "validation", trained)  # before train, which uses small levels up
-    splits = {"train": draw("train", "train", trained), "validation": validation, "held_out": held_out}
+    draw = Lottery(name, sizes, seed).draw
+    held_out = draw("unseen_instances", _task, kind, trained) + draw("unseen_kinds", _task, kind, kept)
+    validation = draw("validation", _task, kind, trained)  # before train, which uses small levels up
+    splits = {"train": draw("train", _task, kind, trained), "validation": validation, "held_out": held_out}
     players = {"oracle": kind.oracle, "novice": getattr(kind, "novice", None), "answer": getattr(kind, "gold", None)}
     return TaskSet(name, splits, **players)
 
 
-def _draw(
-    kind: Any, asked: set[str], name: str, split: Split, stratum: str, levels: Sequence[int], seed: int, index: int
-) -> Task:
-    """Draw a task nobody has. One stream of random numbers a task, so that sizes may change alone."""
-    rng = random.Random(seed_of(name, split, stratum, seed, index))
-    for _ in range(1_000):
-        task: Task = kind.generate(rng.getrandbits(62), rng.choice(levels))
-        key = task.content_key()
-        if key not in asked:
-            asked.add(key)
-            tags = (*task.tags, *((stratum,) if split == "held_out" else ()))
-            return replace(task, id=f"{stratum}/{index:04d}", split=split, tags=tags)
-    raise TaskError(f"{name}: no unused task is left for {stratum}: ask for fewer than {index + 1}.")
+def _task(rng: random.Random, place: Place, kind: Any, levels: Sequence[int]) -> Task:
+    task: Task = kind.generate(rng.getrandbits(62), rng.choice(levels))
+    return replace(task, id=place.id, split=place.split, tags=(*task.tags, *place.tags))
 
 
 @cache

@@ -7,10 +7,10 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from .design import Design
 from .families import KNOWN, UNSEEN
 
@@ -34,13 +34,9 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_parameters` (families as in training) or `unseen_families`. Difficulty is 1
     for a design without state and 2 for a clocked one.
     """
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str, families: Mapping[str, Callable[[random.Random], Design]]) -> list[Task]:
-        return [_draw(asked, split, stratum, families, seed, index) for index in range(SIZES[stratum])]
-
-    held_out = [*draw("held_out", "unseen_parameters", KNOWN), *draw("held_out", "unseen_families", UNSEEN)]
-    train, validation = draw("train", "train", KNOWN), draw("validation", "validation", KNOWN)
+    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
+    held_out = [*draw("unseen_parameters", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]
+    train, validation = draw("train", _task, KNOWN), draw("validation", _task, KNOWN)
     return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
 
 
@@ -59,36 +55,25 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
     return script
 
 
-def _draw(
-    asked: set[str],
-    split: Split,
-    stratum: str,
-    families: Mapping[str, Callable[[random.Random], Design]],
-    seed: int,
-    index: int,
-) -> Task:
-    """Draw a task nobody has, from a stream of random numbers of its own."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    for _ in range(10_000):
-        design = families[rng.choice(list(families))](rng)
-        reserved = zlib.crc32(design.words.encode()) % RESERVED == 0
-        fits = stratum == "unseen_families" or reserved is (stratum == "unseen_parameters")
-        asks = f"{design.header()} {design.words}"
-        benches = [design.draw(rng, VECTORS) for _ in range(VISIBLE + HIDDEN)]
-        if fits and asks not in asked and all(len(set(_values(design, bench))) > 1 for bench in benches):
-            asked.add(asks)
-            runs = [{"stdin": design.testbench(bench), "stdout": design.printed(bench)} for bench in benches]
-            return Task(
-                id=f"{stratum}/{index:04d}",
-                environment="agentgym/code-verilog-v1",
-                prompt=f"Write this Verilog module:\n{design.header()}\n{design.words}",
-                parameters={"program": PROGRAM, "examples": runs[:VISIBLE]},
-                truth={"runs": runs[VISIBLE:], "reference": design.reference()},
-                split=split,
-                tags=(design.kind, *((stratum,) if split == "held_out" else ())),
-                difficulty=2.0 if design.clocked else 1.0,
-            )
-    raise TaskError(f"{NAME}: no unused design is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[random.Random], Design]]) -> Task | None:
+    """A task, or None where it is kept for another stratum, or a testbench sees nothing change."""
+    design = families[rng.choice(list(families))](rng)
+    reserved = zlib.crc32(design.words.encode()) % RESERVED == 0
+    fits = place.stratum == "unseen_families" or reserved is (place.stratum == "unseen_parameters")
+    benches = [design.draw(rng, VECTORS) for _ in range(VISIBLE + HIDDEN)]
+    if not fits or any(len(set(_values(design, bench))) == 1 for bench in benches):
+        return None
+    runs = [{"stdin": design.testbench(bench), "stdout": design.printed(bench)} for bench in benches]
+    return Task(
+        id=place.id,
+        environment="agentgym/code-verilog-v1",
+        prompt=f"Write this Verilog module:\n{design.header()}\n{design.words}",
+        parameters={"program": PROGRAM, "examples": runs[:VISIBLE]},
+        truth={"runs": runs[VISIBLE:], "reference": design.reference()},
+        split=place.split,
+        tags=(design.kind, *place.tags),
+        difficulty=2.0 if design.clocked else 1.0,
+    )
 
 
 def _values(design: Design, vectors: Sequence[Mapping[str, int]]) -> list[tuple[int, ...]]:

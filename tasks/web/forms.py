@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from .oracle import novice, oracle
 from .plan import Drawn, button, chosen, done, typed
 from .task_set import truth_of
@@ -44,44 +44,33 @@ def forms_task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_pages` (the words of training on other pages) or `unseen_values` (values that
     no task of training holds).
     """
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str, values: Sequence[str] = VALUES) -> list[Task]:
-        return [_task(asked, split, stratum, values, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
-            "held_out": [*draw("held_out", "unseen_pages"), *draw("held_out", "unseen_values", HELD_OUT_VALUES)],
-            "validation": draw("validation", "validation"),
-            "train": draw("train", "train"),
+            "held_out": [
+                *draw("unseen_pages", _task, _KINDS, VALUES),
+                *draw("unseen_values", _task, _KINDS.keys() - {"press"}, HELD_OUT_VALUES),
+            ],
+            "validation": draw("validation", _task, _KINDS, VALUES),
+            "train": draw("train", _task, _KINDS, VALUES),
         },
         oracle=oracle,
         novice=novice,
     )
 
 
-def _task(asked: set[str], split: Split, stratum: str, values: Sequence[str], seed: int, index: int) -> Task:
-    """Draw a task nobody has. One stream of random numbers a task."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    kinds = sorted(_KINDS if stratum != "unseen_values" else _KINDS.keys() - {"press"})
-    for _ in range(1_000):
-        kind = rng.choice(kinds)
-        data, drawn = _KINDS[kind](rng, values)
-        key = f"{drawn.prompt} {data}"
-        if key not in asked:
-            asked.add(key)
-            break
-    else:
-        raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _task(rng: random.Random, place: Place, kinds: Iterable[str], values: Sequence[str]) -> Task:
+    kind = rng.choice(sorted(kinds))
+    data, drawn = _KINDS[kind](rng, values)
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment=ENVIRONMENT,
         prompt=drawn.prompt,
         parameters={"site": "form", "data": data, "viewport": [400, 300]},
         truth=truth_of(drawn),
-        split=split,
-        tags=(kind, *((stratum,) if split == "held_out" else ())),
+        split=place.split,
+        tags=(kind, *place.tags),
         difficulty=float(len(drawn.plan) - 1),
     )
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from functools import cache
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 
+from ..lottery import Lottery, Place
 from . import worlds
 from .calendar_tasks import CALENDAR
 from .forum_tasks import FORUM
@@ -37,56 +37,36 @@ def task_set(seed: int = 0) -> TaskSet:
     """
     trained = [template for template in TEMPLATES if not template.held_out]
     strange = [template for template in TEMPLATES if template.held_out]
-    asked: set[tuple[str, str, int]] = set()
-
-    def draw(split: Split, stratum: str, templates: Sequence[Template], seeds: Sequence[int]) -> list[Task]:
-        return [_task(asked, split, stratum, templates, seeds, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
             "held_out": [
-                *draw("held_out", "unseen_worlds", trained, HELD_OUT_WORLDS),
-                *draw("held_out", "unseen_templates", strange, TRAINED_WORLDS),
-                *draw("held_out", "unseen_tasks", trained, TRAINED_WORLDS),
+                *draw("unseen_worlds", _task, trained, HELD_OUT_WORLDS),
+                *draw("unseen_templates", _task, strange, TRAINED_WORLDS),
+                *draw("unseen_tasks", _task, trained, TRAINED_WORLDS),
             ],
-            "validation": draw("validation", "validation", trained, TRAINED_WORLDS),
-            "train": draw("train", "train", trained, TRAINED_WORLDS),
+            "validation": draw("validation", _task, trained, TRAINED_WORLDS),
+            "train": draw("train", _task, trained, TRAINED_WORLDS),
         },
         oracle=oracle,
         novice=novice,
     )
 
 
-def _task(
-    asked: set[tuple[str, str, int]],
-    split: Split,
-    stratum: str,
-    templates: Sequence[Template],
-    seeds: Sequence[int],
-    seed: int,
-    index: int,
-) -> Task:
-    """Draw a task nobody has. One stream of random numbers a task."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    for _ in range(1_000):
-        app = rng.choices(list(_SHARE), list(_SHARE.values()))[0]
-        template = rng.choice([one for one in templates if one.app == app])
-        world = rng.choice(seeds)
-        drawn = template.draw(rng, _DATA[app](world), world)
-        if (app, drawn.prompt, world) not in asked:
-            asked.add((app, drawn.prompt, world))
-            break
-    else:
-        raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _task(rng: random.Random, place: Place, templates: Sequence[Template], seeds: Sequence[int]) -> Task:
+    app = rng.choices(list(_SHARE), list(_SHARE.values()))[0]
+    template = rng.choice([one for one in templates if one.app == app])
+    world = rng.choice(seeds)
+    drawn = template.draw(rng, _DATA[app](world), world)
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment=ENVIRONMENT,
         prompt=drawn.prompt,
         parameters={"site": app, "data": f"web/{app}", "seed": world},
         truth=truth_of(drawn),
-        split=split,
-        tags=(app, template.name, *((stratum,) if split == "held_out" else ())),
+        split=place.split,
+        tags=(app, template.name, *place.tags),
         difficulty=template.difficulty,
     )
 

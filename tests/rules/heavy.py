@@ -15,6 +15,7 @@ from source_tree import ROOT, project
 HEAVY_MODULES = {
     "agentgym.interop.gymnasium": "gymnasium",
     "agentgym.interop.text_env": "gymnasium",
+    "agentgym.policy.checkpoint": "train",
     "agentgym.policy.decoding": "train",
     "agentgym.policy.key_values": "train",
     "agentgym.policy.rendering": "train",

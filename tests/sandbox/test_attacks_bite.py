@@ -29,7 +29,8 @@ pytestmark = pytest.mark.skipif(
 class Nothing:
     """Speaks as much of a sandbox's contract as these attacks need, and isolates nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, told=()) -> None:
+        self.told = dict(told)
         self.folder = tempfile.mkdtemp(prefix="agentgym-nothing-")
         os.chmod(self.folder, 0o777)
 
@@ -37,7 +38,7 @@ class Nothing:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             started = await asyncio.create_subprocess_exec(
                 *argv, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=errors, cwd=self.folder, user=NOBODY,
-                group=NOBODY, extra_groups=[], start_new_session=True, env={"PATH": "/usr/bin:/bin"},
+                group=NOBODY, extra_groups=[], start_new_session=True, env={"PATH": "/usr/bin:/bin", **self.told},
             )  # fmt: skip
             try:
                 await asyncio.wait_for(started.wait(), timeout_s)
@@ -62,12 +63,16 @@ class Nothing:
 
 
 class NoBackend:
-    """Makes them."""
+    """Makes them. Each is told what those before it were told."""
 
     name = "nothing"
 
+    def __init__(self) -> None:
+        self.told = {}
+
     async def create(self, spec, *, snapshot=None) -> Nothing:
-        return Nothing()
+        self.told.update(spec.environment)
+        return Nothing(self.told)
 
     async def probe(self) -> Capabilities:
         return Capabilities(True, "process")
@@ -86,6 +91,7 @@ BITE = {
     "new_namespaces": "unshare user",
     "privileges": "it holds",
     "secrets_in_environments_and_arguments": "the word shows",
+    "what_an_earlier_sandbox_was_told": "the memory of the next sandbox holds it",
     "files_of_the_host": "the host's own",
     "processes_of_the_host": "its command line",
     "signals_to_everybody": "in sight",

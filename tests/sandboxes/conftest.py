@@ -7,19 +7,23 @@ import os
 import pytest
 import pytest_asyncio
 
-from agentgym.errors import SandboxUnavailable
+from agentgym.errors import MissingExtraError, SandboxUnavailable
 from agentgym.registry import close_backends
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browsers_end():
-    """Browsers of a module's tests are closed after them. Without Chromium they are skipped, outside CI."""
+async def browsers_end(request):
+    """Browsers of a module's tests are closed after them. Without Chromium they are skipped, outside CI.
+
+    A module names what else its tests need in NEEDED: functions that say so by an error where it is missing.
+    """
     from agentgym.sandboxes.gui import close_browsers
     from agentgym.sandboxes.gui.browsers import chromium
 
     try:
-        chromium()
-    except SandboxUnavailable as error:
+        for found in (chromium, *getattr(request.module, "NEEDED", ())):
+            found()
+    except (SandboxUnavailable, MissingExtraError) as error:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from web_pages import Visit
 
 from agentgym import Call, Task, make
-from agentgym.errors import MissingExtraError, SandboxUnavailable
-from agentgym.registry import close_backends, load_reward
-from agentgym.sandboxes.gui import close_browsers
-from agentgym.sandboxes.gui.browsers import chromium
+from agentgym.registry import load_reward
 from agentgym.sandboxes.gui.judge import OVER
 from agentgym.sandboxes.gui.parameters import miniwob_folder
 
-pytestmark = [pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module")]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
-async def browsers_end():
-    try:
-        chromium()
-        miniwob_folder()
-    except (SandboxUnavailable, MissingExtraError) as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    yield
-    await close_browsers()
-    await close_backends()
+pytestmark = [
+    pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("browsers_end"),
+]  # fmt: skip
+NEEDED = (miniwob_folder,)
 
 
 @pytest.fixture

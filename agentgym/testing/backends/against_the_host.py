@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
+from dataclasses import replace
 
+from agentgym.sandbox.contract import Sandbox
 from agentgym.testing.backends.case import cases_of, deny, same
 from agentgym.testing.backends.ground import Target
 
@@ -29,6 +32,38 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
         word=target.host.word,
     )
     deny(bool(found), f"the word shows in {', '.join(found)}")
+
+
+async def what_an_earlier_sandbox_was_told(target: Target) -> None:
+    """Searches its memory for an environment variable of a sandbox made before it, while that lives and afterwards."""
+    word = secrets.token_hex(16)
+    many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))  # not all written over by a shorter spec
+    told = replace(target.spec, environment=(*target.spec.environment, *many))
+    async with target.another(told) as earlier:
+        deny(not await _in_memory(target, earlier, word), "it does not even find its own: nothing is proved")
+        async with target.another() as later:
+            deny(await _in_memory(target, later, word), "the memory of the next sandbox holds it")
+    async with target.another() as later:
+        deny(await _in_memory(target, later, word), "once its sandbox is gone, the memory of the next one holds it")
+
+
+async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
+    """Whether a process of the sandbox has the word in its memory. What it is given to look for is not the word."""
+    found = await replace(target, sandbox=sandbox).report(
+        """
+        import re
+        found = 0
+        with open("/proc/self/mem", "rb", 0) as memory, open("/proc/self/maps") as maps:
+            for line in maps.read().splitlines():
+                first, last = (int(end, 16) for end in line.split()[0].split("-"))
+                if " rw-p " in line:
+                    memory.seek(first)
+                    found += len(re.findall(pattern.encode(), memory.read(last - first)))
+        report(found)
+        """,
+        pattern=f"[{word[0]}]{word[1:]}",
+    )
+    return bool(found)
 
 
 async def files_of_the_host(target: Target) -> None:
@@ -189,7 +224,7 @@ async def writing_outside(target: Target) -> None:
 
 
 CASES = cases_of(
-    "attack", "The host", secrets_in_environments_and_arguments, files_of_the_host, tasks_and_their_truth,
-    processes_of_the_host, signals_to_everybody, kernel_memory_and_addresses, writing_settings_of_the_machine,
-    control_groups, writing_outside,
+    "attack", "The host", secrets_in_environments_and_arguments, what_an_earlier_sandbox_was_told, files_of_the_host,
+    tasks_and_their_truth, processes_of_the_host, signals_to_everybody, kernel_memory_and_addresses,
+    writing_settings_of_the_machine, control_groups, writing_outside,
 )  # fmt: skip

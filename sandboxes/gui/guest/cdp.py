@@ -13,6 +13,8 @@ import queue
 import subprocess
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from .patience import MOST_S, busiest_s, pages_cpu_s
 
@@ -29,6 +31,9 @@ FLAGS = (
 )  # fmt: skip
 """`--no-sandbox` because the browser's own cannot be nested in ours; the proxy of the browser itself leads nowhere."""
 _PIECE, _NOTHING = 1 << 18, object()
+Answers = queue.SimpleQueue[Any]  # what the browser says to one command; None once its page is gone
+Posted = tuple[int, Answers]
+Listener = Callable[[str, dict[str, Any]], object]
 
 
 class Refused(Exception):
@@ -46,7 +51,7 @@ class Crashed(Exception):
 class Browser:
     """One Chromium process. Commands from any thread; events go to whoever listens to their session."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program: str, folder: str) -> None:
         """Start it.
 
         Args:
@@ -56,7 +61,7 @@ class Browser:
         self._replies, write_end = os.pipe()
         theirs_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (read_end, write_end))
 
-        def wire():
+        def wire() -> None:
             os.dup2(theirs_in, 3)
             os.dup2(theirs_out, 4)
 
@@ -72,26 +77,27 @@ class Browser:
         for end in (read_end, write_end, theirs_in, theirs_out):
             os.close(end)  # only the browser holds them now: their end is its end
         self._numbers = itertools.count(1)
-        self._waiting = {}
-        self._listeners = {}
+        self._waiting: dict[int, tuple[str | None, Answers]] = {}
+        self._listeners: dict[str | None, Listener] = {}
         self._lock = threading.Lock()
         self.reader = threading.Thread(target=self._read, name="cdp", daemon=True)
         self.reader.start()
 
-    def listen(self, session, listener):
+    def listen(self, session: str | None, listener: Listener) -> None:
         """Have `listener(method, params)` called with every event of a session; None is the browser itself.
 
         It is called on the reading thread: it must not wait for the browser.
         """
         self._listeners[session] = listener
 
-    def forget(self, session):
+    def forget(self, session: str) -> None:
         self._listeners.pop(session, None)
 
-    def post(self, method, params=None, session=None):
+    def post(self, method: str, params: dict[str, Any] | None = None, session: str | None = None) -> Posted:
         """Send a command and do not wait. Returns: what `result` takes."""
-        number, answers = next(self._numbers), queue.SimpleQueue()
-        message = {"id": number, "method": method, "params": params or {}}
+        number = next(self._numbers)
+        answers: Answers = queue.SimpleQueue()
+        message: dict[str, Any] = {"id": number, "method": method, "params": params or {}}
         if session is not None:
             message["sessionId"] = session
         self._waiting[number] = (session, answers)
@@ -101,7 +107,7 @@ class Browser:
                 data = data[os.write(self._commands, data) :]
         return number, answers
 
-    def result(self, posted, timeout_s):
+    def result(self, posted: Posted, timeout_s: float) -> Any:
         """Wait for the answer to a command. Raises: Late, Refused, Crashed.
 
         On a machine with too much to do the wait is longer than `timeout_s`, up to a minute: it goes on until a page
@@ -123,18 +129,20 @@ class Browser:
             raise Refused(str(answer["error"].get("message", "")))
         return answer.get("result", {})
 
-    def call(self, method, params=None, session=None, timeout_s=10.0):
+    def call(
+        self, method: str, params: dict[str, Any] | None = None, session: str | None = None, timeout_s: float = 10.0
+    ) -> Any:
         """Send a command and wait for its answer. Raises: as `result`."""
         return self.result(self.post(method, params, session), timeout_s)
 
-    def fail(self, session):
+    def fail(self, session: str) -> None:
         """Give up on everything that waits for a session: its page is gone."""
         for number, (whose, answers) in list(self._waiting.items()):
             if whose == session:
                 self._waiting.pop(number, None)
                 answers.put(None)
 
-    def _read(self):
+    def _read(self) -> None:
         buffer = b""
         while True:
             piece = os.read(self._replies, _PIECE)
@@ -145,7 +153,7 @@ class Browser:
             for part in parts:
                 self._take(json.loads(part))
 
-    def _take(self, message):
+    def _take(self, message: dict[str, Any]) -> None:
         if "id" in message:
             _, answers = self._waiting.pop(message["id"], (None, None))
             if answers is not None:
@@ -156,7 +164,7 @@ class Browser:
             listener(message["method"], message.get("params", {}))
 
 
-def _next(answers, timeout_s):
+def _next(answers: Answers, timeout_s: float) -> Any:
     """What a queue holds next; `_NOTHING` if nothing comes in time."""
     try:
         return answers.get(timeout=timeout_s)

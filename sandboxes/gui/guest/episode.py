@@ -7,8 +7,11 @@ import hashlib
 import json
 import threading
 import time
+from typing import Any
 
-from .cdp import Crashed, Late, Refused
+from .cdp import Browser, Crashed, Late, Refused
+from .server import PageServer
+from .sites import Site
 from .tab import LOAD_S, NotPossible, Tab
 
 MAX_TABS, _MAX_WAIT_S = 5, 2.0
@@ -18,12 +21,17 @@ _ACTIONS = ("click", "click_at", "type", "press", "select", "scroll", "drag", "d
 class Episode:
     """Speaks with one environment. Everything it made goes when it is closed."""
 
-    def __init__(self, browser, server):
+    _site: Site  # from when it begins
+    _context: str | None
+    _tabs: list[Tab]
+    _found: list[str]
+
+    def __init__(self, browser: Browser, server: PageServer) -> None:
         self._browser, self._server = browser, server
         self._context, self._tabs, self._at, self._found = None, [], 0, []
-        self._site, self._lock = None, threading.Lock()
+        self._lock = threading.Lock()
 
-    def answer(self, request):
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply to one request: `ok`, `refused` for the agent, or `died` for the host."""
         try:
             return {"ok": getattr(self, "do_" + request.pop("do"))(**request)}
@@ -36,14 +44,14 @@ class Episode:
         except Refused as error:
             return {"died": f"the browser refused a command: {error}"}
 
-    def pause(self, request):
+    def pause(self, request: dict[str, Any]) -> None:
         """Wait, if that is asked for. Apart from `answer`, for it needs no processor."""
         if request.get("action") == "wait":
             time.sleep(min(max(float(request["arguments"][0]), 0.0), _MAX_WAIT_S))
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
-    def do_begin(self, site, viewport, observe):
+    def do_begin(self, site: Site, viewport: list[int], observe: list[str]) -> dict[str, Any]:
         """Open a site in a fresh context. Returns: what it shows, and the site's own words for the task, if any."""
         self.close()
         self._site = site
@@ -52,15 +60,15 @@ class Episode:
             "Target.createBrowserContext",
             {"proxyServer": f"http://{address}", "proxyBypassList": "<-loopback>", "disposeOnDetach": False},
         )
-        self._context, self._viewport = made["browserContextId"], tuple(viewport)
-        self._server.watch(self._context, self._appeared)
+        self._context, self._viewport = made["browserContextId"], (viewport[0], viewport[1])
+        self._server.watch(made["browserContextId"], self._appeared)
         self._new_tab("about:blank")
         self._tab.open(site.start)
         words = site.begin(self._tab)
         self._tab.settle(LOAD_S)
         return {"words": words, **self._seen(observe)}
 
-    def do_act(self, action, arguments, observe):
+    def do_act(self, action: str, arguments: list[Any], observe: list[str]) -> dict[str, Any]:
         """One action of the agent, and what is shown after it."""
         if action == "tab":
             self._switch(*arguments)
@@ -75,11 +83,11 @@ class Episode:
         self._adopt()
         return self._seen(observe)
 
-    def do_outcome(self):
+    def do_outcome(self) -> dict[str, Any]:
         """What the episode came to, from the state of the server or of the page."""
         return self._site.outcome(self._tab)
 
-    def do_boxes(self):
+    def do_boxes(self) -> list[Any]:
         """Where every element is: number, role, line, box in pixels. For grounding tasks and scripted players."""
         found = []
         self._tab.look()
@@ -93,14 +101,14 @@ class Episode:
                 found.append([number, role, text, [min(xs), min(ys), max(xs), max(ys)]])
         return found
 
-    def do_evaluate(self, script):
+    def do_evaluate(self, script: str) -> Any:
         """A script in the page's own world: for scripted players and tests, never for agents."""
         try:
             return self._tab.evaluate(script, wait=True)
         except Refused as error:
             raise NotPossible(f"the script failed: {error}") from error
 
-    def do_crash(self):
+    def do_crash(self) -> None:
         """Kill the page's process, to test what follows."""
         self._tab.post("Page.crash")
         time.sleep(0.2)
@@ -109,22 +117,22 @@ class Episode:
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     @property
-    def _tab(self):
+    def _tab(self) -> Tab:
         return self._tabs[self._at]
 
-    def _new_tab(self, url):
+    def _new_tab(self, url: str) -> None:
         target = self._browser.call(
             "Target.createTarget", {"url": url, "browserContextId": self._context}, timeout_s=LOAD_S
         )["targetId"]
         self._attach(target)
 
-    def _attach(self, target):
+    def _attach(self, target: str) -> None:
         if any(tab.target == target for tab in self._tabs):
             return
         attached = self._browser.call("Target.attachToTarget", {"targetId": target, "flatten": True}, timeout_s=LOAD_S)
         self._tabs.append(Tab(self._browser, target, attached["sessionId"], self._viewport))
 
-    def _appeared(self, target, gone):
+    def _appeared(self, target: str, gone: bool) -> None:
         """On the reading thread: a page opened or closed another."""
         with self._lock:
             if not gone:
@@ -132,7 +140,7 @@ class Episode:
             elif target in self._found:
                 self._found.remove(target)
 
-    def _adopt(self):
+    def _adopt(self) -> None:
         """Take in the pages that pages have opened: the newest comes to the front. Too many are closed."""
         with self._lock:
             found, self._found = self._found, []
@@ -149,13 +157,13 @@ class Episode:
             self._at = len(self._tabs) - 1
             self._tab.settle()
 
-    def _switch(self, number):
+    def _switch(self, number: int) -> None:
         if not 1 <= number <= len(self._tabs):
             raise NotPossible(f"There is no tab {number}: there are {len(self._tabs)}.")
         self._at = number - 1
         self._browser.call("Target.activateTarget", {"targetId": self._tab.target})
 
-    def _seen(self, observe):
+    def _seen(self, observe: list[str]) -> dict[str, Any]:
         tab = self._tab
         tab.look()
         url, x, y = tab.place()
@@ -178,7 +186,7 @@ class Episode:
             seen["marks"] = tab.picture(marks=True)
         return seen
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the context and everything in it."""
         context, self._context = self._context, None
         if context is None:

@@ -11,11 +11,13 @@ import os
 import socket
 import sys
 import threading
+import zipfile
+from typing import Any
 
 from .cdp import Browser
 from .episode import Episode
 from .server import PageServer
-from .sites import Application, Folder, MiniWob, archive_of
+from .sites import Application, Folder, MiniWob, Site, archive_of
 
 SOCKET, FOLDER = "/tmp/hub.sock", "/tmp/browser"
 FONTS = "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/browser/fonts</cachedir></fontconfig>"
@@ -24,17 +26,17 @@ FONTS = "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/browser/fonts</ca
 class Hub:
     """Makes episodes, and knows the archives of pages that were put into the sandbox."""
 
-    def __init__(self, program):
+    def __init__(self, program: str) -> None:
         os.makedirs(FOLDER, exist_ok=True)
         with open(f"{FOLDER}/fonts.conf", "w", encoding="utf-8") as file:
             file.write(FONTS)
         self.browser = Browser(program, FOLDER)
         self.version = self.browser.call("Browser.getVersion", timeout_s=60)["product"]
         self.server = PageServer(self.browser)
-        self._archives = {}
+        self._archives: dict[str, zipfile.ZipFile] = {}
         self._room = threading.Semaphore(2 * (os.cpu_count() or 1))  # more at once only lengthens the queue
 
-    def site(self, what):
+    def site(self, what: dict[str, Any]) -> Site:
         """The world of an episode, from what the host says of it."""
         if what["kind"] == "app":
             return Application(what["name"], what["data"])
@@ -45,7 +47,7 @@ class Hub:
             return MiniWob(self._archives[path], what["name"], what["seed"])
         return Folder(self._archives[path], what["path"])
 
-    def serve(self, connection):
+    def serve(self, connection: socket.socket) -> None:
         """One episode, until its environment hangs up."""
         episode = Episode(self.browser, self.server)
         try:
@@ -64,19 +66,19 @@ class Hub:
             episode.close()
 
 
-def main():
+def main() -> None:
     """Serve until the browser ends."""
     hub = Hub(sys.argv[1])
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(SOCKET)
     listener.listen(256)
 
-    def accept():
+    def accept() -> None:
         while True:
             connection, _ = listener.accept()
             threading.Thread(target=hub.serve, args=(connection,), daemon=True).start()
 
-    def control():
+    def control() -> None:
         for _ in sys.stdin:
             print(json.dumps({"version": hub.version, "browser": hub.browser.process.pid}), flush=True)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 KEYS = {
     "Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "Backspace": (8, ""), "Delete": (46, ""),
     "Space": (32, " "), "ArrowUp": (38, ""), "ArrowDown": (40, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, ""),
@@ -10,11 +13,11 @@ KEYS = {
 EDITING = {"Control+a": "selectAll", "Control+c": "copy", "Control+x": "cut", "Control+v": "paste"}
 
 
-def events(name):
+def events(name: str) -> list[dict[str, Any]]:
     """The two events of a key pressed and released. Raises: KeyError for a name that is none."""
     if name in EDITING:
         letter = name[-1]
-        code = {
+        code: dict[str, Any] = {
             "key": letter,
             "code": f"Key{letter.upper()}",
             "windowsVirtualKeyCode": ord(letter.upper()),
@@ -28,7 +31,7 @@ def events(name):
     return [down, {"type": "keyUp", **code}]
 
 
-def typed(text):
+def typed(text: str) -> Iterator[dict[str, Any]]:
     """The events of typing a text, character by character."""
     for character in text:
         if character == "\n":
@@ -36,7 +39,7 @@ def typed(text):
             continue
         upper = character.upper()
         number = ord(upper) if len(upper) == 1 and ((upper.isascii() and upper.isalnum()) or upper == " ") else 0
-        code = {"key": character, "windowsVirtualKeyCode": number}
+        code: dict[str, Any] = {"key": character, "windowsVirtualKeyCode": number}
         if upper.isascii() and upper.isalpha():
             code["code"] = f"Key{upper}"
         yield {"type": "keyDown", "text": character, **code}

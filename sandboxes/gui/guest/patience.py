@@ -9,9 +9,9 @@ MOST_S = 60.0
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
-def pages_cpu_s():
+def pages_cpu_s() -> dict[str, float]:
     """Processor time in seconds that each process of pages has used, by its id."""
-    used = {}
+    used: dict[str, float] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -26,6 +26,6 @@ def pages_cpu_s():
     return used
 
 
-def busiest_s(before, after):
+def busiest_s(before: dict[str, float], after: dict[str, float]) -> float:
     """The most that one process of pages has used between two readings, in seconds of processor time."""
     return max((used - before.get(page, 0.0) for page, used in after.items()), default=0.0)

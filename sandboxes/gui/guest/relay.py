@@ -8,18 +8,19 @@ import socket
 import sys
 
 
-def main():
+def main() -> None:
     """Copy both ways until either side ends."""
     hub = socket.socket(socket.AF_UNIX)
     hub.connect(sys.argv[1])
+    theirs = hub.fileno()
     while True:
-        ready, _, _ = select.select([0, hub], [], [])
+        ready, _, _ = select.select([0, theirs], [], [])
         if 0 in ready:
             data = os.read(0, 1 << 16)
             if not data:
                 return
             hub.sendall(data)
-        if hub in ready:
+        if theirs in ready:
             data = hub.recv(1 << 16)
             if not data:
                 return

@@ -10,24 +10,39 @@ import http.server
 import itertools
 import socketserver
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
+
+from .cdp import Browser
+
+if TYPE_CHECKING:
+    from .sites import Site
 
 _MAX_FORM = 1 << 20
 SAFE = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; base-uri 'none'"
 """What pages of our own applications may do: no script runs on them, whoever wrote it into a message or a post."""
+Watcher = Callable[[str, bool], object]
 
 
 class Request:
     """One request of a page."""
 
-    def __init__(self, method, host, path, query, form):
+    def __init__(self, method: str, host: str, path: str, query: dict[str, str], form: dict[str, str]) -> None:
         self.method, self.host, self.path, self.query, self.form = method, host, path, query, form
 
 
 class Response:
     """What a site answers. `policy` is the content security policy, empty for none."""
 
-    def __init__(self, body, kind="text/html; charset=utf-8", status=200, location="", policy=""):
+    def __init__(
+        self,
+        body: str | bytes,
+        kind: str = "text/html; charset=utf-8",
+        status: int = 200,
+        location: str = "",
+        policy: str = "",
+    ) -> None:
         self.body = body if isinstance(body, bytes) else body.encode()
         self.kind, self.status, self.location, self.policy = kind, status, location, policy
 
@@ -38,38 +53,39 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, browser):
+    def __init__(self, browser: Browser) -> None:
         super().__init__(("0.0.0.0", 0), _Handler)
-        self._sites, self._numbers, self._browser = {}, itertools.count(1), browser
-        self._watchers = {}
+        self._sites: dict[str, Site] = {}
+        self._watchers: dict[str, Watcher] = {}
+        self._numbers = itertools.count(1)
         browser.listen(None, self._happened)
         browser.call("Target.setDiscoverTargets", {"discover": True})
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 60}, name="pages", daemon=True).start()
 
-    def open(self, site):
+    def open(self, site: Site) -> str:
         """Give a site an address. Returns: host and port of the proxy that leads to it alone."""
         number = next(self._numbers)
         site.address = f"127.{1 + (number >> 16) % 250}.{number >> 8 & 255}.{number & 255}"
         self._sites[site.address] = site
         return f"{site.address}:{self.server_address[1]}"
 
-    def close(self, site):
+    def close(self, site: Site) -> None:
         self._sites.pop(site.address, None)
 
-    def site_at(self, address):
+    def site_at(self, address: str) -> Site | None:
         return self._sites.get(address)
 
-    def handle_error(self, request, client_address):
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that hangs up early is no error worth a word."""
 
-    def watch(self, context, watcher):
+    def watch(self, context: str, watcher: Watcher) -> None:
         """Have `watcher(target, gone)` told of the pages of a context, on the reading thread."""
         self._watchers[context] = watcher
 
-    def unwatch(self, context):
+    def unwatch(self, context: str) -> None:
         self._watchers.pop(context, None)
 
-    def _happened(self, method, params):
+    def _happened(self, method: str, params: dict[str, Any]) -> None:
         if method == "Target.targetCreated":
             info = params["targetInfo"]
             watcher = self._watchers.get(info.get("browserContextId"))
@@ -81,14 +97,15 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    server: PageServer
     protocol_version = "HTTP/1.1"
     timeout = 120
     disable_nagle_algorithm = True
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self._serve("GET", [])
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "0")
         size = int(length) if length.isdigit() else 0
         if size > _MAX_FORM:
@@ -97,7 +114,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         self._serve("POST", parse_qsl(self.rfile.read(size).decode("utf-8", "replace"), keep_blank_values=True))
 
-    def _serve(self, method, form):
+    def _serve(self, method: str, form: list[tuple[str, str]]) -> None:
         site = self.server.site_at(self.connection.getsockname()[0])
         try:
             parts = urlsplit(self.path)
@@ -112,7 +129,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             response = site.respond(Request(method, host, parts.path or "/", query, dict(form)))
         self._send(response)
 
-    def _send(self, response):
+    def _send(self, response: Response) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.kind)
         self.send_header("Content-Length", str(len(response.body)))
@@ -124,11 +141,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(response.body)
 
-    def log_message(self, *arguments):
+    def log_message(self, *arguments: object) -> None:
         """Nobody reads it."""
 
-    def version_string(self):
+    def version_string(self) -> str:
         return "pages"
 
-    def date_time_string(self, timestamp=None):
+    def date_time_string(self, timestamp: float | None = None) -> str:
         return "Thu, 01 Jan 2026 00:00:00 GMT"

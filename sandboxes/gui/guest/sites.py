@@ -8,10 +8,11 @@ import mimetypes
 import posixpath
 import threading
 import zipfile
+from typing import Any
 
 from .apps import APPS
-from .server import SAFE, Response
-from .tab import LOAD_S
+from .server import SAFE, Request, Response
+from .tab import LOAD_S, Tab
 
 _TIMELESS_MS = 2_000_000_000  # the most a timer of the page can hold
 
@@ -19,27 +20,27 @@ _TIMELESS_MS = 2_000_000_000  # the most a timer of the page can hold
 class Site:
     """One episode's world behind the pages. `start` is where it begins; only `hosts` can be reached."""
 
-    def __init__(self, host, path="/"):
+    def __init__(self, host: str, path: str = "/") -> None:
         self.hosts, self.start = (host,), f"http://{host}{path}"
         self.lock, self.address = threading.Lock(), ""
 
-    def respond(self, request):
+    def respond(self, request: Request) -> Response:
         """The page for a request."""
         raise NotImplementedError
 
-    def begin(self, tab):
+    def begin(self, tab: Tab) -> Any:
         """Bring the first page into its beginning. Returns: what the page itself asks of the agent, or ''."""
         return ""
 
-    def state(self):
+    def state(self) -> Any:
         """Plain data that tells two moments apart, beyond what the page shows."""
         return None
 
-    def over(self, tab):
+    def over(self, tab: Tab) -> bool:
         """Whether the page has ended the task by itself."""
         return False
 
-    def outcome(self, tab):
+    def outcome(self, tab: Tab) -> dict[str, Any]:
         """What the reward reads."""
         return {}
 
@@ -47,11 +48,11 @@ class Site:
 class Folder(Site):
     """Pages as files. `files` is a zip's content."""
 
-    def __init__(self, archive, path, host="pages.test"):
+    def __init__(self, archive: zipfile.ZipFile, path: str, host: str = "pages.test") -> None:
         super().__init__(host, path)
         self._archive = archive
 
-    def respond(self, request):
+    def respond(self, request: Request) -> Response:
         name = posixpath.normpath(request.path).lstrip("/")
         try:
             body = self._archive.read(name)
@@ -59,7 +60,7 @@ class Folder(Site):
             return Response("There is no such page.", status=404)
         return Response(body, mimetypes.guess_type(name)[0] or "application/octet-stream")
 
-    def outcome(self, tab):
+    def outcome(self, tab: Tab) -> dict[str, Any]:
         return {"url": tab.place()[0]}
 
 
@@ -69,14 +70,15 @@ class MiniWob(Folder):
     Raw reward as the page gives it, without its decay by wall time; the page's own clock is stopped.
     """
 
-    def __init__(self, archive, name, seed):
+    def __init__(self, archive: zipfile.ZipFile, name: str, seed: int) -> None:
         super().__init__(archive, f"/miniwob/{name}.html", "miniwob.test")
-        self._seed, self._ended = seed, None
+        self._seed = seed
+        self._ended: float | None = None
 
-    def begin(self, tab):
+    def begin(self, tab: Tab) -> Any:
         return tab.evaluate(_BEGIN_MINIWOB % (json.dumps(str(self._seed)), _TIMELESS_MS), LOAD_S, wait=True)
 
-    def over(self, tab):
+    def over(self, tab: Tab) -> bool:
         if self._ended is None:
             try:
                 done, reward = tab.evaluate("[WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL]") or (False, 0)
@@ -86,33 +88,33 @@ class MiniWob(Folder):
                 self._ended = float(reward)
         return self._ended is not None
 
-    def outcome(self, tab):
+    def outcome(self, tab: Tab) -> dict[str, Any]:
         return {"page_reward": self._ended} if self.over(tab) else {}
 
 
 class Application(Site):
     """An application of ours: rendered here, without a script; `data` is what it knows at the beginning."""
 
-    def __init__(self, name, data):
+    def __init__(self, name: str, data: dict[str, Any]) -> None:
         super().__init__(f"{name}.test")
         self._app = APPS[name](data)
 
-    def respond(self, request):
+    def respond(self, request: Request) -> Response:
         answer = self._app.respond(request)
         if answer.startswith("/"):
             return Response("", status=303, location=f"http://{self.hosts[0]}{answer}")
         return Response(answer, policy=SAFE)
 
-    def state(self):
+    def state(self) -> Any:
         with self.lock:
             return self._app.state
 
-    def outcome(self, tab):
+    def outcome(self, tab: Tab) -> dict[str, Any]:
         with self.lock:
             return {"effects": self._app.effects()}
 
 
-def archive_of(path):
+def archive_of(path: str) -> zipfile.ZipFile:
     """An archive of pages that was put into the sandbox."""
     with open(path, "rb") as file:
         return zipfile.ZipFile(io.BytesIO(file.read()))

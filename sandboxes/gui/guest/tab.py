@@ -6,9 +6,11 @@ import contextlib
 import json
 import threading
 import time
+from collections.abc import Iterable
+from typing import Any
 
 from . import keys, scripts, tree
-from .cdp import Crashed, Late, Refused
+from .cdp import Browser, Crashed, Late, Posted, Refused
 
 STEP_S, LOAD_S = 8.0, 60.0
 _MAX_TYPED = 2_000
@@ -22,7 +24,13 @@ class NotPossible(Exception):
 class Tab:
     """A page and its numbers: an element keeps its number for as long as the page is not left."""
 
-    def __init__(self, browser, target, session, viewport):
+    lines: list[tuple[int, int, str, str]]  # number, depth, role, text
+    said: list[str]
+    _numbers: dict[int, int]
+    _nodes: dict[int, int]
+    _world: int | None
+
+    def __init__(self, browser: Browser, target: str, session: str, viewport: tuple[int, int]) -> None:
         self.browser, self.target, self.session = browser, target, session
         self.viewport = viewport
         self.crashed, self.said, self.lines, self.title = False, [], [], ""
@@ -46,15 +54,15 @@ class Tab:
 
     # ---- the browser -----------------------------------------------------------------------------------------------
 
-    def post(self, method, params=None):
+    def post(self, method: str, params: dict[str, Any] | None = None) -> Posted:
         return self.browser.post(method, params, self.session)
 
-    def call(self, method, params=None, timeout_s=STEP_S):
+    def call(self, method: str, params: dict[str, Any] | None = None, timeout_s: float = STEP_S) -> Any:
         if self.crashed:
             raise Crashed("the page has crashed")
         return self.browser.call(method, params, self.session, timeout_s)
 
-    def evaluate(self, expression, timeout_s=STEP_S, world=None, wait=False):
+    def evaluate(self, expression: str, timeout_s: float = STEP_S, world: int | None = None, wait: bool = False) -> Any:
         """The value of a script: in the page's own world, or in the isolated one that `world` names."""
         params = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
         if world is not None:
@@ -64,14 +72,14 @@ class Tab:
             raise Refused(str(answer["exceptionDetails"].get("exception", {}).get("description", ""))[:300])
         return answer.get("result", {}).get("value")
 
-    def ours(self):
+    def ours(self) -> int:
         """An isolated world: it sees the page's elements, and nothing of what its scripts defined."""
         if self._world is None:
             made = self.call("Page.createIsolatedWorld", {"frameId": self._main, "worldName": "agentgym"})
             self._world = made["executionContextId"]
         return self._world
 
-    def _happened(self, method, params):
+    def _happened(self, method: str, params: dict[str, Any]) -> None:
         """An event, on the reading thread."""
         if method == "Page.frameRequestedNavigation" and params.get("frameId") == self._main:
             if params.get("disposition", "currentTab") == "currentTab":
@@ -87,13 +95,13 @@ class Tab:
         elif method == "Inspector.targetCrashed":
             self.gone()
 
-    def gone(self):
+    def gone(self) -> None:
         """The page's process died: whoever waits for it waits no more."""
         self.crashed = True
         self.browser.fail(self.session)
         self._stay()
 
-    def _stay(self):
+    def _stay(self) -> None:
         """The page that was to come is there, or does not come."""
         with self._moved:
             self._leaving = False
@@ -101,14 +109,14 @@ class Tab:
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
 
-    def open(self, url):
+    def open(self, url: str) -> None:
         """Go to a page and wait until it is there."""
         answer = self.call("Page.navigate", {"url": url}, LOAD_S)
         if answer.get("errorText"):
             raise Refused(f"{url}: {answer['errorText']}")
         self.settle(LOAD_S)
 
-    def settle(self, step_s=STEP_S):
+    def settle(self, step_s: float = STEP_S) -> None:
         """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there.
 
         `step_s` bounds how long the page's scripts may run in one go.
@@ -125,10 +133,10 @@ class Tab:
                 if not self._moved.wait(_LEAVE_S if self._leaving else _LOOK_AGAIN_S):
                     self._leaving = False  # it was no page after all: a download, or an empty answer
 
-    def _breathe(self, step_s):
+    def _breathe(self, step_s: float) -> bool:
         """Let the page do what waits to be done now. Returns: whether all of it is there."""
         try:
-            return self.evaluate(scripts.BREATHE, step_s, wait=True) == "complete"
+            return bool(self.evaluate(scripts.BREATHE, step_s, wait=True) == "complete")
         except Refused:
             return False  # the page was left meanwhile
         except Late:
@@ -137,7 +145,7 @@ class Tab:
 
     # ---- what it shows -----------------------------------------------------------------------------------------------
 
-    def look(self):
+    def look(self) -> None:
         """Read the page anew: its lines, with the number of each element."""
         for attempt in range(3):
             try:
@@ -161,16 +169,16 @@ class Tab:
         root = nodes[0] if nodes else {}
         self.title = str(root.get("name", {}).get("value", ""))
 
-    def text(self):
+    def text(self) -> Any:
         """The page's text as a reader sees it."""
         return self.evaluate("document.body ? document.body.innerText : ''", world=self.ours())
 
-    def place(self):
+    def place(self) -> list[Any]:
         """Address and scroll position."""
         found = self.evaluate("[location.href, Math.round(scrollX), Math.round(scrollY)]", world=self.ours())
         return found or ["", 0, 0]
 
-    def picture(self, marks=False):
+    def picture(self, marks: bool = False) -> Any:
         """A PNG of what is in view, base64; with `marks`, each element that can be acted on in a numbered frame."""
         if not marks:
             return self.call("Page.captureScreenshot", {"format": "png"}, LOAD_S)["data"]
@@ -191,24 +199,24 @@ class Tab:
 
     # ---- what the agent does -----------------------------------------------------------------------------------------
 
-    def click(self, element):
+    def click(self, element: int) -> None:
         self.click_at(*self._middle(element))
 
-    def click_at(self, x, y, count=1):
+    def click_at(self, x: float, y: float, count: int = 1) -> None:
         self._inside(x, y)
         self._point_at(x, y)
         self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=count)
         self._wait(self._mouse("mouseReleased", x, y, button="left", clickCount=count))
 
-    def hover(self, element):
+    def hover(self, element: int) -> None:
         x, y = self._middle(element)
         self._wait(self._mouse("mouseMoved", x, y))
 
-    def drag(self, start, end):
+    def drag(self, start: int, end: int) -> None:
         begin = self._middle(start)
         self.drag_at(*begin, *self._middle(end, scroll=False))
 
-    def drag_at(self, x, y, to_x, to_y, steps=6):
+    def drag_at(self, x: float, y: float, to_x: float, to_y: float, steps: int = 6) -> None:
         """Each step waits for the page to have seen the one before, and a frame: a hand takes its time, and pages that
         look at the pointer by a clock, or wherever it passes, would otherwise see it arrive and no more.
         """
@@ -223,7 +231,7 @@ class Tab:
             time.sleep(_FRAME_S)
         self._wait(self._mouse("mouseReleased", to_x, to_y, button="left", clickCount=1))
 
-    def type(self, element, text):
+    def type(self, element: int, text: str) -> None:
         if len(text) > _MAX_TYPED:
             raise NotPossible(f"The text is {len(text)} characters long: at most {_MAX_TYPED} can be typed at once.")
         kind = self._on(element, scripts.PREPARE_TYPING, text)
@@ -236,21 +244,21 @@ class Tab:
         else:
             self._wait(self._keys(keys.typed(text)))
 
-    def press(self, key):
+    def press(self, key: str) -> None:
         self._wait(self._keys(keys.events(key)))
 
-    def select(self, element, option):
+    def select(self, element: int, option: str) -> None:
         answer = self._on(element, scripts.CHOOSE, option)
         if answer != "ok":
             raise NotPossible(str(answer)[:600] if answer else f"[{element}] has no options to select from.")
 
-    def scroll(self, direction, element=0):
+    def scroll(self, direction: str, element: int = 0) -> None:
         if element:
             self._on(element, scripts.SCROLL_IN, direction)
         else:
             self.evaluate(scripts.SCROLL % json.dumps(direction), world=self.ours())
 
-    def back(self):
+    def back(self) -> None:
         history = self.call("Page.getNavigationHistory")
         if history["currentIndex"] < 1 or history["entries"][history["currentIndex"] - 1]["url"] == "about:blank":
             raise NotPossible("There is no page to go back to.")
@@ -261,12 +269,12 @@ class Tab:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _node(self, element):
+    def _node(self, element: int) -> int:
         if element not in self._nodes:
             raise NotPossible(f"There is no element [{element}] on this page.")
         return self._nodes[element]
 
-    def _on(self, element, function, *arguments):
+    def _on(self, element: int, function: str, *arguments: str) -> Any:
         """Call a function of ours on an element, in the isolated world."""
         backend = self._node(element)
         try:
@@ -284,7 +292,7 @@ class Tab:
             raise NotPossible(f"The element [{element}] is no longer on the page.") from error
         return answer.get("result", {}).get("value")
 
-    def _middle(self, element, scroll=True):
+    def _middle(self, element: int, scroll: bool = True) -> tuple[float, float]:
         """Where to click on an element: the middle of its first box, scrolled into view."""
         backend = self._node(element)
         try:
@@ -298,15 +306,15 @@ class Tab:
             raise NotPossible(f"The element [{element}] has no place on the page: it may be hidden.")
         return sum(quads[0][::2]) / 4, sum(quads[0][1::2]) / 4
 
-    def _role(self, element):
+    def _role(self, element: int) -> str:
         return next((role for number, _, role, _ in self.lines if number == element), "")
 
-    def _inside(self, x, y):
+    def _inside(self, x: float, y: float) -> None:
         width, height = self.viewport
         if not (0 <= x < width and 0 <= y < height):
             raise NotPossible(f"({x:.0f}, {y:.0f}) is outside of the view, which is {width} x {height}: scroll first.")
 
-    def _point_at(self, x, y):
+    def _point_at(self, x: float, y: float) -> None:
         """Move the pointer, and let the page answer to that: what was below it may be away for a moment."""
         with contextlib.suppress(Refused):  # the page was left: what comes next will say so
             self.evaluate(scripts.NOTE_BELOW % (x, y), world=self.ours())
@@ -314,16 +322,13 @@ class Tab:
         with contextlib.suppress(Refused):
             self.evaluate(scripts.AGAIN_BELOW % (x, y), world=self.ours(), wait=True)
 
-    def _mouse(self, kind, x, y, **more):
+    def _mouse(self, kind: str, x: float, y: float, **more: Any) -> Posted:
         return self.post("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})
 
-    def _keys(self, events):
-        posted = None
-        for event in events:
-            posted = self.post("Input.dispatchKeyEvent", event)
-        return posted
+    def _keys(self, events: Iterable[dict[str, Any]]) -> Posted:
+        return [self.post("Input.dispatchKeyEvent", event) for event in events][-1]
 
-    def _wait(self, posted):
+    def _wait(self, posted: Posted) -> None:
         try:
             self.browser.result(posted, STEP_S)
         except Late:

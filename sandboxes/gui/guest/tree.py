@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 SILENT = {
     "none", "generic", "RootWebArea", "InlineTextBox", "LineBreak", "paragraph", "LayoutTable", "LayoutTableRow",
     "LayoutTableCell", "rowgroup", "Section", "ListMarker", "LabelText", "Legend", "SvgRoot", "Iframe", "MenuListPopup",
@@ -22,9 +24,10 @@ _FLAGS = ("focused", "disabled", "selected", "expanded", "required", "modal", "m
 _MAX_NAME, _MAX_OPTIONS = 300, 40
 _CELLS = ("cell", "gridcell", "columnheader", "rowheader")
 _LABELLED = ACTED_ON - {"link", "button", "option", "tab", "menuitem", "treeitem"}
+Node = dict[str, Any]
 
 
-def shown(nodes):
+def shown(nodes: list[Node]) -> list[tuple[int, int | None, str, str]]:
     """What of an accessibility tree is shown.
 
     Args:
@@ -60,7 +63,7 @@ def shown(nodes):
     return [line for place, line in enumerate(lines) if not _is_label(place, lines)]
 
 
-def _is_label(place, lines):
+def _is_label(place: int, lines: list[tuple[int, int | None, str, str]]) -> bool:
     """Whether a line is the text that names the field before or after it."""
     _, _, role, text = lines[place]
     if role != "text":
@@ -71,14 +74,15 @@ def _is_label(place, lines):
     return False
 
 
-def _holds_more(children):
+def _holds_more(children: list[Node]) -> bool:
     """Whether anything but text is in a cell: that is shown, with the same words."""
     return any(_value(child, "role") != "StaticText" for child in children)
 
 
-def _options(node, by_id):
+def _options(node: Node, by_id: dict[str, Node]) -> list[str]:
     """What a list that folds out offers: its options have no place on the page."""
-    found, waiting = [], [node]
+    found: list[str] = []
+    waiting = [node]
     while waiting and len(found) < _MAX_OPTIONS:
         one = waiting.pop()
         if _value(one, "role") == "option":
@@ -87,12 +91,12 @@ def _options(node, by_id):
     return found
 
 
-def _only(name, children):
+def _only(name: str, children: list[Node]) -> bool:
     """Whether a name is nothing but the text of the children, who are shown anyway."""
     return "".join(_value(child, "name") for child in children).split() == name.split()
 
 
-def _line(node, role, name):
+def _line(node: Node, role: str, name: str) -> str:
     words = [role]
     if name:
         words.append(f'"{name[:_MAX_NAME]}"')
@@ -110,5 +114,5 @@ def _line(node, role, name):
     return " ".join(words)
 
 
-def _value(node, key):
+def _value(node: Node, key: str) -> str:
     return str(node.get(key, {}).get("value", "") or "")

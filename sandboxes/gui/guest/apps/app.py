@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import copy
 import html
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..server import Request
 
 MAX_TEXT = 4_000
+Fields = dict[str, str]
 STYLE = """
 body { font: 14px/1.45 sans-serif; margin: 0; color: #222; background: #f4f5f7 }
 nav { background: #23395d; padding: 9px 16px } nav a { color: #fff; margin-right: 16px; text-decoration: none }
@@ -26,25 +32,27 @@ class App:
     episode made different from the beginning: what a judge compares.
     """
 
-    title, links = "", ()
+    title: str = ""
+    links: tuple[tuple[str, str], ...] = ()
 
-    def __init__(self, data):
+    def __init__(self, data: dict[str, Any]) -> None:
         self.start = data
         self.state = copy.deepcopy(data)
 
-    def respond(self, request):
+    def respond(self, request: Request) -> str:
         """HTML, or a path."""
         name = request.path.strip("/").replace("/", "_") or "home"
         handler = getattr(self, f"{request.method.lower()}_{name}", None) if name.isidentifier() else None
         if handler is None:
             return self.page("Not found", "<p>There is no such page.</p>")
-        return handler(request.form if request.method == "POST" else request.query)
+        answer: str = handler(request.form if request.method == "POST" else request.query)
+        return answer
 
-    def effects(self):
+    def effects(self) -> dict[str, Any]:
         """What is different from the beginning, as plain data."""
         raise NotImplementedError
 
-    def page(self, heading, body, note=""):
+    def page(self, heading: str, body: str, note: str = "") -> str:
         """A whole page around a body of HTML. An application without links is one page: it has no bar."""
         links = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)
         bar = f"<nav><b>{self.title}</b>{links}</nav>" if links else ""
@@ -57,30 +65,30 @@ class App:
         )
 
 
-def text(value):
+def text(value: object) -> str:
     """Anything as text that stands for itself in HTML."""
     return html.escape(str(value)[:MAX_TEXT], quote=True)
 
 
-def link(path, words):
+def link(path: str, words: str) -> str:
     return f'<a href="{text(path)}">{text(words)}</a>'
 
 
-def button(path, words, **hidden):
+def button(path: str, words: str, **hidden: object) -> str:
     """A form that is one button."""
     fields = "".join(f'<input type=hidden name={name} value="{text(value)}">' for name, value in hidden.items())
     return f'<form method=post action="{text(path)}">{fields}<button>{text(words)}</button></form>'
 
 
-def entry(name, label, value="", kind="text", size=24):
+def entry(name: str, label: str, value: object = "", kind: str = "text", size: int = 24) -> str:
     return f'<label>{text(label)} <input type={kind} name={name} value="{text(value)}" size={size}></label>'
 
 
-def area(name, label, value=""):
+def area(name: str, label: str, value: str = "") -> str:
     return f"<label>{text(label)} <textarea name={name}>{text(value)}</textarea></label>"
 
 
-def choice(name, label, options, chosen=""):
+def choice(name: str, label: str, options: Iterable[str | tuple[str, str]], chosen: str = "") -> str:
     """A select of options, each a text or a pair of value and words."""
     pairs = [option if isinstance(option, (list, tuple)) else (option, option) for option in options]
     inside = "".join(
@@ -90,14 +98,14 @@ def choice(name, label, options, chosen=""):
     return f"<label>{text(label)} <select name={name}>{inside}</select></label>"
 
 
-def table(head, rows):
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """Rows of cells that are HTML already."""
     top = "".join(f"<th>{text(word)}</th>" for word in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def whole(value, least, most):
+def whole(value: object, least: int, most: int) -> int | None:
     """A whole number within bounds, None for anything else."""
     value = str(value).strip()
     if not value.isascii() or not value.isdigit() or len(value) > 6:

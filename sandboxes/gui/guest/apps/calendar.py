@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from .app import App, button, entry, link, table, text
+from .app import App, Fields, button, entry, link, table, text
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -18,7 +19,7 @@ class Calendar(App):
     title = "Almanac"
     links = (("/", "All events"), ("/new", "New event"))
 
-    def get_home(self, query):
+    def get_home(self, query: Fields) -> str:
         words = query.get("q", "").lower().split()
         found = [
             event
@@ -32,7 +33,7 @@ class Calendar(App):
         body = f"<form method=get action=/>{entry('q', 'Search', query.get('q', ''))}<button>Search</button></form>"
         return self.page("Events", body + table(("Date", "Time", "Event", "Place"), rows))
 
-    def get_event(self, query, note=""):
+    def get_event(self, query: Fields, note: str = "") -> str:
         event = self._event(query)
         if event is None:
             return self.page("Not found", "<p>There is no such event.</p>")
@@ -43,7 +44,7 @@ class Calendar(App):
             note,
         )
 
-    def post_change(self, form):
+    def post_change(self, form: Fields) -> str:
         event = self._event(form)
         if event is None:
             return "/"
@@ -52,17 +53,17 @@ class Calendar(App):
         event.update({field: form[field].strip()[:200] for field in _FIELDS})
         return f"/event?id={event['id']}"
 
-    def post_remove(self, form):
+    def post_remove(self, form: Fields) -> str:
         self.state["events"] = [event for event in self.state["events"] if event["id"] != form.get("id")]
         return "/"
 
-    def get_new(self, query, note=""):
+    def get_new(self, query: Fields, note: str = "") -> str:
         held = {field: query.get(field, "") for field in _FIELDS}
         return self.page(
             "New event", f"<form method=post action=/new>{self._fields(held)}<button>Save</button></form>", note
         )
 
-    def post_new(self, form):
+    def post_new(self, form: Fields) -> str:
         if complaint := _wrong(form):
             return self.get_new(form, complaint)
         events = self.state["events"]
@@ -71,7 +72,7 @@ class Calendar(App):
             events.append({"id": number, **{field: form[field].strip()[:200] for field in _FIELDS}})
         return "/"
 
-    def effects(self):
+    def effects(self) -> dict[str, Any]:
         """Events added, changed and removed."""
         before = {event["id"]: event for event in self.start["events"]}
         now = {event["id"]: event for event in self.state["events"]}
@@ -86,14 +87,14 @@ class Calendar(App):
         }
         return {key: value for key, value in found.items() if value}
 
-    def _event(self, query):
+    def _event(self, query: Fields) -> dict[str, Any] | None:
         return next((event for event in self.state["events"] if event["id"] == query.get("id")), None)
 
-    def _fields(self, held):
+    def _fields(self, held: Fields) -> str:
         return "".join(entry(field, label, held[field]) + "<br>" for field, label in _FIELDS.items())
 
 
-def _wrong(form):
+def _wrong(form: Fields) -> str:
     """What is wrong with what was filled in, or nothing."""
     if not form.get("title", "").strip():
         return "An event needs a title."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .app import App, choice, entry, text
+from typing import Any
+
+from .app import App, Fields, choice, entry, text
 
 
 class Form(App):
@@ -10,10 +12,10 @@ class Form(App):
 
     title = "Form"
 
-    def __init__(self, data):
+    def __init__(self, data: dict[str, Any]) -> None:
         super().__init__({"sent": [], **data})
 
-    def get_home(self, query):
+    def get_home(self, query: Fields) -> str:
         body = "<form method=post action=/send>"
         for field in self.state["fields"]:
             name, label = field["name"], field["label"]
@@ -28,16 +30,16 @@ class Form(App):
             body += f'<button name=button value="{text(words)}">{text(words)}</button> '
         return self.page(self.state["title"], body + "</form>")
 
-    def post_send(self, form):
+    def post_send(self, form: Fields) -> str:
         if len(self.state["sent"]) < 20:
             names = [field["name"] for field in self.state["fields"]]
             held = {name: form.get(name, "")[:200].strip() for name in names if form.get(name, "") not in ("", "-")}
             self.state["sent"].append({"button": form.get("button", "")[:200], **held})
         return "/done"
 
-    def get_done(self, query):
+    def get_done(self, query: Fields) -> str:
         return self.page("Done", "<p>Thank you.</p>")
 
-    def effects(self):
+    def effects(self) -> dict[str, Any]:
         """What was sent, in order."""
         return {"sent": self.state["sent"]} if self.state["sent"] else {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .app import App, area, button, choice, entry, link, table, text
+from typing import Any
+
+from .app import App, Fields, area, button, choice, entry, link, table, text
 
 _MOST = 50
 
@@ -13,7 +15,7 @@ class Forum(App):
     title = "Commons"
     links = (("/", "Threads"), ("/new", "New thread"))
 
-    def get_home(self, query):
+    def get_home(self, query: Fields) -> str:
         topic, sort = query.get("topic", ""), query.get("sort", "new")
         found = [thread for thread in self.state["threads"] if topic in ("", thread["topic"])]
         found.sort(key=lambda thread: -thread["votes"] if sort == "votes" else -int(thread["id"]))
@@ -29,7 +31,7 @@ class Forum(App):
         ]
         return self.page("Threads", body + table(("Title", "Author", "Votes", "Answers"), rows))
 
-    def get_thread(self, query):
+    def get_thread(self, query: Fields) -> str:
         thread = self._thread(query)
         if thread is None:
             return self.page("Not found", "<p>There is no such thread.</p>")
@@ -45,7 +47,7 @@ class Forum(App):
         )
         return self.page(thread["title"], body)
 
-    def post_vote(self, form):
+    def post_vote(self, form: Fields) -> str:
         thread = self._thread(form)
         if thread is None:
             return "/"
@@ -58,7 +60,7 @@ class Forum(App):
             thread["votes"] += 1
         return f"/thread?id={thread['id']}"
 
-    def post_reply(self, form):
+    def post_reply(self, form: Fields) -> str:
         thread = self._thread(form)
         if thread is None:
             return "/"
@@ -66,7 +68,7 @@ class Forum(App):
             thread["posts"].append({"author": "you", "text": form["text"][:2000]})
         return f"/thread?id={thread['id']}"
 
-    def get_new(self, query, note=""):
+    def get_new(self, query: Fields, note: str = "") -> str:
         body = (
             "<form method=post action=/new>"
             + choice("topic", "Topic", self.state["topics"], query.get("topic", ""))
@@ -76,7 +78,7 @@ class Forum(App):
         )
         return self.page("New thread", body, note)
 
-    def post_new(self, form):
+    def post_new(self, form: Fields) -> str:
         title, topic = form.get("title", "").strip(), form.get("topic")
         if not title or topic not in self.state["topics"]:
             return self.get_new(form, "A thread needs a topic and a title.")
@@ -88,7 +90,7 @@ class Forum(App):
             })  # fmt: skip
         return f"/thread?id={threads[-1]['id']}"
 
-    def effects(self):
+    def effects(self) -> dict[str, Any]:
         """Votes given, answers and threads written."""
         known = {thread["id"] for thread in self.start["threads"]}
         threads = self.state["threads"]
@@ -108,5 +110,5 @@ class Forum(App):
         }
         return {key: value for key, value in found.items() if value}
 
-    def _thread(self, query):
+    def _thread(self, query: Fields) -> dict[str, Any] | None:
         return next((thread for thread in self.state["threads"] if thread["id"] == query.get("id")), None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .app import App, area, button, choice, entry, link, table, text, whole
+from typing import Any
+
+from .app import App, Fields, area, button, choice, entry, link, table, text, whole
 
 FOLDERS = ("Inbox", "Archive", "Travel", "Bills", "Trash")
 _PER_PAGE = 10
@@ -17,12 +19,12 @@ class Mail(App):
         ("/?folder=Trash", "Trash"), ("/sent", "Sent"), ("/write", "Write"),
     )  # fmt: skip
 
-    def __init__(self, data):
+    def __init__(self, data: dict[str, Any]) -> None:
         super().__init__({"sent": [], **data})
 
-    def get_home(self, query):
+    def get_home(self, query: Fields) -> str:
         """A folder, or what a search finds in all of them."""
-        folder = query.get("folder") if query.get("folder") in FOLDERS else "Inbox"
+        folder = asked if (asked := query.get("folder", "")) in FOLDERS else "Inbox"
         words = query.get("q", "").lower().split()
         found = [
             message
@@ -47,7 +49,7 @@ class Mail(App):
             body += link(f"/?{kept}&page={page + 1}", "Older")
         return self.page("Search" if words else folder, body)
 
-    def get_message(self, query):
+    def get_message(self, query: Fields) -> str:
         message = self._message(query)
         if message is None:
             return self.page("Not found", "<p>There is no such message.</p>")
@@ -65,24 +67,24 @@ class Mail(App):
         )
         return self.page(message["subject"], body)
 
-    def post_star(self, form):
+    def post_star(self, form: Fields) -> str:
         if message := self._message(form):
             message["starred"] = not message["starred"]
             return f"/message?id={message['id']}"
         return "/"
 
-    def post_delete(self, form):
+    def post_delete(self, form: Fields) -> str:
         if message := self._message(form):
             message["folder"] = "Trash"
         return "/"
 
-    def post_move(self, form):
+    def post_move(self, form: Fields) -> str:
         message = self._message(form)
         if message and form.get("folder") in FOLDERS:
             message["folder"] = form["folder"]
         return "/"
 
-    def get_write(self, query, note=""):
+    def get_write(self, query: Fields, note: str = "") -> str:
         """An empty letter, a reply or a forwarded message."""
         to, subject, body = query.get("to", ""), query.get("subject", ""), query.get("body", "")
         about = self._message({"id": query.get("reply", query.get("forward", ""))})
@@ -101,7 +103,7 @@ class Mail(App):
         )
         return self.page("Write", form, note)
 
-    def post_send(self, form):
+    def post_send(self, form: Fields) -> str:
         to = form.get("to", "").strip().lower()
         if to.count("@") != 1 or " " in to:
             return self.get_write(form, "Give one address to send it to.")
@@ -111,11 +113,11 @@ class Mail(App):
             )
         return "/sent"
 
-    def get_sent(self, query):
+    def get_sent(self, query: Fields) -> str:
         rows = [(text(one["subject"]), text(one["to"])) for one in reversed(self.state["sent"])]
         return self.page("Sent", table(("Subject", "To"), rows) if rows else "<p>Nothing was sent.</p>")
 
-    def effects(self):
+    def effects(self) -> dict[str, Any]:
         """Messages sent, moved, and starred or no longer so. Reading is no effect."""
         before = {message["id"]: message for message in self.start["messages"]}
         now = self.state["messages"]
@@ -128,5 +130,5 @@ class Mail(App):
         }
         return {key: value for key, value in found.items() if value}
 
-    def _message(self, query):
+    def _message(self, query: Fields) -> dict[str, Any] | None:
         return next((message for message in self.state["messages"] if message["id"] == query.get("id")), None)

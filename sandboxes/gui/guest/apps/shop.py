@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlencode
 
-from .app import App, button, choice, entry, link, table, text, whole
+from .app import App, Fields, button, choice, entry, link, table, text, whole
 
 _PER_PAGE, _MOST = 8, 20
 SHIPPING = {"standard": "Standard", "express": "Express", "pickup": "Pick up at the store"}
@@ -16,7 +17,7 @@ _SORTS = {
 }
 
 
-def money(cents):
+def money(cents: int) -> str:
     return f"{cents // 100}.{cents % 100:02d}"
 
 
@@ -26,14 +27,14 @@ class Shop(App):
     title = "Corner Shop"
     links = (("/", "Products"), ("/wishes", "Wish list"), ("/cart", "Cart"), ("/orders", "Orders"))
 
-    def __init__(self, data):
+    def __init__(self, data: dict[str, Any]) -> None:
         super().__init__({"cart": {}, "wishes": [], "coupon": "", "reviews": [], **data})
         self._products = {product["id"]: product for product in self.start["products"]}
 
-    def get_home(self, query):
+    def get_home(self, query: Fields) -> str:
         """Search, filter and sort."""
         words, category = query.get("q", "").strip().lower(), query.get("category", "")
-        sort = query.get("sort") if query.get("sort") in _SORTS else "name"
+        sort = asked if (asked := query.get("sort", "")) in _SORTS else "name"
         found = [
             product
             for product in self._products.values()
@@ -70,7 +71,7 @@ class Shop(App):
             body += link("/?" + urlencode({**kept, "page": page + 1}), "Next page")
         return self.page("Products", f"<p>{len(found)} products</p>{body}")
 
-    def get_product(self, query, note=""):
+    def get_product(self, query: Fields, note: str = "") -> str:
         product = self._products.get(query.get("id"))
         if product is None:
             return self.page("Not found", "<p>There is no such product.</p>")
@@ -88,7 +89,7 @@ class Shop(App):
         )
         return self.page(product["name"], body, note)
 
-    def post_add(self, form):
+    def post_add(self, form: Fields) -> str:
         product = self._products.get(form.get("id"))
         if product is None:
             return "/"
@@ -101,7 +102,7 @@ class Shop(App):
         self.state["cart"][product["id"]] = held + number
         return "/cart"
 
-    def post_wish(self, form):
+    def post_wish(self, form: Fields) -> str:
         wishes = self.state["wishes"]
         if form.get("id") in wishes:
             wishes.remove(form["id"])
@@ -109,14 +110,14 @@ class Shop(App):
             wishes.append(form["id"])
         return "/wishes"
 
-    def get_wishes(self, query):
+    def get_wishes(self, query: Fields) -> str:
         rows = [
             (link(f"/product?id={key}", self._products[key]["name"]), button("/wish", "Remove", id=key))
             for key in self.state["wishes"]
         ]
         return self.page("Wish list", table(("Product", ""), rows) if rows else "<p>The wish list is empty.</p>")
 
-    def get_cart(self, query, note=""):
+    def get_cart(self, query: Fields, note: str = "") -> str:
         cart = self.state["cart"]
         if not cart:
             return self.page("Cart", "<p>The cart is empty.</p>", note)
@@ -134,7 +135,7 @@ class Shop(App):
         body += "<button>Apply coupon</button></form>" + link("/checkout", "Go to checkout")
         return self.page("Cart", body, note)
 
-    def post_change(self, form):
+    def post_change(self, form: Fields) -> str:
         number = whole(form.get("quantity", ""), 0, _MOST)
         product = self._products.get(form.get("id"))
         if product is None or form["id"] not in self.state["cart"]:
@@ -146,14 +147,14 @@ class Shop(App):
             del self.state["cart"][form["id"]]
         return "/cart"
 
-    def post_coupon(self, form):
+    def post_coupon(self, form: Fields) -> str:
         code = form.get("code", "").strip().upper()
         if code and code not in self.state["coupons"]:
             return self.get_cart({}, f"There is no coupon {code[:20]}.")
         self.state["coupon"] = code
         return "/cart"
 
-    def get_checkout(self, query, note=""):
+    def get_checkout(self, query: Fields, note: str = "") -> str:
         if not self.state["cart"]:
             return "/cart"
         body = (
@@ -164,7 +165,7 @@ class Shop(App):
         )
         return self.page("Checkout", body, note)
 
-    def post_checkout(self, form):
+    def post_checkout(self, form: Fields) -> str:
         cart = self.state["cart"]
         if not cart:
             return "/cart"
@@ -179,14 +180,14 @@ class Shop(App):
         self.state["cart"], self.state["coupon"] = {}, ""
         return f"/order?id={order['id']}"
 
-    def get_orders(self, query):
+    def get_orders(self, query: Fields) -> str:
         rows = [
             (link(f"/order?id={order['id']}", f"Order {order['id']}"), text(order["status"]), money(order["total"]))
             for order in reversed(self.state["orders"])
         ]
         return self.page("Orders", table(("Order", "Status", "Total"), rows))
 
-    def get_order(self, query):
+    def get_order(self, query: Fields) -> str:
         order = next((one for one in self.state["orders"] if one["id"] == query.get("id")), None)
         if order is None:
             return self.page("Not found", "<p>There is no such order.</p>")
@@ -198,13 +199,13 @@ class Shop(App):
             body += button("/cancel", "Cancel order", id=order["id"])
         return self.page(f"Order {order['id']}", f"<p>Status: {text(order['status'])}</p>{body}")
 
-    def post_cancel(self, form):
+    def post_cancel(self, form: Fields) -> str:
         for order in self.state["orders"]:
             if order["id"] == form.get("id") and order["status"] == "placed":
                 order["status"] = "cancelled"
         return "/orders"
 
-    def effects(self):
+    def effects(self) -> dict[str, Any]:
         """New orders, cancelled ones, wishes, and what is left in the cart."""
         known = {order["id"]: order["status"] for order in self.start["orders"]}
         orders = self.state["orders"]
@@ -216,6 +217,7 @@ class Shop(App):
         }
         return {key: value for key, value in found.items() if value}
 
-    def _total(self):
-        total = sum(number * self._products[key]["price"] for key, number in self.state["cart"].items())
-        return total - total * self.state["coupons"].get(self.state["coupon"], 0) // 100
+    def _total(self) -> int:
+        total: int = sum(number * self._products[key]["price"] for key, number in self.state["cart"].items())
+        percent: int = self.state["coupons"].get(self.state["coupon"], 0)
+        return total - total * percent // 100
