@@ -14,10 +14,11 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.bugs.build import Recipe, _Journal, build
+from agentgym.sandboxes.swe.bugs.build import Recipe, _impatient, _Journal, build
 from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
 from agentgym.sandboxes.swe.bugs.mutations import mutations
 from agentgym.sandboxes.swe.judge import RepositoryTests
+from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.sandboxes.swe.repository import Repository
 from agentgym.sandboxes.swe.sources import archive, fetch
 
@@ -190,6 +191,20 @@ async def test_a_build_that_was_broken_off_goes_on(sources):
     kept.write_text(json.dumps({"package": repr(recipe.packages[0]), "tasks": []}) + "\n{cut sho")
     assert len((await build(recipe, out))["train"]) == 0  # what the journal says is done is not done again
     assert (await build(recipe, out)).fingerprint() == first.fingerprint()
+
+
+@pytest.mark.needs_namespaces
+async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_tests_take_without_it(sources):
+    [package] = Recipe.load(sources / "recipe.toml").packages
+    source = SMALL["small.py"]
+    endless = source.replace("    if x > 0:", "    while x > 0:\n        pass\n    if x > 0:")
+    bug = make_patch({"small.py": source.encode()}, {"small.py": endless.encode()})
+    judge = _impatient(RepositoryTests(cpu_s=600, timeout_s=300), 0.3)
+    assert judge.cpu_s == 3
+    verdict = await judge.judge(package.task(truth={}), bug, ["test_small.py"])
+    assert verdict is not None
+    assert not verdict.outcomes
+    assert _impatient(RepositoryTests(cpu_s=60), 100.0).cpu_s == 60
 
 
 def test_what_is_kept_after_a_line_that_was_cut_short_is_read_again(sources):
