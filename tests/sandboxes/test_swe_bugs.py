@@ -14,10 +14,12 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.bugs.build import Recipe, _Journal, build
+from agentgym.sandboxes.swe.bugs.build import Recipe, _impatient, _Journal, build
 from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
 from agentgym.sandboxes.swe.bugs.mutations import mutations
+from agentgym.sandboxes.swe.bugs.package import steady
 from agentgym.sandboxes.swe.judge import RepositoryTests
+from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.sandboxes.swe.repository import Repository
 from agentgym.sandboxes.swe.sources import archive, fetch
 
@@ -192,6 +194,20 @@ async def test_a_build_that_was_broken_off_goes_on(sources):
     assert (await build(recipe, out)).fingerprint() == first.fingerprint()
 
 
+@pytest.mark.needs_namespaces
+async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_tests_take_without_it(sources):
+    [package] = Recipe.load(sources / "recipe.toml").packages
+    source = SMALL["small.py"]
+    endless = source.replace("    if x > 0:", "    while x > 0:\n        pass\n    if x > 0:")
+    bug = make_patch({"small.py": source.encode()}, {"small.py": endless.encode()})
+    judge = _impatient(RepositoryTests(cpu_s=600, timeout_s=300), 0.3)
+    assert judge.cpu_s == 3
+    verdict = await judge.judge(package.task(truth={}), bug, ["test_small.py"])
+    assert verdict is not None
+    assert not verdict.outcomes
+    assert _impatient(RepositoryTests(cpu_s=60), 100.0).cpu_s == 60
+
+
 def test_what_is_kept_after_a_line_that_was_cut_short_is_read_again(sources):
     [package] = Recipe.load(sources / "recipe.toml").packages
     path = sources / "bugs.jsonl.found"
@@ -225,6 +241,21 @@ def test_a_source_is_what_its_hash_says(sources):
         fetch("small>=1.0")
 
 
+def test_a_function_whose_tests_changed_places_judges_nothing_at_all():
+    """`b[0]` has its name in every round, but it stands for another test once what was before it comes behind it."""
+    one = {
+        "t.py::a": "passed",
+        "t.py::b[0]": "passed",
+        "t.py::b[x]": "passed",
+        "t.py::c": "passed",
+        "t.py::d": "failed",
+    }
+    other = {"t.py::a": "passed", "t.py::b[x]": "passed", "t.py::b[0]": "passed", "t.py::c": "failed"}
+    assert steady([one, one]) == ["t.py::a", "t.py::b[0]", "t.py::b[x]", "t.py::c"]
+    assert steady([one, other]) == ["t.py::a"]
+    assert steady([other, one]) == ["t.py::a"]
+
+
 @pytest.mark.needs_namespaces
 @pytest.mark.skipif(
     Path("/proc/sys/kernel/randomize_va_space").read_text().strip() == "0", reason="all processes lie at one address"
@@ -253,5 +284,4 @@ def test_plain():
     (sources / "recipe.toml").write_text(RECIPE.replace("small", "odd"))
     [package] = Recipe.load(sources / "recipe.toml").packages
     passing = await package.passing(RepositoryTests())
-    assert "test_odd.py::test_plain" in passing
-    assert len(passing) < 20
+    assert passing == ["test_odd.py::test_plain"]

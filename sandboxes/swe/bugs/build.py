@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import random
+import time
 import tomllib
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -26,6 +28,8 @@ from .package import Package
 
 AT_MOST = 0.3
 """Of a package's tests: a bug that more of them catch is no puzzle."""
+PATIENCE_S = 2
+"""Processor seconds that tests have above what they take without a bug."""
 DIFFICULTY = {
     "constant": 1.0, "boundary": 1.0, "operator": 1.0, "return": 1.0, "branch": 1.5, "call": 2.0, "argument": 2.0,
     "removed": 4.0,
@@ -115,7 +119,9 @@ async def _tasks_of(
 ) -> AsyncGenerator[Task, None]:
     """Validated tasks of one package, in an order that the seed alone decides."""
     repository = await asyncio.to_thread(package.fetch)
+    began = time.monotonic()
     passing = await package.passing(judge)
+    judge = _impatient(judge, time.monotonic() - began)
     candidates = [
         (path, source, mutation)
         for path, source in package.breakable(repository).items()
@@ -142,6 +148,14 @@ async def _tasks_of(
                 counts[f"{path}:{mutation.function}"] += 1
                 yield task
         progress(Progress(package.pinned, tried, kept, recipe.each))
+
+
+def _impatient(judge: RepositoryTests, rounds_s: float) -> RepositoryTests:
+    """One that gives the tests no more processor time than all rounds of `passing` took: many a bug is a loop without
+    an end, and would use up all that the judge allows."""
+    return RepositoryTests(
+        cpu_s=min(judge.cpu_s, math.ceil(rounds_s) + PATIENCE_S), timeout_s=judge.timeout_s, backend=judge.backend
+    )
 
 
 async def _task(

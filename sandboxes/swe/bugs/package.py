@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -77,19 +77,44 @@ class Package:
             parameters["patch"] = patch
         return Task(id or self.pinned, ENVIRONMENT, prompt, parameters=parameters, split=self.split, **fields)
 
-    async def passing(self, judge: RepositoryTests, times: int = 3) -> list[str]:
-        """Ids of the tests that pass every time. Raises: TaskError if none does."""
-        rounds: list[set[str]] = []
+    async def passing(self, judge: RepositoryTests, times: int = 5) -> list[str]:
+        """Ids of the tests that pass every time, each time in another interpreter. Raises: TaskError if none does."""
+        rounds: list[Mapping[str, str]] = []
         reasons: list[str] = []
         for _ in range(times):
             verdict = await _elsewhere(judge, self.task(truth={}), self.tests)
             assert verdict is not None
             reasons = list(verdict.reasons.values())
-            rounds.append({test for test, outcome in verdict.outcomes.items() if outcome == "passed"})
-        if not (found := set.intersection(*rounds)):
+            rounds.append(verdict.outcomes)
+        if not (found := steady(rounds)):
             said = reasons[0][-500:] if reasons else "None was found."
             raise TaskError(f"{self.pinned}: none of its tests passes here. {said}")
-        return sorted(found)
+        return found
+
+
+def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
+    """Ids of the tests that passed in every round, sorted. None of a function whose tests were not always the same in
+    the same order: where one id stands for another test in another interpreter, those that stayed may move next time.
+
+    Args:
+        rounds: outcomes by pytest id, in the order in which they ran.
+    """
+    first, *others = map(_by_function, rounds)
+    return sorted(
+        test
+        for function, tests in first.items()
+        if all(other.get(function) == tests for other in others)
+        for test in tests
+        if all(outcomes[test] == "passed" for outcomes in rounds)
+    )
+
+
+def _by_function(tests: Iterable[str]) -> dict[str, list[str]]:
+    """The ids of every test function, in their order."""
+    found: dict[str, list[str]] = {}
+    for test in tests:
+        found.setdefault(test.partition("[")[0], []).append(test)
+    return found
 
 
 async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> Verdict | None:
