@@ -11,7 +11,7 @@ from . import keys, scripts, tree
 from .cdp import Crashed, Late, Refused
 
 STEP_S, LOAD_S = 8.0, 60.0
-_MAX_TYPED = 2_000
+_MAX_TYPED, _MAX_DIGITS = 2_000, 9
 _LOOK_AGAIN_S, _LEAVE_S, _FRAME_S = 0.02, 10.0, 1 / 60
 
 
@@ -28,7 +28,7 @@ class Tab:
         self.crashed, self.said, self.lines, self.title = False, [], [], ""
         self._leaving, self._moved = False, threading.Condition()
         self._main = target  # the id of a page's main frame is that of its target
-        self._numbers, self._nodes, self._renumber, self._world = {}, {}, False, None
+        self._numbers, self._nodes, self._named, self._renumber, self._world = {}, {}, {}, False, None
         browser.listen(session, self._happened)
         width, height = viewport
         posted = [
@@ -138,7 +138,7 @@ class Tab:
     # ---- what it shows -----------------------------------------------------------------------------------------------
 
     def look(self):
-        """Read the page anew: its lines, with the number of each element."""
+        """Read the page anew: its lines, with the number of each element, and which elements have a name."""
         for attempt in range(3):
             try:
                 nodes = self.call("Accessibility.getFullAXTree")["nodes"]
@@ -149,15 +149,16 @@ class Tab:
                 self.settle()
         if self._renumber:
             self._numbers, self._nodes, self._renumber = {}, {}, False
-        lines = []
-        for depth, backend, role, text in tree.shown(nodes):
+        lines, named = [], {}
+        for depth, backend, role, text, name in tree.shown(nodes):
             if backend is None:
                 continue
             if backend not in self._numbers:
                 self._numbers[backend] = len(self._numbers) + 1
                 self._nodes[self._numbers[backend]] = backend
             lines.append((self._numbers[backend], depth, role, text))
-        self.lines = lines
+            named.setdefault(name, []).append((self._numbers[backend], role))
+        self.lines, self._named = lines, named
         root = nodes[0] if nodes else {}
         self.title = str(root.get("name", {}).get("value", ""))
 
@@ -262,13 +263,31 @@ class Tab:
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _node(self, element):
-        if element not in self._nodes:
-            raise NotPossible(f"There is no element [{element}] on this page.")
-        return self._nodes[element]
+        """Number and node of an element that the agent gave by its number or its name."""
+        number = self._number(element) if isinstance(element, str) else element
+        if number not in self._nodes:
+            raise NotPossible(f"There is no element [{number}] on this page.")
+        return number, self._nodes[number]
+
+    def _number(self, name):
+        """The number of the one element of a name; digits are a number. What can be acted on goes before what cannot:
+        the heading over a button may say the same.
+        """
+        name = " ".join(name.split())
+        if name.isascii() and name.isdigit():
+            return int(name[:_MAX_DIGITS])
+        found = self._named.get(name, ()) if name else ()
+        numbers = [number for number, role in found if role in tree.ACTED_ON] or [number for number, _ in found]
+        if not numbers:
+            raise NotPossible(f"No element is named {name[:60]!r}: give the number of one that is shown.")
+        if len(numbers) > 1:
+            them = ", ".join(f"[{number}]" for number in numbers[:10])
+            raise NotPossible(f"{len(numbers)} elements are named {name[:60]!r}: give the number of one, {them}.")
+        return numbers[0]
 
     def _on(self, element, function, *arguments):
         """Call a function of ours on an element, in the isolated world."""
-        backend = self._node(element)
+        number, backend = self._node(element)
         try:
             found = self.call("DOM.resolveNode", {"backendNodeId": backend, "executionContextId": self.ours()})
             answer = self.call(
@@ -281,25 +300,25 @@ class Tab:
                 },
             )
         except Refused as error:
-            raise NotPossible(f"The element [{element}] is no longer on the page.") from error
+            raise NotPossible(f"The element [{number}] is no longer on the page.") from error
         return answer.get("result", {}).get("value")
 
     def _middle(self, element, scroll=True):
         """Where to click on an element: the middle of its first box, scrolled into view."""
-        backend = self._node(element)
+        number, backend = self._node(element)
         try:
             if scroll:
                 self.call("DOM.scrollIntoViewIfNeeded", {"backendNodeId": backend})
             quads = self.call("DOM.getContentQuads", {"backendNodeId": backend})["quads"]
         except Refused as error:
-            hint = "choose an option with select" if self._role(element) == "option" else "it may be hidden, or gone"
-            raise NotPossible(f"The element [{element}] has no place on the page: {hint}.") from error
+            hint = "choose an option with select" if self._role(number) == "option" else "it may be hidden, or gone"
+            raise NotPossible(f"The element [{number}] has no place on the page: {hint}.") from error
         if not quads:
-            raise NotPossible(f"The element [{element}] has no place on the page: it may be hidden.")
+            raise NotPossible(f"The element [{number}] has no place on the page: it may be hidden.")
         return sum(quads[0][::2]) / 4, sum(quads[0][1::2]) / 4
 
-    def _role(self, element):
-        return next((role for number, _, role, _ in self.lines if number == element), "")
+    def _role(self, number):
+        return next((role for one, _, role, _ in self.lines if one == number), "")
 
     def _inside(self, x, y):
         width, height = self.viewport

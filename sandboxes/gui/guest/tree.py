@@ -29,7 +29,8 @@ def shown(nodes):
 
     Args:
         nodes: as `Accessibility.getFullAXTree` gives them.
-    Returns: tuples of depth, backend node id (None if it has none), role and the text of the line.
+    Returns: tuples of depth, backend node id (None if it has none), role, the text of the line, and the name by which
+        the agent may call the element: as much of its own as is shown, '' for text.
     """
     by_id = {node["nodeId"]: node for node in nodes}
     lines = []
@@ -42,7 +43,7 @@ def shown(nodes):
         if not node.get("ignored") and role not in ("InlineTextBox", "LineBreak"):
             if role == "StaticText":
                 if name and name not in said:
-                    lines.append((depth, node.get("backendDOMNodeId"), "text", f'text "{name[:_MAX_NAME]}"'))
+                    lines.append((depth, node.get("backendDOMNodeId"), "text", f'text "{name[:_MAX_NAME]}"', ""))
                 continue
             speaks = role not in SILENT or (name and role not in ("RootWebArea", "none") and not _only(name, children))
             if role in _CELLS and (not name or _holds_more(children)):
@@ -51,7 +52,7 @@ def shown(nodes):
                 line = _line(node, role, name)
                 if role == "combobox" and (options := _options(node, by_id)):
                     line += f" options: {' | '.join(options)}"
-                lines.append((depth, node.get("backendDOMNodeId"), role, line))
+                lines.append((depth, node.get("backendDOMNodeId"), role, line, name[:_MAX_NAME]))
                 below = depth + 1
                 said = name if role in NAMED_BY_CONTENT else said
                 if role in ("textbox", "searchbox", "spinbutton", "combobox"):
@@ -62,7 +63,7 @@ def shown(nodes):
 
 def _is_label(place, lines):
     """Whether a line is the text that names the field before or after it."""
-    _, _, role, text = lines[place]
+    _, _, role, text, _ = lines[place]
     if role != "text":
         return False
     for beside in lines[max(place - 1, 0) : place] + lines[place + 1 : place + 2]:
