@@ -20,11 +20,12 @@ from .judge import OVER
 from .observation import VIEWS, View, shown
 from .parameters import APPS, Parameters
 
-SYSTEM = "Act on the page by the [numbers] of its elements. When the task is done, or to tell what was asked, answer."
+SYSTEM = "Act on the page by [numbers] or names of its elements. To end the task, or to tell what was asked, answer."
 CALL_S, TOOL_S = 180.0, 200.0
 """The guest bounds what a page takes; these are for the machine, which may be busy."""
 Seen = str | list[Part]
 """What an action shows: text, or text and pictures."""
+Element = Annotated[int | str, Field(description="Its number, or its name if no other has it.")]
 Key = Literal[
     "Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight",
     "PageUp", "PageDown", "Home", "End", "Control+a", "Control+c", "Control+x", "Control+v",
@@ -97,17 +98,17 @@ class WebForm(Environment):
         return [Message("system", SYSTEM), *opening[:-1], Message("user", content)]
 
     @tool(timeout_s=TOOL_S)
-    async def click(self, element: int) -> Seen:
+    async def click(self, element: Element) -> Seen:
         """Click an element."""
         return await self._act("click", element)
 
     @tool(timeout_s=TOOL_S)
-    async def type(self, element: int, text: str) -> Seen:
+    async def type(self, element: Element, text: str) -> Seen:
         """Type a text into a field, in place of what it holds."""
         return await self._act("type", element, text)
 
     @tool(timeout_s=TOOL_S)
-    async def select(self, element: int, option: str) -> Seen:
+    async def select(self, element: Element, option: str) -> Seen:
         """Choose an option of a list; in a list with several choices, switch it."""
         return await self._act("select", element, option)
 
@@ -237,12 +238,12 @@ class Web(WebForm):
         return await self._act("press", key)
 
     @tool(timeout_s=TOOL_S)
-    async def scroll(self, direction: Literal["up", "down"], element: int = 0) -> Seen:
+    async def scroll(self, direction: Literal["up", "down"], element: Element = 0) -> Seen:
         """Scroll the page, or what holds an element."""
         return await self._act("scroll", direction, element)
 
     @tool(timeout_s=TOOL_S)
-    async def drag(self, element: int, onto: int) -> Seen:
+    async def drag(self, element: Element, onto: Element) -> Seen:
         """Drag an element onto another."""
         return await self._act("drag", element, onto)
 
@@ -252,7 +253,7 @@ class Web(WebForm):
         return await self._act("drag_at", x, y, to_x, to_y)
 
     @tool(timeout_s=TOOL_S)
-    async def hover(self, element: int) -> Seen:
+    async def hover(self, element: Element) -> Seen:
         """Move the pointer onto an element."""
         return await self._act("hover", element)
 

@@ -166,6 +166,43 @@ async def test_what_cannot_be_done_is_said_in_a_sentence(tool, arguments, compla
         assert complaint in result.content
 
 
+async def test_an_element_can_be_given_by_its_name_where_no_other_has_it(tmp_path):
+    task = folder_of(
+        tmp_path,
+        first="""
+        <h1>Send</h1><button onclick="document.title = 'sent'">Send</button>
+        <label>City <input></label><label>Way <select><option>air<option>sea</select></label>
+        <button onclick="document.title = 'one'">Open</button><button onclick="document.title = 'two'">Open</button>
+        <button onclick="document.title = 'digits'">7</button><h2>Notes</h2>
+        <script>document.querySelector('h2').onmouseenter = () => document.title = 'over'</script>""",
+    )
+    async with await Visit.to(task) as visit:
+        await visit.call("click", element="  Send ")
+        assert "Page 'sent'" in visit.page, "the button, not the heading above it"
+        await visit.call("type", element="City", text="Oslo")
+        assert 'textbox "City" value="Oslo"' in visit.page
+        await visit.call("select", element="Way", option="sea")
+        assert 'combobox "Way" value="sea"' in visit.page
+        await visit.call("hover", element="Notes")
+        assert "Page 'over'" in visit.page
+        one, two = [line.split("]")[0].strip() + "]" for line in visit.page.splitlines() if 'button "Open"' in line]
+        refused = await visit.call("click", element="Open")
+        assert refused.status is ResultStatus.TOOL_ERROR
+        assert f"2 elements are named 'Open': give the number of one, {one}, {two}." in refused.content
+        for name in ("open", "Ope", "", "Page"):
+            refused = await visit.call("click", element=name)
+            assert f"No element is named {name!r}: give the number of one that is shown." in refused.content
+        await visit.call("click", element=two.strip("[]"))
+        assert "Page 'two'" in visit.page, "digits are a number, also as text"
+        checkpoint = await visit.environment.checkpoint()
+        twin = agentgym.make("agentgym/web-v1")
+        try:
+            await twin.restore(task, checkpoint, seed=0)
+            assert await twin.evaluate("document.title") == "two"
+        finally:
+            await twin.close()
+
+
 async def test_a_page_reaches_nothing_but_its_own_site(tmp_path):
     """No other site, no other episode, no service of the sandbox, no file."""
     task = folder_of(tmp_path, start="<p>Hello</p>", own="<p>Own</p>")

@@ -93,7 +93,8 @@ class Episode:
         self._tab.look()
         for number, _, role, text in self._tab.lines:
             try:
-                quads = self._tab.call("DOM.getContentQuads", {"backendNodeId": self._tab._node(number)})["quads"]
+                _, backend = self._tab._node(number)
+                quads = self._tab.call("DOM.getContentQuads", {"backendNodeId": backend})["quads"]
             except Refused:
                 continue
             if quads:

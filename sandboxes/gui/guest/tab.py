@@ -13,7 +13,7 @@ from . import keys, scripts, tree
 from .cdp import Browser, Crashed, Late, Posted, Refused
 
 STEP_S, LOAD_S = 8.0, 60.0
-_MAX_TYPED = 2_000
+_MAX_TYPED, _MAX_DIGITS = 2_000, 9
 _LOOK_AGAIN_S, _LEAVE_S, _FRAME_S = 0.02, 10.0, 1 / 60
 
 
@@ -28,6 +28,7 @@ class Tab:
     said: list[str]
     _numbers: dict[int, int]
     _nodes: dict[int, int]
+    _named: dict[str, list[tuple[int, str]]]
     _world: int | None
 
     def __init__(self, browser: Browser, target: str, session: str, viewport: tuple[int, int]) -> None:
@@ -36,7 +37,7 @@ class Tab:
         self.crashed, self.said, self.lines, self.title = False, [], [], ""
         self._leaving, self._moved = False, threading.Condition()
         self._main = target  # the id of a page's main frame is that of its target
-        self._numbers, self._nodes, self._renumber, self._world = {}, {}, False, None
+        self._numbers, self._nodes, self._named, self._renumber, self._world = {}, {}, {}, False, None
         browser.listen(session, self._happened)
         width, height = viewport
         posted = [
@@ -146,7 +147,7 @@ class Tab:
     # ---- what it shows -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read the page anew: its lines, with the number of each element."""
+        """Read the page anew: its lines, with the number of each element, and which elements have a name."""
         for attempt in range(3):
             try:
                 nodes = self.call("Accessibility.getFullAXTree")["nodes"]
@@ -157,15 +158,17 @@ class Tab:
                 self.settle()
         if self._renumber:
             self._numbers, self._nodes, self._renumber = {}, {}, False
-        lines = []
-        for depth, backend, role, text in tree.shown(nodes):
+        lines: list[tuple[int, int, str, str]] = []
+        named: dict[str, list[tuple[int, str]]] = {}
+        for depth, backend, role, text, name in tree.shown(nodes):
             if backend is None:
                 continue
             if backend not in self._numbers:
                 self._numbers[backend] = len(self._numbers) + 1
                 self._nodes[self._numbers[backend]] = backend
             lines.append((self._numbers[backend], depth, role, text))
-        self.lines = lines
+            named.setdefault(name, []).append((self._numbers[backend], role))
+        self.lines, self._named = lines, named
         root = nodes[0] if nodes else {}
         self.title = str(root.get("name", {}).get("value", ""))
 
@@ -199,7 +202,7 @@ class Tab:
 
     # ---- what the agent does -----------------------------------------------------------------------------------------
 
-    def click(self, element: int) -> None:
+    def click(self, element: int | str) -> None:
         self.click_at(*self._middle(element))
 
     def click_at(self, x: float, y: float, count: int = 1) -> None:
@@ -208,11 +211,11 @@ class Tab:
         self._mouse("mousePressed", x, y, button="left", buttons=1, clickCount=count)
         self._wait(self._mouse("mouseReleased", x, y, button="left", clickCount=count))
 
-    def hover(self, element: int) -> None:
+    def hover(self, element: int | str) -> None:
         x, y = self._middle(element)
         self._wait(self._mouse("mouseMoved", x, y))
 
-    def drag(self, start: int, end: int) -> None:
+    def drag(self, start: int | str, end: int | str) -> None:
         begin = self._middle(start)
         self.drag_at(*begin, *self._middle(end, scroll=False))
 
@@ -231,7 +234,7 @@ class Tab:
             time.sleep(_FRAME_S)
         self._wait(self._mouse("mouseReleased", to_x, to_y, button="left", clickCount=1))
 
-    def type(self, element: int, text: str) -> None:
+    def type(self, element: int | str, text: str) -> None:
         if len(text) > _MAX_TYPED:
             raise NotPossible(f"The text is {len(text)} characters long: at most {_MAX_TYPED} can be typed at once.")
         kind = self._on(element, scripts.PREPARE_TYPING, text)
@@ -247,12 +250,12 @@ class Tab:
     def press(self, key: str) -> None:
         self._wait(self._keys(keys.events(key)))
 
-    def select(self, element: int, option: str) -> None:
+    def select(self, element: int | str, option: str) -> None:
         answer = self._on(element, scripts.CHOOSE, option)
         if answer != "ok":
             raise NotPossible(str(answer)[:600] if answer else f"[{element}] has no options to select from.")
 
-    def scroll(self, direction: str, element: int = 0) -> None:
+    def scroll(self, direction: str, element: int | str = 0) -> None:
         if element:
             self._on(element, scripts.SCROLL_IN, direction)
         else:
@@ -269,14 +272,32 @@ class Tab:
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _node(self, element: int) -> int:
-        if element not in self._nodes:
-            raise NotPossible(f"There is no element [{element}] on this page.")
-        return self._nodes[element]
+    def _node(self, element: int | str) -> tuple[int, int]:
+        """Number and node of an element that the agent gave by its number or its name."""
+        number = self._number(element) if isinstance(element, str) else element
+        if number not in self._nodes:
+            raise NotPossible(f"There is no element [{number}] on this page.")
+        return number, self._nodes[number]
 
-    def _on(self, element: int, function: str, *arguments: str) -> Any:
+    def _number(self, name: str) -> int:
+        """The number of the one element of a name; digits are a number. What can be acted on goes before what cannot:
+        the heading over a button may say the same.
+        """
+        name = " ".join(name.split())
+        if name.isascii() and name.isdigit():
+            return int(name[:_MAX_DIGITS])
+        found = self._named.get(name, ()) if name else ()
+        numbers = [number for number, role in found if role in tree.ACTED_ON] or [number for number, _ in found]
+        if not numbers:
+            raise NotPossible(f"No element is named {name[:60]!r}: give the number of one that is shown.")
+        if len(numbers) > 1:
+            them = ", ".join(f"[{number}]" for number in numbers[:10])
+            raise NotPossible(f"{len(numbers)} elements are named {name[:60]!r}: give the number of one, {them}.")
+        return numbers[0]
+
+    def _on(self, element: int | str, function: str, *arguments: str) -> Any:
         """Call a function of ours on an element, in the isolated world."""
-        backend = self._node(element)
+        number, backend = self._node(element)
         try:
             found = self.call("DOM.resolveNode", {"backendNodeId": backend, "executionContextId": self.ours()})
             answer = self.call(
@@ -289,25 +310,25 @@ class Tab:
                 },
             )
         except Refused as error:
-            raise NotPossible(f"The element [{element}] is no longer on the page.") from error
+            raise NotPossible(f"The element [{number}] is no longer on the page.") from error
         return answer.get("result", {}).get("value")
 
-    def _middle(self, element: int, scroll: bool = True) -> tuple[float, float]:
+    def _middle(self, element: int | str, scroll: bool = True) -> tuple[float, float]:
         """Where to click on an element: the middle of its first box, scrolled into view."""
-        backend = self._node(element)
+        number, backend = self._node(element)
         try:
             if scroll:
                 self.call("DOM.scrollIntoViewIfNeeded", {"backendNodeId": backend})
             quads = self.call("DOM.getContentQuads", {"backendNodeId": backend})["quads"]
         except Refused as error:
-            hint = "choose an option with select" if self._role(element) == "option" else "it may be hidden, or gone"
-            raise NotPossible(f"The element [{element}] has no place on the page: {hint}.") from error
+            hint = "choose an option with select" if self._role(number) == "option" else "it may be hidden, or gone"
+            raise NotPossible(f"The element [{number}] has no place on the page: {hint}.") from error
         if not quads:
-            raise NotPossible(f"The element [{element}] has no place on the page: it may be hidden.")
+            raise NotPossible(f"The element [{number}] has no place on the page: it may be hidden.")
         return sum(quads[0][::2]) / 4, sum(quads[0][1::2]) / 4
 
-    def _role(self, element: int) -> str:
-        return next((role for number, _, role, _ in self.lines if number == element), "")
+    def _role(self, number: int) -> str:
+        return next((role for one, _, role, _ in self.lines if one == number), "")
 
     def _inside(self, x: float, y: float) -> None:
         width, height = self.viewport

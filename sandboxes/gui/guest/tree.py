@@ -27,12 +27,13 @@ _LABELLED = ACTED_ON - {"link", "button", "option", "tab", "menuitem", "treeitem
 Node = dict[str, Any]
 
 
-def shown(nodes: list[Node]) -> list[tuple[int, int | None, str, str]]:
+def shown(nodes: list[Node]) -> list[tuple[int, int | None, str, str, str]]:
     """What of an accessibility tree is shown.
 
     Args:
         nodes: as `Accessibility.getFullAXTree` gives them.
-    Returns: tuples of depth, backend node id (None if it has none), role and the text of the line.
+    Returns: tuples of depth, backend node id (None if it has none), role, the text of the line, and the name by which
+        the agent may call the element: as much of its own as is shown, '' for text.
     """
     by_id = {node["nodeId"]: node for node in nodes}
     lines = []
@@ -45,7 +46,7 @@ def shown(nodes: list[Node]) -> list[tuple[int, int | None, str, str]]:
         if not node.get("ignored") and role not in ("InlineTextBox", "LineBreak"):
             if role == "StaticText":
                 if name and name not in said:
-                    lines.append((depth, node.get("backendDOMNodeId"), "text", f'text "{name[:_MAX_NAME]}"'))
+                    lines.append((depth, node.get("backendDOMNodeId"), "text", f'text "{name[:_MAX_NAME]}"', ""))
                 continue
             speaks = role not in SILENT or (name and role not in ("RootWebArea", "none") and not _only(name, children))
             if role in _CELLS and (not name or _holds_more(children)):
@@ -54,7 +55,7 @@ def shown(nodes: list[Node]) -> list[tuple[int, int | None, str, str]]:
                 line = _line(node, role, name)
                 if role == "combobox" and (options := _options(node, by_id)):
                     line += f" options: {' | '.join(options)}"
-                lines.append((depth, node.get("backendDOMNodeId"), role, line))
+                lines.append((depth, node.get("backendDOMNodeId"), role, line, name[:_MAX_NAME]))
                 below = depth + 1
                 said = name if role in NAMED_BY_CONTENT else said
                 if role in ("textbox", "searchbox", "spinbutton", "combobox"):
@@ -63,9 +64,9 @@ def shown(nodes: list[Node]) -> list[tuple[int, int | None, str, str]]:
     return [line for place, line in enumerate(lines) if not _is_label(place, lines)]
 
 
-def _is_label(place: int, lines: list[tuple[int, int | None, str, str]]) -> bool:
+def _is_label(place: int, lines: list[tuple[int, int | None, str, str, str]]) -> bool:
     """Whether a line is the text that names the field before or after it."""
-    _, _, role, text = lines[place]
+    _, _, role, text, _ = lines[place]
     if role != "text":
         return False
     for beside in lines[max(place - 1, 0) : place] + lines[place + 1 : place + 2]:
