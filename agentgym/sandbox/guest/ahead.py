@@ -15,39 +15,40 @@ from dataclasses import dataclass
 
 from . import python
 from .ends import Ends
-from .jobs import Capture, Process
+from .jobs import Call, Capture, Process
 from .metering import Meter
+from .watch import Watch
 
 SOON_S = 0.5  # between two calls that follow each other closely
-_NEVER = float("-inf")
+_NEVER, _FAR = float("-inf"), float("inf")
+
+Fork = Callable[[tuple[int, int], int], int]
 
 
 @dataclass
 class Waiting:
-    """A child that waits for its code on the other end of `told`."""
+    """A child that waits for its code on the other end of `told`, and the call that it will serve."""
 
-    process: Process
+    call: Call
     told: int
-    stdout: Capture
-    stderr: Capture
     until: float
 
 
 class Ahead:
     """At most one child that waits."""
 
-    def __init__(self, ends: Ends, meter: Meter) -> None:
-        self._ends, self._meter = ends, meter
+    def __init__(self, watch: Watch, ends: Ends, meter: Meter) -> None:
+        self._watch, self._ends, self._meter = watch, ends, meter
         self._waiting: Waiting | None = None
         self._ended, self._close_together = _NEVER, False
 
     @property
     def pid(self) -> int:
         """Of the child that waits; 0 if none does."""
-        return 0 if self._waiting is None else self._waiting.process.pid
+        return 0 if self._waiting is None else self._waiting.call.process.pid
 
-    def take(self, code: bytes) -> Waiting | None:
-        """A Python call begins, alone. Returns: the child that runs it now; None if a fork is needed."""
+    def take(self, code: bytes) -> Call | None:
+        """A Python call begins, alone. Returns: it, to be given its number and its time; None if a fork is needed."""
         self._close_together = time.monotonic() - self._ended < SOON_S
         waiting = self._waiting
         if waiting is None:
@@ -62,20 +63,24 @@ class Ahead:
         os.close(waiting.told)
         self._waiting = None
         self._meter.count_starts(1)
-        return waiting
+        return waiting.call
 
-    def call_ended(self, fork: Callable[[tuple[int, int], int], int]) -> None:
+    def call_ended(self, memory_kills: int, fork: Fork, follow: Callable[[Call], None]) -> None:
         """A Python call is over, and nothing else runs: make the next child, if another call is likely soon.
 
         Args:
+            memory_kills: so far.
             fork: makes it, given its two outputs and the socket to wait on. Returns: its pid.
+            follow: has its outputs and its end watched.
         """
         self._ended = time.monotonic()
         if self._close_together:
             with contextlib.suppress(OSError):  # no room for it: then the next call forks, or says so
-                self._waiting = self._make(fork)
+                self._waiting = self._make(memory_kills, fork)
+                follow(self._waiting.call)
 
-    def _make(self, fork: Callable[[tuple[int, int], int], int]) -> Waiting:
+    def _make(self, memory_kills: int, fork: Fork) -> Waiting:
+        started = self._meter.started()  # nothing that is counted can happen while it waits
         with contextlib.ExitStack() as undone:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undone.callback(ours.close)
@@ -87,7 +92,8 @@ class Ahead:
                 process = Process(fork((stdout.write, stderr.write), theirs.fileno()), self._ends)
             undone.pop_all()
         self._meter.count_starts(-1)
-        return Waiting(process, ours.detach(), stdout, stderr, self._ended + SOON_S)
+        call = Call(0, 0.0, _FAR, stdout, stderr, memory_kills, process, python=True, started_before=started)
+        return Waiting(call, ours.detach(), self._ended + SOON_S)
 
     def forget(self) -> None:
         """Something else of the agent's is about to run, which might do to the child what it likes."""
@@ -99,11 +105,14 @@ class Ahead:
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
-        waiting.process.kill()
-        waiting.process.wait()
+        call = waiting.call
+        for descriptor in (call.stdout.read, call.stderr.read, call.process.handle):
+            self._watch.remove(descriptor)
+        call.process.kill()
+        call.process.wait()
         os.close(waiting.told)
-        waiting.stdout.close()
-        waiting.stderr.close()
+        call.stdout.close()
+        call.stderr.close()
 
     def patience_s(self) -> float | None:
         """Seconds until the child that waits has waited long enough; None if none does."""

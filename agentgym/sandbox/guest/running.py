@@ -40,7 +40,7 @@ class Runner:
         self.meter, self.ends = Meter(), Ends()
         self.null = os.open("/dev/null", os.O_RDWR)
         self.files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # now, when no agent code can have lowered it
-        self.ahead = Ahead(self.ends, self.meter)
+        self.ahead = Ahead(watch, self.ends, self.meter)
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # not every kernel is built with it
@@ -97,19 +97,20 @@ class Runner:
             return
         call = Call(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
         call.thaws, call.started_before, call.python = request["op"] == "pack", pids, python_call
-        self._begin(call, request["limit"])
+        stdout.limit = stderr.limit = request["limit"]
+        self.calls[call.id] = call
+        self._follow(call)
 
     def run_python(self, request: dict[str, Any], code: bytes) -> None:
         """Run Python code in a child that waits for it, if there is one; else in a fork."""
-        started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
-        ready = None if self.running() else self.ahead.take(code)
-        if ready is None:
+        call = None if self.running() else self.ahead.take(code)
+        if call is None:
             self.run(request, self._fork_python, code)
             return
-        deadline = started + request["timeout"]
-        call = Call(request["id"], started, deadline, ready.stdout, ready.stderr, kills, ready.process)
-        call.started_before, call.python = pids, True
-        self._begin(call, request["limit"])
+        call.id, call.started = request["id"], time.monotonic()
+        call.deadline = call.started + request["timeout"]
+        call.stdout.limit = call.stderr.limit = request["limit"]
+        self.calls[call.id] = call
 
     def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
         return python.fork_to_run(code, (self.null, *out), self.files)
@@ -117,11 +118,10 @@ class Runner:
     def _fork_waiting(self, out: tuple[int, int], told: int) -> int:
         return python.fork_to_wait(told, (self.null, *out), self.files)
 
-    def _begin(self, call: Call, limit: int) -> None:
-        """Watch a call's process and take its output."""
-        self.calls[call.id] = call
+    def _follow(self, call: Call) -> None:
+        """Watch a call's process, and take its output."""
         for stream in (call.stdout, call.stderr):
-            self._listen(stream, limit)
+            self.watch.add(stream.read, partial(stream.pump, self.null))
         self.watch.add(call.process.handle, partial(self._finish, call))
 
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
@@ -181,7 +181,9 @@ class Runner:
 
     def _finish(self, call: Call, *, timed_out: bool = False) -> None:
         """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
-        del self.calls[call.id]
+        if self.calls.pop(call.id, None) is None:
+            self.ahead.drop()  # it died before it was called
+            return
         if call.session is not None:
             self._end_session(call.session)
         else:
@@ -200,7 +202,7 @@ class Runner:
             self.watch.remove(stream.read)
             stream.close()
         if call.python and not self.running():
-            self.ahead.call_ended(self._fork_waiting)
+            self.ahead.call_ended(self.memory_kills(), self._fork_waiting, self._follow)
 
     def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):

@@ -32,7 +32,8 @@ class Watch:
 
     def once(self, timeout_s: float | None) -> None:
         """Wait for events, at most `timeout_s`, and run their handlers."""
-        for descriptor, _ in self._poll.poll(timeout_s):
-            handler = self._handlers.get(descriptor)  # an earlier handler of this round may have removed it
-            if handler is not None:
+        ready = [(descriptor, self._handlers.get(descriptor)) for descriptor, _ in self._poll.poll(timeout_s)]
+        for descriptor, handler in ready:
+            # an earlier handler of this round may have closed it, and opened another of the same number
+            if handler is not None and self._handlers.get(descriptor) is handler:
                 handler()
