@@ -17,17 +17,16 @@ from os import close, dup2, getppid, getresuid, read
 from typing import Any, NoReturn
 
 from . import archive, boot, kernel, server, steps
-from .frames import MAX_DATAGRAM, receive_into
+from .frames import GO, MAX_DATAGRAM, receive_into
 from .steps import Step, carry_out
 
-GO = b"g"  # what a child in new namespaces is told: it has its user ids and its control groups
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _UNTIL_ASKED = [steps.ready(boot.CONTROL, -1)]
-_GO = boot.RECEIVED + 1  # place of the pipe that says so
+_GO = boot.RECEIVED + 1  # place of the pipe that tells a child to begin: what it needs from outside is there
 _REFRESHED = json.dumps({"kind": "reset"}).encode()
-_CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 3))]
+_CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 4))]
 _MOST_STEPS = 1 << 15  # bytes that the steps of an order take
-_MOST_PASSED = 3
+_MOST_PASSED = 4
 _NUMBER = 8  # bytes of the number of namespaces in an order, and of the answer
 
 
@@ -56,8 +55,7 @@ class Template:
 
         Args:
             kind: "guest", "layer", "refresh". spec: as the host sent it.
-            passed: descriptors that the child has as `boot.RECEIVED` and on; a guest's and a layer's second is a pipe
-                that says `GO`.
+            passed: descriptors that the child has as `boot.RECEIVED` and on; the second is a pipe that says `GO`.
         Raises: ConnectionError if the template is gone.
         """
         message = dumps((kind, list(setting_up), spec))
@@ -154,7 +152,9 @@ def _build(setting_up: list[Step], _: dict[str, Any]) -> None:
 
 def _refresh(setting_up: list[Step], spec: dict[str, Any]) -> None:
     """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
-    lifeline = socket.socket(fileno=_FIRST + 2)
+    if read(_GO, 1) != GO:
+        return  # it ends instead, or could not let go of what it has
+    lifeline = socket.socket(fileno=_FIRST + 3)
     try:
         carry_out(setting_up)
     except OSError as error:

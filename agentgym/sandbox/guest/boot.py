@@ -82,13 +82,13 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Step]:
 
 
 def refresh(spec: dict[str, Any]) -> Iterator[Step]:
-    """Give a sandbox fresh writable areas, from outside. With the order came its two namespaces.
+    """Give a sandbox fresh writable areas, from outside. With the order came its two namespaces, first and third.
 
-    Leaves the directory with the changes to the layers as `RECEIVED + 3`, if there are layers.
+    Leaves the directory with the changes to the layers as `RECEIVED + 4`, if there are layers.
     """
     yield steps.die_with_parent()
     yield from areas.mount_again(
-        spec, user_namespace=RECEIVED, namespace=RECEIVED + 1, own_files=_WATCHED, layers=_LAYERS, changes=RECEIVED + 3
+        spec, user_namespace=RECEIVED, namespace=RECEIVED + 2, own_files=_WATCHED, layers=_LAYERS, changes=RECEIVED + 4
     )
 
 

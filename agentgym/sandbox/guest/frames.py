@@ -18,7 +18,7 @@ PROXY_ADDRESS = ("127.0.0.1", 3128)  # inside a sandbox with a network: where pr
 MAX_DATAGRAM = 1 << 17  # one order to the spawner
 # Of an interpreter that will be forked: the linker looks up every function once at its start, not in each child anew.
 LINKED = {"LD_BIND_NOW": "1"}
-RESET = b"reset"  # what a host says on a lifeline
+RESET, GO = b"reset", b"g"  # what a host says on a lifeline: make ready for a reset; now
 READ_BYTES = 1 << 16  # at once from a stream; for a larger buffer malloc would map memory anew for every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

@@ -3,8 +3,9 @@
 The host sends one datagram per sandbox, with two descriptors: the guest's end of the control socket, and the
 far end of a lifeline. The spawner answers on the lifeline alone: an error text if no sandbox came of it, and
 end-of-file once everything of the sandbox is gone. When the host closes its end, the sandbox is killed; when it
-sends `RESET` there, the sandbox gets fresh writable areas. A layer is ordered in the same way, with its archive in
-place of the control socket; its builder is made as a sandbox is, and is gone when the layer is finished.
+says `RESET` and then `GO` there, the sandbox gets fresh writable areas. A layer is ordered in the same way, with
+its archive in place of the control socket; its builder is made as a sandbox is, and is gone when the layer is
+finished.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 from . import birth, boot, image, kernel, root, server, starting
 from .cgroups import Limits
 from .errands import bury_later, in_child
-from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
+from .frames import GO, HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, Layers
 from .starting import Standing
 from .watch import Watch
@@ -40,6 +41,7 @@ class Box:
         self.process = -1  # pidfd of process 1
         self.namespace = -1  # its mount namespace
         self.said = -1  # pipe from a builder: bytes it wrote, or what is wrong
+        self.go = -1  # pipe to the child that is ready to reset it
         self.unwanted = False
 
 
@@ -181,7 +183,7 @@ class Spawner:
             kernel.write_to(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
             if not box.layer:
                 self.cgroups.attach(box.name, box.pid)
-            os.write(go, birth.GO)
+            os.write(go, GO)
         finally:
             for descriptor in (go_read, go, said_write):
                 if descriptor >= 0:
@@ -203,24 +205,40 @@ class Spawner:
         except OSError:
             said = b""
         if said == RESET and box.process >= 0:
+            self._forget_ready(box)
+            self._make_ready(box)
+        elif said == GO and box.go >= 0:
             self._reset(box)
         else:
             self._kill(box)
 
-    def _reset(self, box: Box) -> None:
-        """Give a sandbox whose agent processes are all dead fresh writable areas. A child does it, and tells."""
-        self.cgroups.forget_peak(box.name)
-        user_namespace = -1
+    def _make_ready(self, box: Box) -> None:
+        """Have a child forked for a reset while the guest still kills what runs in the sandbox."""
+        opened: list[int] = []
         try:
-            user_namespace = kernel.user_namespace_of(box.namespace)
-            passed = [user_namespace, box.namespace, box.lifeline.fileno()]
+            opened.append(kernel.user_namespace_of(box.namespace))
+            ready, box.go = os.pipe()
+            opened.append(ready)
+            passed = [*opened, box.namespace, box.lifeline.fileno()]
             self.template.fork(0, "refresh", box.spec, boot.refresh(box.spec), passed)
             bury_later(self.watch, self.template.born())
         except OSError as error:
             self._tell(box, "unavailable", birth.describe(error))
         finally:
-            if user_namespace >= 0:
-                os.close(user_namespace)
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _reset(self, box: Box) -> None:
+        """The agent's processes are all dead: the child may exchange the writable areas for fresh ones. It tells."""
+        self.cgroups.forget_peak(box.name)
+        with contextlib.suppress(BrokenPipeError):  # there is no child; the host was told
+            os.write(box.go, GO)
+        self._forget_ready(box)
+
+    def _forget_ready(self, box: Box) -> None:
+        if box.go >= 0:
+            os.close(box.go)  # at which a child that was not told to go on ends
+            box.go = -1
 
     def _abort(self, box: Box) -> None:
         """Creation failed half-way: without its go, what would have become process 1 ends by itself."""
@@ -263,6 +281,7 @@ class Spawner:
             self._tell(box, kind, text)
         self.watch.remove(box.lifeline.fileno())
         self.boxes.discard(box)
+        self._forget_ready(box)
         if box.said >= 0:
             os.close(box.said)
         if box.builds:

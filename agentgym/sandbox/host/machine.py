@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.frames import RESET, receive
+from agentgym.sandbox.guest.frames import GO, RESET, receive
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.network.proxy import Network, Proxy
 from agentgym.threads import in_thread
@@ -72,6 +72,7 @@ class Machine:
             return False
         self.link.interrupt("The sandbox was reset.")
         try:
+            self._lifeline.send(RESET)
             header, _ = await self.link.call({"op": "clear"}, deadline_s=_RENEW_S)
             if "error" in header:
                 return False
@@ -93,7 +94,7 @@ class Machine:
         """Have the spawner mount them. Returns: what the guest shall hold on to. Raises: OSError, ValueError."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_RENEW_S):
-            await loop.sock_sendall(self._lifeline, RESET)
+            await loop.sock_sendall(self._lifeline, GO)
             ready = asyncio.Event()
             loop.add_reader(self._lifeline, ready.set)
             try:
