@@ -81,7 +81,7 @@ def power(
 
     Example: [b]agentgym power --gain 3 --samples 4 --from runs/quickstart/evaluation/before.json[/b]
     """
-    from agentgym.evaluation.record import Evaluation
+    from agentgym.evaluation.record import Evaluation, times
     from agentgym.evaluation.statistics.power import power_of, spread_of, tasks_needed
 
     if record is not None:
@@ -89,8 +89,7 @@ def power(
         rate, spread = 100 * Evaluation.load(record).success().value, spread_of(outcomes, default=spread)
         out().print(f"{record}: success {rate:.1f}%, spread {spread:.2f}", markup=False, soft_wrap=True)
     options: dict[str, Any] = {"rate": rate / 100, "samples": samples, "agreement": agreement, "spread": spread}
-    times = "once" if samples == 1 else f"{samples} times"
-    told = f"tasks, played {times} each, show a gain of {gain:g} points from {rate:.3g}%"
+    told = f"tasks, played {times(samples)} each, show a gain of {gain:g} points from {rate:.3g}%"
     if tasks is not None:
         chance = power_of(tasks, gain / 100, **options)
         out().print(f"{tasks} {told} with a chance of {chance:.0%}.", soft_wrap=True)

@@ -18,7 +18,7 @@ from agentgym.episode.failures import calls_of, failures_of
 from agentgym.episode.trajectory import Trajectory
 from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.failures import KINDS
-from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.record import Evaluation, times
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
@@ -52,7 +52,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
              f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
     ]  # fmt: skip
     if evaluation.opened is not None:
-        lines.append(Text(f"held-out tasks that had been played {evaluation.opened} times here before", style="dim"))
+        lines.append(Text(f"held-out tasks that had been played {times(evaluation.opened)} here before", style="dim"))
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
     wrong = evaluation.failures()
     worst = next((kind for kind, _ in wrong.most_common() if evaluation.run), None)

@@ -199,7 +199,7 @@ class Evaluation:
     def summary(self) -> str:
         """One line for a terminal or a log."""
         line = f"{self.label}: {self.success().percent()} of {len(self.rows)} tasks solved ({self.policy})"
-        line += f", held-out tasks opened {self.opened} times before" if self.opened else ""
+        line += f", held-out tasks opened {times(self.opened)} before" if self.opened else ""
         return line + (f", {self.failed} episodes failed and are left out" if self.failed else "")
 
     def compared_to(self, before: Evaluation, *, first: str | None = None) -> str:
@@ -297,3 +297,8 @@ def _solved(samples: Sequence[float]) -> int:
 def _mean(values: Iterable[float]) -> float:
     found = list(values)
     return sum(found) / len(found) if found else float("nan")
+
+
+def times(count: int) -> str:
+    """How often, in words: once, 3 times."""
+    return "once" if count == 1 else f"{count} times"

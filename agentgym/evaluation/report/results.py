@@ -6,7 +6,7 @@ import math
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.failures import KINDS
-from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.record import Evaluation, times
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.html import Html, el
 from agentgym.evaluation.report.svg import show
@@ -178,7 +178,7 @@ def facts(contents: Contents) -> Html:
         solved = control.success(_chosen_stratum(contents, control)).value
         cells.append(el("div", el("dt", "With another world behind the tools"), el("dd", _percent(solved))))
     if after.opened is not None:
-        cells.append(el("div", el("dt", "Held-out tasks opened before"), el("dd", f"{after.opened} times")))
+        cells.append(el("div", el("dt", "Held-out tasks opened before"), el("dd", times(after.opened))))
     if estimator := contents.setting("train", "estimator"):
         cells.append(el("div", el("dt", "Credit by"), el("dd", str(estimator))))
     return el("dl", cells, cls="facts")
@@ -239,7 +239,7 @@ def _verdict(gain: Comparison) -> str:
 
 
 def _samples(e: Evaluation) -> str:
-    return "tried once" if e.samples == 1 else f"tried {e.samples} times"
+    return f"tried {times(e.samples)}"
 
 
 def _interval(e: Estimate) -> str:
