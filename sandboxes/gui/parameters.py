@@ -18,7 +18,7 @@ from agentgym.errors import MissingExtraError, TaskError
 from agentgym.registry import load
 from agentgym.task import Task
 
-APPS = ("shop", "mail", "forum", "calendar", "form")
+APPS = ("shop", "mail", "forum", "calendar", "form", "cards")
 MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_ARCHIVE = 64 * 2**20
 _MAX_SIDE = 4_096
@@ -29,7 +29,7 @@ class Parameters:
     """Task parameters of `agentgym/web-v1`.
 
     Attributes:
-        site: `shop`, `mail`, `forum`, `calendar` or `form`, applications of ours; `miniwob`; or `folder`.
+        site: `shop`, `mail`, `forum`, `calendar`, `form` or `cards`, applications of ours; `miniwob`; or `folder`.
         data: what an application knows at first: a mapping, or the name of an asset of JSON, `seed` given to it.
         page: of MiniWoB++, the task's name; of a folder, the path of the first page.
         folder: with the pages, of `folder` and (optional) of `miniwob`.

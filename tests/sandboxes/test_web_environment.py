@@ -81,6 +81,18 @@ async def test_forms_are_filled_in_with_four_tools_to_both_players_ends():
         assert all("sent" in str(episode.turns[-1].results[-1].content) for episode in episodes), "it sent nothing"
 
 
+async def test_cards_are_opened_by_name_to_both_players_ends():
+    task_set = load_task_set("web/cards-v1")
+    tasks = [*task_set["train"][:2], task_set["held_out"][0], task_set["held_out"][-1]]
+    for player, success in (task_set.oracle, 1.0), (task_set.novice, 0.0):
+        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
+        episodes = await manager.collect(tasks)
+        assert [episode.success for episode in episodes] == [success] * len(tasks)
+        said = [episode.turns[-1].calls[0].arguments["text"] for episode in episodes]
+        told = [[text for _, text in task.parameters["data"]["cards"]] for task in tasks]
+        assert all(one in card for one, card in zip(said, told, strict=True)), "it read no card"
+
+
 async def test_any_view_can_be_chosen_and_pictures_are_png():
     environment_views = ("tree", "text", "screenshot", "marks")
     async with await Visit.to(SHOP, observe=environment_views) as visit:

@@ -10,6 +10,7 @@ import pytest
 from agentgym import Message
 from agentgym.errors import TaskError
 from agentgym.registry import load, load_task_set
+from agentgym.sandboxes.gui.guest.apps import APPS
 from agentgym.tasks.web.forms import HELD_OUT_VALUES
 from agentgym.tasks.web.oracle import find, player
 from agentgym.tasks.web.task_set import TEMPLATES
@@ -42,6 +43,36 @@ def test_forms_of_every_kind_are_trained_on_and_values_that_are_held_out_stand_i
     known = [task for split in task_set.values() for task in split if "unseen_values" not in task.tags]
     words = re.compile(rf"\b({'|'.join(HELD_OUT_VALUES)})\b")
     assert not [task.id for task in known if words.search(f"{task.prompt} {task.parameters}")]
+
+
+def test_names_and_values_of_cards_that_are_held_out_stand_in_no_other_task_and_all_their_words_do():
+    task_set = load_task_set("web/cards-v1")
+    unseen = [task for task in task_set["held_out"] if "unseen_values" in task.tags]
+    known = [task for split in task_set.values() for task in split if "unseen_values" not in task.tags]
+
+    def said(tasks):
+        return {text for task in tasks for card in task.parameters["data"]["cards"] for text in card}
+
+    assert len(unseen) == 200
+    assert len(known) == 6_200
+    assert said(unseen).isdisjoint(said(known))
+    assert set(" ".join(said(unseen)).split()) <= set(" ".join(said(known)).split())
+
+
+def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_different_ones():
+    for split in (task_set := load_task_set("web/cards-v1")).values():
+        for task in split:
+            cards = dict(task.parameters["data"]["cards"])
+            asked = next(name for name in cards if name in task.prompt)
+            assert cards[asked] == task.truth["answer"]
+            first = APPS["cards"](task.parameters["data"]).get_home({})
+            assert not [value for value in cards.values() if value in first + task.prompt], task.id
+            page = "\n".join(f'[{number}] link "{name}"' for number, name in enumerate(cards, 2))
+            opened = [
+                player(task)([Message("user", f"{task.prompt}\n\n{page}")]).calls[0].arguments["element"]
+                for player in (task_set.oracle, task_set.novice)
+            ]
+            assert opened == [asked, next(name for name in cards if name != asked)]
 
 
 @pytest.mark.parametrize("app", ["shop", "mail", "forum", "calendar"])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .calendar import Calendar
+from .cards import Cards
 from .form import Form
 from .forum import Forum
 from .mail import Mail
 from .shop import Shop
 
-APPS = {"shop": Shop, "mail": Mail, "forum": Forum, "calendar": Calendar, "form": Form}
+APPS = {"shop": Shop, "mail": Mail, "forum": Forum, "calendar": Calendar, "form": Form, "cards": Cards}

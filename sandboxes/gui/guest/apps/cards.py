@@ -1,0 +1,24 @@
+"""A few cards, each behind a link with its name: the simplest thing to find out."""
+
+from __future__ import annotations
+
+from .app import App, link, text, whole
+
+
+class Cards(App):
+    """`data`: cards, pairs of a name and what the card says. Nothing can be changed."""
+
+    title = "Cards"
+
+    def get_home(self, query):
+        names = [name for name, _ in self.state["cards"]]
+        return self.page(self.title, "".join(f"<p>{link(f'/card?at={at}', name)}</p>" for at, name in enumerate(names)))
+
+    def get_card(self, query):
+        at = whole(query.get("at", ""), 0, len(self.state["cards"]) - 1)
+        said = "There is no such card." if at is None else self.state["cards"][at][1]
+        return self.page("Card", f"<p>{text(said)}</p>")
+
+    def effects(self):
+        """None, whatever was read."""
+        return {}

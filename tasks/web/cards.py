@@ -1,0 +1,128 @@
+"""The task set `web/cards-v1`: open the card of a name, tell what it says. For policies that never saw a page.
+
+Names and values are pairs of words. Every fifth pair is held out, so that what is new is spelt in words that are known.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from agentgym.errors import TaskError
+from agentgym.messages import Call, Message
+from agentgym.task import Split, Task, TaskSet, seed_of
+
+NAME, ENVIRONMENT = "web/cards-v1", "agentgym/web-form-v1"
+SIZES = {"train": 6_000, "validation": 100, "unseen_values": 200, "unseen_pages": 100}
+CARDS = 3
+HELD_OUT_SHARE = 5
+_FIRST = (
+    "Ada", "Dora", "Emil", "Greta", "Hugo", "Ines", "Karl", "Lena", "Leon", "Mira", "Nora", "Oscar", "Otto",
+    "Pablo", "Rosa", "Selma", "Simon", "Tom", "Vera", "Viktor",
+)  # fmt: skip
+_LAST = (
+    "Arden", "Berg", "Blanc", "Dietz", "Falk", "Holt", "Kessler", "Lang", "Lund", "Moreau", "Moss", "Novak", "Oaks",
+    "Quinn", "Reyes", "Solis", "Tamm", "Varga", "Voss", "Weiss",
+)  # fmt: skip
+_SHADE = (
+    "bright", "clear", "cold", "dark", "deep", "dull", "dusty", "faded", "fresh", "glossy", "hard", "light", "matt",
+    "pale", "plain", "rich", "smoky", "soft", "strong", "warm",
+)  # fmt: skip
+_COLOUR = (
+    "amber", "beige", "black", "blue", "brown", "cream", "gold", "green", "grey", "jade", "olive", "orange", "pink",
+    "purple", "red", "rust", "silver", "violet", "white", "yellow",
+)  # fmt: skip
+_PROMPT = 'Open "{}" and tell the colour.'
+_LINK = re.compile(r'^ *\[\d+\] link "(.*)"$', re.MULTILINE)
+_TEXT = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
+
+Script = Callable[[Sequence[Message]], Message]
+
+
+@cache
+def cards_task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses which tasks are in it.
+
+    Held-out tasks carry the tag `unseen_pages` (the names and values of training on other pages) or `unseen_values`
+    (names and values that no task of training holds).
+    """
+    asked: set[str] = set()
+
+    def draw(split: Split, stratum: str) -> list[Task]:
+        return [_task(asked, split, stratum, seed, index) for index in range(SIZES[stratum])]
+
+    return TaskSet(
+        NAME,
+        {
+            "held_out": [*draw("held_out", "unseen_values"), *draw("held_out", "unseen_pages")],
+            "validation": draw("validation", "validation"),
+            "train": draw("train", "train"),
+        },
+        oracle=cards_oracle,
+        novice=cards_novice,
+    )
+
+
+def _task(asked: set[str], split: Split, stratum: str, seed: int, index: int) -> Task:
+    """Draw a task nobody has. One stream of random numbers a task."""
+    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
+    new = stratum == "unseen_values"
+    for _ in range(1_000):
+        names, values = (rng.sample(_pairs(*words, new), CARDS) for words in ((_FIRST, _LAST), (_SHADE, _COLOUR)))
+        at = rng.randrange(CARDS)
+        if (key := f"{at} {names} {values}") not in asked:
+            asked.add(key)
+            break
+    else:
+        raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+    return Task(
+        id=f"{stratum}/{index:04d}",
+        environment=ENVIRONMENT,
+        prompt=_PROMPT.format(names[at]),
+        parameters={
+            "site": "cards", "viewport": [400, 300],
+            "data": {"cards": [list(card) for card in zip(names, values, strict=True)]},
+        },
+        truth={"effects": {}, "answer": values[at]},
+        split=split,
+        tags=(f"card_{at + 1}", *((stratum,) if split == "held_out" else ())),
+    )  # fmt: skip
+
+
+@cache
+def _pairs(firsts: Sequence[str], seconds: Sequence[str], held_out: bool) -> list[str]:
+    """The pairs of one word each that are held out, or the others. Every word is in pairs of both kinds."""
+    return [
+        f"{first} {second}"
+        for i, first in enumerate(firsts)
+        for j, second in enumerate(seconds)
+        if ((i + j) % HELD_OUT_SHARE == 0) is held_out
+    ]
+
+
+def cards_oracle(task: Task) -> Script:
+    """Opens the card that is asked for and tells what it says: by the question and what is shown, never the truth."""
+    return _player(lambda asked, shown: asked)
+
+
+def cards_novice(task: Task) -> Script:
+    """Opens the first card that was not asked for, and tells what that one says."""
+    return _player(lambda asked, shown: next(name for name in shown if name != asked))
+
+
+def _player(choose: Callable[[str, list[str]], str]) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        page = messages[-1].text
+        if messages[-1].role == "user":
+            asked = page.split('"')[1]
+            return _say(Call("click", {"element": choose(asked, _LINK.findall(page))}))
+        found = _TEXT.search(page)
+        return _say(Call("answer", {"text": found[1] if found else "unknown"}))
+
+    return script
+
+
+def _say(call: Call) -> Message:
+    return Message("assistant", "", (call,))
