@@ -27,7 +27,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from soak_census import census, grown, processes_below, whole_machine
+from soak_census import bury, census, grown, processes_below, whole_machine
 
 from agentgym.registry import load
 from agentgym.sandbox.guest import kernel
@@ -163,9 +163,7 @@ class Soak:
 
 def reap(tally: Tally) -> dict[int, str]:
     """Let go of orphans that have ended; they come to us, since we adopt them. Returns: those that live."""
-    with contextlib.suppress(ChildProcessError):
-        while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
-            tally.pids.add(pid)  # it may have been one
+    tally.pids.update(bury())  # any of them may have been one
     return processes_below(os.getpid())
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 FOLDERS = ("/tmp", "/dev/shm", "/run", "/var/tmp")
@@ -33,6 +34,13 @@ def command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:500]
     except OSError:
         return ""
+
+
+def bury() -> Iterator[int]:
+    """Let go of children that have ended: orphans too, of a process that adopts them. Yields their ids."""
+    with contextlib.suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
+            yield pid
 
 
 def network_namespaces(pids: Collection[int]) -> set[str]:

@@ -22,7 +22,7 @@ from statistics import median
 
 from rich.console import Console
 from rich.table import Table
-from soak_census import census, grown, processes_below
+from soak_census import bury, census, grown, processes_below
 
 from agentgym import Call, Message, Task, make, registry
 from agentgym.episode.manager import EpisodeManager
@@ -76,6 +76,7 @@ def left_behind(before: dict[str, Counter[str]], private: Path, pids: set[int]) 
     """What there is more of than before, once what is ending has ended."""
     deadline = time.monotonic() + 30
     while (left := grown(before, census(private, pids))) and time.monotonic() < deadline:
+        pids.update(bury())
         time.sleep(0.1)
     return left
 
