@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
+
+from ..lottery import Lottery, Place
 
 NAME, ENVIRONMENT = "web/cards-v1", "agentgym/web-form-v1"
 SIZES = {"train": 6_000, "validation": 100, "unseen_values": 200, "unseen_pages": 100}
@@ -48,37 +49,24 @@ def cards_task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_pages` (the names and values of training on other pages) or `unseen_values`
     (names and values that no task of training holds).
     """
-    asked: set[str] = set()
-
-    def draw(split: Split, stratum: str) -> list[Task]:
-        return [_task(asked, split, stratum, seed, index) for index in range(SIZES[stratum])]
-
+    draw = Lottery(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
-            "held_out": [*draw("held_out", "unseen_values"), *draw("held_out", "unseen_pages")],
-            "validation": draw("validation", "validation"),
-            "train": draw("train", "train"),
+            "held_out": [*draw("unseen_values", _task, new=True), *draw("unseen_pages", _task, new=False)],
+            "validation": draw("validation", _task, new=False),
+            "train": draw("train", _task, new=False),
         },
         oracle=cards_oracle,
         novice=cards_novice,
     )
 
 
-def _task(asked: set[str], split: Split, stratum: str, seed: int, index: int) -> Task:
-    """Draw a task nobody has. One stream of random numbers a task."""
-    rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    new = stratum == "unseen_values"
-    for _ in range(1_000):
-        names, values = (rng.sample(_pairs(*words, new), CARDS) for words in ((_FIRST, _LAST), (_SHADE, _COLOUR)))
-        at = rng.randrange(CARDS)
-        if (key := f"{at} {names} {values}") not in asked:
-            asked.add(key)
-            break
-    else:
-        raise TaskError(f"{NAME}: no unused task is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
+def _task(rng: random.Random, place: Place, new: bool) -> Task:
+    names, values = (rng.sample(_pairs(*words, new), CARDS) for words in ((_FIRST, _LAST), (_SHADE, _COLOUR)))
+    at = rng.randrange(CARDS)
     return Task(
-        id=f"{stratum}/{index:04d}",
+        id=place.id,
         environment=ENVIRONMENT,
         prompt=_PROMPT.format(names[at]),
         parameters={
@@ -86,8 +74,8 @@ def _task(asked: set[str], split: Split, stratum: str, seed: int, index: int) ->
             "data": {"cards": [list(card) for card in zip(names, values, strict=True)]},
         },
         truth={"effects": {}, "answer": values[at]},
-        split=split,
-        tags=(f"card_{at + 1}", *((stratum,) if split == "held_out" else ())),
+        split=place.split,
+        tags=(f"card_{at + 1}", *place.tags),
     )  # fmt: skip
 
 
