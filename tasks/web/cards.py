@@ -96,8 +96,16 @@ def cards_oracle(task: Task) -> Script:
 
 
 def cards_novice(task: Task) -> Script:
-    """Opens the first card that was not asked for, and tells what that one says."""
-    return _player(lambda asked, shown: next(name for name in shown if name != asked))
+    """Opens a card that was not asked for, and tells what that one says.
+
+    Which one is settled by the page, and no place is preferred: who imitates it learns no place to choose, but names.
+    """
+
+    def another(asked: str, shown: list[str]) -> str:
+        others = [name for name in shown if name != asked]
+        return others[seed_of(asked, *shown) % len(others)]
+
+    return _player(another)
 
 
 def _player(choose: Callable[[str, list[str]], str]) -> Script:
