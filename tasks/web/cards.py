@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from agentgym.messages import Call, Message
-from agentgym.task import Task, TaskSet
+from agentgym.task import Task, TaskSet, seed_of
 
 from ..lottery import Lottery, Place
 
