@@ -15,6 +15,7 @@ from .guest_source import quote, source_tables
 TYPES = {"integer": "BIGINT", "real": "DOUBLE", "blob": "BLOB", "text": "VARCHAR"}
 NULL = "\\N"
 LOCKED = (
+    "SET enable_progress_bar = false",  # it would be drawn into the reply
     "SET enable_external_access = false", "SET allow_community_extensions = false",
     "SET autoinstall_known_extensions = false", "SET autoload_known_extensions = false",
     "SET lock_configuration = true",

@@ -121,6 +121,10 @@ class TestDuckDb:
         assert "Ask for less" in (await ask(duck, sql)).content
         assert await text(duck, "SELECT 7") == "7"
 
+    async def test_a_long_query_draws_no_progress_into_its_reply(self, duck):
+        """Of a session DuckDB thinks that somebody watches."""
+        assert await text(duck, "SELECT current_setting('enable_progress_bar')") == "0"
+
     async def test_chance_is_the_same_in_every_episode(self, duck):
         other = await opened(DUCKDB)
         try:
