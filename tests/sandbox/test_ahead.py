@@ -112,6 +112,6 @@ async def test_a_reset_and_a_snapshot_end_it_too(sandbox):
     assert await sandbox.list() == []
     used = await sandbox.usage()
     assert (used.started, used.processes) == (0, 0)
-    assert snapshot is not None
     await hurry(sandbox)
     assert await sandbox.list() == []
+    assert (await sandbox.snapshot()).id != snapshot.id, "the file was in it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -12,6 +13,8 @@ import pytest
 from counts import guests_below, mounts, open_files, processes_below
 
 from agentgym.errors import SandboxDied
+from agentgym.sandbox.guest.frames import encode
+from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.namespaces import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
@@ -237,3 +240,19 @@ async def test_resets_leave_nothing_on_the_host(small):
 async def test_no_queue_outlives_its_processes(sandbox):
     code = "import ctypes, os; print(ctypes.CDLL(None, use_errno=True).syscall(240, b'q', os.O_CREAT | 2, 0o600, None))"
     assert (await sandbox.run_python(code)).text == "-1\n"
+
+
+async def test_a_guest_that_refuses_what_nobody_waits_for_is_given_up_with_its_reason():
+    """The last word of a reset is not waited for; a guest that could not take the fresh files must not go on."""
+    ours, theirs = socket.socketpair()
+    link = Link(ours)
+    with theirs:
+        for number, answer in (1, {}), (2, {"error": "os", "text": "too many open files"}):
+            assert link.dead is None
+            link.tell({"op": "renew"}, [])
+            theirs.recv(4096)
+            theirs.sendall(encode({"id": number, **answer}))
+            await asyncio.sleep(0.05)
+        assert link.dead == "The sandbox could not go on: too many open files"
+        with pytest.raises(SandboxDied, match="too many open files"):
+            link.tell({"op": "renew"}, [])

@@ -20,7 +20,7 @@ from .metering import Meter
 from .watch import Watch
 
 SOON_S = 0.5  # between two calls that follow each other closely
-_NEVER, _FAR = float("-inf"), float("inf")
+_NEVER = float("-inf")
 
 Fork = Callable[[tuple[int, int], int], int]
 
@@ -92,7 +92,7 @@ class Ahead:
                 process = Process(fork((stdout.write, stderr.write), theirs.fileno()), self._ends)
             undone.pop_all()
         self._meter.count_starts(-1)
-        call = Call(0, 0.0, _FAR, stdout, stderr, memory_kills, process, python=True, started_before=started)
+        call = Call(0, 0.0, 0.0, stdout, stderr, memory_kills, process, python=True, started_before=started)
         return Waiting(call, ours.detach(), self._ended + SOON_S)
 
     def forget(self) -> None:

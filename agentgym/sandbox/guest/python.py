@@ -27,7 +27,7 @@ from .identity import become_agent
 from .kernel import set_dumpable
 
 FILE_NAME = "<code>"
-MOST_TOLD = 1 << 16
+MOST_TOLD = 1 << 16  # bytes of code in one message; longer code goes another way
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
         "string", "time", "typing")  # fmt: skip
 

@@ -26,8 +26,6 @@ from .jobs import Call, Capture, Process, Session
 from .metering import Meter, peak_kib, written_by
 from .watch import Watch
 
-_ONE_MESSAGE = 1 << 16  # longer code reaches a session as a file
-
 
 class Runner:
     """What runs in the sandbox on request: commands, Python calls, sessions and channels, and how each ended."""
@@ -241,7 +239,9 @@ class Runner:
         for stream in (call.stdout, call.stderr):
             self._listen(stream, request["limit"])
         try:
-            with jobs.as_file(code, descriptors) if len(code) > _ONE_MESSAGE else nullcontext(descriptors) as passed:
+            with (
+                jobs.as_file(code, descriptors) if len(code) > python.MOST_TOLD else nullcontext(descriptors) as passed
+            ):
                 inline = b"" if passed else code
                 socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
@@ -258,7 +258,7 @@ class Runner:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
                     python.enter_child((self.null, stdout.write, stderr.write), self.files, keep=theirs.detach())
-                    python.run_session(socket.socket(fileno=3), _ONE_MESSAGE)
+                    python.run_session(socket.socket(fileno=3), python.MOST_TOLD)
             return pid
 
         try:
