@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from agentgym.errors import SandboxUnavailable, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
@@ -45,14 +45,28 @@ class Environment:
     tools: ClassVar[Mapping[str, Tool]] = {}
 
     backend: Backend | None = None
+    _sandboxes: list[Sandbox]
+    _meter: SandboxMeter
     _ended = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Sets what every instance has, so that a subclass need not call `super().__init__()`."""
+        environment = super().__new__(cls)
+        environment._sandboxes = []
+        environment._meter = SandboxMeter()
+        return environment
+
+    @property
+    def sandboxes(self) -> Sequence[Sandbox]:
+        """The sandboxes that are open now, in the order they were opened."""
+        return self._sandboxes
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.tools = tools_of(cls)
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         """What this machine lacks to play it, a package or a program, and how to get it; empty if nothing."""
         return ""
 
@@ -71,7 +85,7 @@ class Environment:
         """Hash of the canonical state, for grouping equal states and checking replays; None if there is none."""
         return None
 
-    async def progress(self) -> float | None:
+    async def potential(self) -> float | None:
         """How far the task has come, as a potential for credit: higher is nearer. None if the world cannot tell.
 
         Only trainers see it. It is a function of the state alone, on one scale for all episodes of a task.
@@ -88,10 +102,10 @@ class Environment:
 
     async def close(self) -> None:
         """Free everything. Always awaited, also when the episode is cancelled; may be called twice."""
-        machines = self.__dict__.pop("_machines", ())
+        sandboxes, self._sandboxes = self._sandboxes, []
         failures = [
             answer
-            for answer in await asyncio.gather(*(machine.close() for machine in machines), return_exceptions=True)
+            for answer in await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
             if isinstance(answer, BaseException)
         ]
         if failures:  # told only when every sandbox was closed
@@ -113,14 +127,14 @@ class Environment:
                 f"{type(self).__name__} has no {'SandboxSpec' if spec is None else 'backend'}. Make it with "
                 "agentgym.make(...), or set `sandbox` on the class and `backend` on the instance."
             )
-        machine = await self.backend.create(spec, snapshot=snapshot)
-        self.__dict__.setdefault("_machines", []).append(machine)
-        return machine
+        sandbox = await self.backend.create(spec, snapshot=snapshot)
+        self._sandboxes.append(sandbox)
+        return sandbox
 
     @property
-    def images(self) -> list[str]:
+    def image_digests(self) -> list[str]:
         """Digests of the images that its sandboxes run on; empty for the host's own programs."""
-        digests = {getattr(machine, "image_digest", "") for machine in self.__dict__.get("_machines", ())}
+        digests = {getattr(sandbox, "image_digest", "") for sandbox in self._sandboxes}
         return sorted(digests - {""})
 
     async def usage(self) -> Usage:
@@ -128,9 +142,7 @@ class Environment:
 
         Of a sandbox that was closed or died it counts what was read last. Peaks of several are added up.
         """
-        machines = self.__dict__.get("_machines", ())
-        meter: SandboxMeter = self.__dict__.setdefault("_meter", SandboxMeter())
-        return await meter.read(machines)
+        return await self._meter.read(self._sandboxes)
 
     async def call(self, call: Call) -> Result:
         """Run one call and return its result, with what it used of sandboxes.

@@ -19,8 +19,8 @@ from pathlib import Path
 from environments_row import Row
 
 from agentgym import load_task_set
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 
 HERE = Path(__file__).parent
 GROWTH_LIMIT_KIB = 100.0  # per thousand episodes

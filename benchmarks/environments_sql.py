@@ -41,7 +41,7 @@ async def _measure(budget_s: float) -> list[Row]:
     rows = [Row(AGAINST, bare, "", 0.0)]
     try:
         for name, set_name in ENVIRONMENTS.items():
-            if lacking := load("environments", name).missing():
+            if lacking := load("environments", name).unavailable_reason():
                 print(f"{name}: left out. {lacking}")
                 continue
             task = next(task for task in load_task_set(set_name)["train"] if task.tags[1] == "library")

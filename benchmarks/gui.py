@@ -19,13 +19,13 @@ import time
 from typing import Any
 
 from agentgym import Environment, Message, Task, make
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load_task_set, shared_backend
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import browsers_of, chromium
+from agentgym.trajectory import Trajectory
 
 PARTS = ("latency", "parallel", "crashes")
 AT_A_TIME = 8

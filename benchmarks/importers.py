@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Message, Task
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load
+from agentgym.rollout.manager import EpisodeManager
 
 Calls = Sequence[Call]
 

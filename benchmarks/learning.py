@@ -91,8 +91,8 @@ def warm_start(seed: int, out: str, sets: list[str]) -> str:
 
 def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict[str, Any]:
     """Train one arm from the shared start and read what came of it."""
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.record import Evaluation
+    from agentgym.storage.run_folder import RunFolder
 
     folder = Path(out) / f"seed-{arm.seed}" / arm.folder
     recipe = _recipe(arm, start, steps, sets)

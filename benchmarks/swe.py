@@ -25,8 +25,8 @@ from rich.table import Table
 from soak_census import bury, census, grown, processes_below
 
 from agentgym import Call, Message, Task, make, registry
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandbox.guest import kernel
 from agentgym.sandboxes.swe.environment import SweEdit
 from agentgym.sandboxes.swe.sources import fetch

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from agentgym import Call, Message, Task, load_task_set, registry
-from agentgym.episode.manager import EpisodeManager
 from agentgym.messages import ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
 
 

@@ -27,12 +27,12 @@ from rich.table import Table
 from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import estimator
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Message, StopReason
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training import turn_grpo
+from agentgym.trajectory import Trajectory, Turn
 
 GROUP, GROUPS = 8, 8
 

@@ -9,9 +9,9 @@ import asyncio
 import random
 
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, register, tool
-from agentgym.episode.budgets import Budgets
 from agentgym.evaluation import evaluate
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.budgets import Budgets
 from agentgym.task import seed_of
 
 

@@ -58,7 +58,7 @@ class AnswerConsistency(Reward):
         self._follows: Any = None  # the model that is followed
         self._steps = 0
 
-    def meet(self, policy: Policy) -> None:
+    def bind_policy(self, policy: Policy) -> None:
         """Make the copy that follows, once. A policy without a model in this process is asked itself."""
         if self.reference is not None:
             return
@@ -72,7 +72,7 @@ class AnswerConsistency(Reward):
         self._follows = model
         self.reference = TransformersPolicy(twin, policy.renderer)  # type: ignore[arg-type]
 
-    def at(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         """One step of training is about to begin: after each `every` of them the copy follows."""
         self._steps += 1
         if self._follows is None or (self._steps - 1) % self.every or self._steps == 1:

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym import JudgeError, Reward
 from agentgym.registry import load_reward
-from agentgym.reward import Components, EpisodeView, judged
+from agentgym.reward import Components, EpisodeView, validate_components
 
 
 class BoundedSteps(Reward):
@@ -44,18 +44,18 @@ class BoundedSteps(Reward):
             raise JudgeError("bounded_steps needs the options `reward`, who scores the steps, and `component`.")
         scores = []
         for turn in episode.turns:
-            components = await judged(self.inner.turn(turn, episode), self.inner)
+            components = await validate_components(self.inner.turn(turn, episode), self.inner)
             scores.append(components.get(self.component, 0.0))
         refined = deltas(scores) if self.mode == "delta" else clipped(scores, self.threshold)
         return [{"step": value} for value in refined]
 
-    def at(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         if self.inner is not None:
-            self.inner.at(progress)
+            self.inner.set_progress(progress)
 
-    def meet(self, policy: Any) -> None:
+    def bind_policy(self, policy: Any) -> None:
         if self.inner is not None:
-            self.inner.meet(policy)
+            self.inner.bind_policy(policy)
 
 
 def clipped(scores: list[float], threshold: float) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any
 from agentgym import JudgeError, Reward
 from agentgym.errors import UnknownNameError
 from agentgym.registry import load_reward
-from agentgym.reward import Components, EpisodeView, Moment, TurnView, judged, judged_each
+from agentgym.reward import Components, EpisodeView, RewardStage, TurnView, validate_components, validate_each
 
 
 class ByTask(Reward):
@@ -37,40 +37,40 @@ class ByTask(Reward):
                 reward = load_reward(name, **self.options.get(name, {}))
             except UnknownNameError as error:
                 raise JudgeError(f"{episode.task.id}: truth['verifier']: {error}") from error
-            reward.at(self._progress)
+            reward.set_progress(self._progress)
             if self._policy is not None:
-                reward.meet(self._policy)
+                reward.bind_policy(self._policy)
             self._loaded[name] = reward
         return self._loaded[name]
 
     async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
         judge = self.verifier_of(episode)
-        return await judged(judge.turn(turn, episode), judge)
+        return await validate_components(judge.turn(turn, episode), judge)
 
     async def outcome(self, episode: EpisodeView) -> Components:
         judge = self.verifier_of(episode)
-        return await judged(judge.outcome(episode), judge)
+        return await validate_components(judge.outcome(episode), judge)
 
     async def hindsight(self, episode: EpisodeView) -> list[Components]:
         judge = self.verifier_of(episode)
-        return await judged_each(judge.hindsight(episode), judge, len(episode.turns))
+        return await validate_each(judge.hindsight(episode), judge, len(episode.turns))
 
     async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
         judge = self.verifier_of(episodes[0])
-        return await judged_each(judge.group(episodes), judge, len(episodes))
+        return await validate_each(judge.group(episodes), judge, len(episodes))
 
     def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
         return self.verifier_of(episode).weights_for(episode)
 
-    def at(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         self._progress = progress
         for reward in self._loaded.values():
-            reward.at(progress)
+            reward.set_progress(progress)
 
-    def meet(self, policy: Any) -> None:
+    def bind_policy(self, policy: Any) -> None:
         self._policy = policy
         for reward in self._loaded.values():
-            reward.meet(policy)
+            reward.bind_policy(policy)
 
-    def judges(self, moment: Moment) -> bool:
+    def has_stage(self, stage: RewardStage) -> bool:
         return True  # only a task can tell

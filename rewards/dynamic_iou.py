@@ -29,7 +29,7 @@ class DynamicIoU(Reward):
             )
         self.threshold = self.thresholds[-1]
 
-    def at(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         passed = sum(progress >= share for share in self.until)
         self.threshold = self.thresholds[passed]
 

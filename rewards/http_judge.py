@@ -16,7 +16,7 @@ from typing import Any
 from agentgym import JudgeError, Reward
 from agentgym.errors import PolicyError, RewardError
 from agentgym.policy.http import JsonEndpoint, Patience
-from agentgym.reward import Components, EpisodeView, judged
+from agentgym.reward import Components, EpisodeView, validate_components
 
 from .final_answer import final_answer
 
@@ -62,7 +62,7 @@ class HttpJudge(Reward):
             raise JudgeError(f"The judging service failed: {error}") from error
         components = answer.get("components") if isinstance(answer, dict) else None
         try:
-            checked = await judged(components, self)
+            checked = await validate_components(components, self)
         except RewardError as error:  # of theirs, not of ours
             raise JudgeError(f"The judging service returned no components: {error}") from error
         self._known[key] = dict(checked)

@@ -37,7 +37,7 @@ class ReferenceProbability(Reward):
         self.policy, self.tool, self.argument, self.debias = policy, tool, argument, debias
         self._given = policy is not None
 
-    def meet(self, policy: Policy) -> None:
+    def bind_policy(self, policy: Policy) -> None:
         if not self._given:
             self.policy = policy
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, JudgeError, Message, Reward, Schedule, Task
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import RewardError
-from agentgym.reward import judged
+from agentgym.reward import validate_components
+from agentgym.trajectory import Trajectory, Turn
 
 
 class Fixed(Reward):
@@ -30,14 +30,14 @@ class Fixed(Reward):
 
 
 async def test_a_reward_says_nothing_until_it_is_overridden():
-    assert await judged(Reward().turn(None, None), Reward()) == {}
-    assert await judged(Reward().outcome(None), Reward()) == {}
+    assert await validate_components(Reward().turn(None, None), Reward()) == {}
+    assert await validate_components(Reward().outcome(None), Reward()) == {}
 
 
 async def test_sync_and_async_answers_are_both_awaited_and_checked():
     reward = Fixed(turn={"step": 1}, outcome={"success": 0.5})
-    assert await judged(reward.turn(None, None), reward) == {"step": 1}
-    assert await judged(reward.outcome(None), reward) == {"success": 0.5}
+    assert await validate_components(reward.turn(None, None), reward) == {"step": 1}
+    assert await validate_components(reward.outcome(None), reward) == {"success": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_sync_and_async_answers_are_both_awaited_and_checked():
 )
 async def test_what_is_no_reward_is_refused_with_reward_component_and_value(answer, says):
     with pytest.raises(RewardError) as caught:
-        await judged(answer, Fixed())
+        await validate_components(answer, Fixed())
     assert says in str(caught.value)
 
 
@@ -127,7 +127,7 @@ def test_a_scheduled_weight_follows_the_training_and_multiplies_the_given_one():
         weights={"format": 2.0}, schedules={"format": Schedule(1.0, 0.0)},
     )  # fmt: skip
     assert both.weights == {"format": 2.0}
-    both.at(0.5)
+    both.set_progress(0.5)
     assert both.weights == {"format": 1.0}
     assert both.weights_for(episode({"format": 1.0, "success": 1.0})) == {"format": 1.0}
     assert both.total({"format": 1.0, "success": 1.0}) == 2.0
@@ -178,9 +178,9 @@ async def test_only_parts_that_judge_a_group_are_asked_and_names_may_not_clash()
             return [{"seen": float(len(episodes))} for _ in episodes]
 
     both = Combined(Fixed(outcome={"success": 1.0}), Seen())
-    assert both.judges("group")
-    assert not both.judges("hindsight")
-    assert not Combined(Fixed()).judges("group")
+    assert both.has_stage("group")
+    assert not both.has_stage("hindsight")
+    assert not Combined(Fixed()).has_stage("group")
     assert await both.group([episode(), episode()]) == [{"seen": 2.0}] * 2
     with pytest.raises(RewardError, match="both return the component"):
         await Combined(Seen(), Seen()).group([episode()])

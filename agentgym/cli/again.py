@@ -13,10 +13,10 @@ from agentgym.cli.screen import err, out, progress_bar, run
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.episode.branch import Divergence, Fork
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.manager import EpisodeManager
-    from agentgym.episode.trajectory import Trajectory
+    from agentgym.rollout.branch import Divergence, Fork
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.storage.ledger import Ledger
+    from agentgym.trajectory import Trajectory
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")]
 MOST_SHOWN = 20
@@ -131,10 +131,10 @@ def fork(
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode
-    from agentgym.episode.branch import Fork
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.run_folder import RunFolder as Folder
     from agentgym.errors import EvaluationError
+    from agentgym.rollout.branch import Fork
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder as Folder
     from agentgym.task import TaskSet
 
     _, ledger = _opened(folder)
@@ -193,9 +193,9 @@ def _manager(
     temperature: float = 1.0, max_tokens: int = 512, max_turns: int = 10_000,
 ) -> EpisodeManager:  # fmt: skip
     """One whose budgets are no part of the question; a person may think for a day."""
-    from agentgym.episode.budgets import Budgets
-    from agentgym.episode.manager import EpisodeManager
     from agentgym.policy.contract import Sampling
+    from agentgym.rollout.budgets import Budgets
+    from agentgym.rollout.manager import EpisodeManager
 
     budgets = Budgets(max_turns=max_turns, max_calls=100_000, time_s=24 * 3600.0, max_void_turns=10_000)
     return EpisodeManager(
@@ -206,9 +206,9 @@ def _manager(
 
 def _opened(folder: Path) -> tuple[Any, Ledger]:
     """The run folder and its ledger. Raises: LedgerError, EvaluationError."""
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.run_folder import RunFolder as Folder
     from agentgym.errors import EvaluationError
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder as Folder
 
     place = Folder.existing(folder)
     if not place.ledger.is_file():

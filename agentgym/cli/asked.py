@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym.episode.run_folder import RunFolder
 from agentgym.errors import EvaluationError
+from agentgym.storage.run_folder import RunFolder
 
 
 def claim(folder: RunFolder, label: str, asked: dict[str, Any]) -> None:

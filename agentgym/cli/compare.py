@@ -109,9 +109,9 @@ def _arm(text: str) -> tuple[str, list[Evaluation]]:
 
 def _load(text: str) -> Evaluation:
     """FILE.json, RUN or RUN:LABEL. Raises: EvaluationError saying which there are."""
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.record import Evaluation
+    from agentgym.storage.run_folder import RunFolder
 
     if Path(text).is_file():
         return Evaluation.load(text)

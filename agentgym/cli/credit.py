@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from agentgym.episode.run_folder import RunFolder
-    from agentgym.episode.trajectory import Trajectory
+    from agentgym.storage.run_folder import RunFolder
+    from agentgym.trajectory import Trajectory
 
 app = typer.Typer(help="Measure and audit how credit is assigned to turns.", no_args_is_help=True)
 
@@ -151,9 +151,9 @@ def audit(
     from agentgym.cli.credit_tables import audit_table
     from agentgym.cli.policies import load_policy
     from agentgym.credit import estimator
-    from agentgym.episode.manager import EpisodeManager
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.credit_audit import audit as measure
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.storage.run_folder import RunFolder
     from agentgym.training.recipe import Recipe
 
     kept = RunFolder.existing(folder)
@@ -186,7 +186,7 @@ def audit(
 
 def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     """The run's finished episodes by task: those with the prefix, by default those of the last training step."""
-    from agentgym.episode.ledger import Ledger
+    from agentgym.storage.ledger import Ledger
 
     if not folder.ledger.is_file():
         raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")

@@ -51,9 +51,6 @@ def evaluate(
     from agentgym import registry
     from agentgym.cli.asked import claim
     from agentgym.cli.tables import evaluation_table
-    from agentgym.episode.budgets import Budgets
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.record import Evaluation
@@ -61,6 +58,9 @@ def evaluate(
     from agentgym.evaluation.runner import Progress, choose
     from agentgym.evaluation.runner import evaluate as measure
     from agentgym.policy.contract import Sampling
+    from agentgym.rollout.budgets import Budgets
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
     if as_html and folder is None:
         raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")

@@ -11,8 +11,8 @@ import typer
 from agentgym.cli.screen import out
 
 if TYPE_CHECKING:
-    from agentgym.episode.ledger import Ledger
     from agentgym.evaluation.record import Evaluation
+    from agentgym.storage.ledger import Ledger
 
 
 def export(
@@ -29,10 +29,10 @@ def export(
 
     Example: [b]agentgym export runs/quickstart --format inspect --label after --out after.json[/b]
     """
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.record import Evaluation
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
     folder = RunFolder.existing(run)
     if not folder.ledger.is_file():

@@ -34,8 +34,8 @@ def play(
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import result_text
-    from agentgym.episode.budgets import Budgets
-    from agentgym.episode.manager import EpisodeManager
+    from agentgym.rollout.budgets import Budgets
+    from agentgym.rollout.manager import EpisodeManager
     from agentgym.task import Task
 
     kind = registry.load("environments", environment)

@@ -20,7 +20,7 @@ def report(
 
     Example: [b]agentgym report runs/quickstart[/b]
     """
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.report import write_report
+    from agentgym.storage.run_folder import RunFolder
 
     out().print(str(write_report(RunFolder.existing(run), most_bytes=round(mib * 2**20))), markup=False, soft_wrap=True)

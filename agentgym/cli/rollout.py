@@ -24,9 +24,9 @@ from agentgym.cli.screen import out, progress_bar, resumable, run
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.episode.manager import EpisodeManager
-    from agentgym.episode.trajectory import Trajectory
+    from agentgym.rollout.manager import EpisodeManager
     from agentgym.task import Task
+    from agentgym.trajectory import Trajectory
 
 
 def rollout(
@@ -57,12 +57,12 @@ def rollout(
     from agentgym import registry
     from agentgym.cli.asked import claim
     from agentgym.cli.tables import episodes_table
-    from agentgym.episode.budgets import Budgets
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.manager import EpisodeManager
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.runner import choose
     from agentgym.policy.contract import Sampling
+    from agentgym.rollout.budgets import Budgets
+    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
     name, split = split_of(tasks, "train")
     task_set = registry.load_task_set(name)

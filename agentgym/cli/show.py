@@ -14,9 +14,9 @@ from agentgym.errors import EvaluationError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from agentgym.episode.ledger import Ledger
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.report.contents import Contents
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
 
 MOST_LISTED = 50
 SHOWN = ("loss", "success", "reward", "calls_ok", "turns", "failed")
@@ -34,8 +34,8 @@ def show(
     Example: [b]agentgym show runs/quickstart --list held-out-after[/b]
     """
     from agentgym.cli.tables import print_episode
-    from agentgym.episode.run_folder import RunFolder
     from agentgym.evaluation.report.contents import read
+    from agentgym.storage.run_folder import RunFolder
 
     folder, console = RunFolder.existing(run), out()
     if episode is not None or listing is not None:
@@ -107,7 +107,7 @@ def _list(ledger: Ledger, prefix: str, console: Console) -> None:
 
 
 def _ledger(folder: RunFolder) -> Ledger:
-    from agentgym.episode.ledger import Ledger
+    from agentgym.storage.ledger import Ledger
 
     if not folder.ledger.is_file():
         raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")

@@ -14,8 +14,6 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.episode.failures import calls_of, failures_of
-from agentgym.episode.trajectory import Trajectory
 from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation, times
@@ -23,6 +21,8 @@ from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox.metering import together
+from agentgym.storage.failures import calls_of, failures_of
+from agentgym.trajectory import Trajectory
 
 MOST_LINES = 40
 

@@ -53,7 +53,7 @@ class Given(TypedDict, total=False):
 
 
 class TurnRecord(Protocol):
-    """What a group reads of a turn; `agentgym.episode.trajectory.Turn` has it."""
+    """What a group reads of a turn; `agentgym.trajectory.Turn` has it."""
 
     state_key: str | None
     value: float | None
@@ -68,7 +68,7 @@ class TurnRecord(Protocol):
 
 
 class TrajectoryRecord(Protocol):
-    """What a group reads of a trajectory; `agentgym.episode.trajectory.Trajectory` has it."""
+    """What a group reads of a trajectory; `agentgym.trajectory.Trajectory` has it."""
 
     id: str
     task: Any

@@ -10,10 +10,10 @@ import numpy as np
 from agentgym.credit import Estimator, Group, batch_advantages
 from agentgym.credit.audit import Agreement, GroupFacts, agreement, counterfactual_credit, group_facts
 from agentgym.credit.signals import Array
-from agentgym.episode.branch import Fork
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError
+from agentgym.rollout.branch import Fork
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

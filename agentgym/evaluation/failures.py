@@ -1,6 +1,6 @@
 """What every kind of failure means to people, and what training does with it.
 
-The same table is in docs/evaluate.md, and a test compares the two. What is of which kind: agentgym.episode.failures.
+The same table is in docs/evaluate.md, and a test compares the two. What is of which kind: agentgym.storage.failures.
 The treatment is what the trainer does unless a recipe's [train.failures] says otherwise; see
 agentgym.training.treatment for where it is enforced.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agentgym.episode.failures import LEVELS, Level
+from agentgym.storage.failures import LEVELS, Level
 
 Treatment = Literal["scored", "mask_turn", "mask_episode", "excluded"]
 TREATMENTS: tuple[Treatment, ...] = get_args(Treatment)

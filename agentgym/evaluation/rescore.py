@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, RewardError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import StopReason
-from agentgym.reward import Reward, judged
+from agentgym.reward import Reward, validate_components
+from agentgym.storage.ledger import Ledger
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
         async with asyncio.timeout(time_s):
             for turn in trajectory.turns:
                 copy.turns.append(replace(turn, rewards={}))
-                copy.turns[-1].rewards = dict(await judged(reward.turn(view.turns[-1], view), reward))
+                copy.turns[-1].rewards = dict(await validate_components(reward.turn(view.turns[-1], view), reward))
             copy.stop_reason = trajectory.stop_reason
-            copy.outcome = dict(await judged(reward.outcome(view), reward))
+            copy.outcome = dict(await validate_components(reward.outcome(view), reward))
             if (hindsight := getattr(reward, "hindsight", None)) is not None:
                 for turn, more in zip(copy.turns, await _each(hindsight(view), reward, len(copy.turns)), strict=True):
                     turn.rewards |= more
@@ -140,7 +140,7 @@ async def _each(answer: Any, reward: Reward, count: int) -> list[dict[str, float
         answer = await answer
     if not isinstance(answer, (list, tuple)) or len(answer) != count:
         raise RewardError(f"{type(reward).__name__} returned {answer!r:.200}: expected a dict for each of {count}.")
-    return [dict(await judged(one, reward)) for one in answer]
+    return [dict(await validate_components(one, reward)) for one in answer]
 
 
 def _weights(reward: Reward, episode: Any) -> dict[str, float]:

@@ -11,18 +11,18 @@ import numpy as np
 
 from agentgym import __version__, registry
 from agentgym.environment import Environment
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.failures import calls_of, failures_of
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandbox.contract import Backend
+from agentgym.storage.failures import calls_of, failures_of
+from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,17 +9,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.loop import Episode
-from agentgym.episode.setting import Setting
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
 from agentgym.reward import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.setting import Setting
 from agentgym.task import Task, seed_of
+from agentgym.trajectory import Trajectory
 
 MAX_CHARS = 1_000_000
 

@@ -9,11 +9,11 @@ from agentgym.reward.contract import (
     SUCCESS,
     Components,
     EpisodeView,
-    Moment,
     Reward,
+    RewardStage,
     TurnView,
-    judged,
-    judged_each,
+    validate_components,
+    validate_each,
 )
 
 __all__ = [
@@ -22,10 +22,10 @@ __all__ = [
     "Components",
     "EpisodeView",
     "Gate",
-    "Moment",
     "Reward",
+    "RewardStage",
     "Schedule",
     "TurnView",
-    "judged",
-    "judged_each",
+    "validate_components",
+    "validate_each",
 ]

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentgym.errors import RewardError
-from agentgym.reward.contract import Components, EpisodeView, Moment, Reward, TurnView, judged, judged_each
+from agentgym.reward.contract import (
+    Components,
+    EpisodeView,
+    Reward,
+    RewardStage,
+    TurnView,
+    validate_components,
+    validate_each,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +125,18 @@ class Combined(Reward):
     async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
         return await self._ask_each("group", episodes, len(episodes))
 
-    def judges(self, moment: Moment) -> bool:
-        return any(reward.judges(moment) for reward in self.rewards)
+    def has_stage(self, stage: RewardStage) -> bool:
+        return any(reward.has_stage(stage) for reward in self.rewards)
 
-    def at(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         self._progress = progress
         for reward in self.rewards:
-            reward.at(progress)
+            reward.set_progress(progress)
         self._weigh()
 
-    def meet(self, policy: Any) -> None:
+    def bind_policy(self, policy: Any) -> None:
         for reward in self.rewards:
-            reward.meet(policy)
+            reward.bind_policy(policy)
 
     def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
         """The weights of now, with what this episode's gates shut and its caps scale down."""
@@ -156,17 +164,17 @@ class Combined(Reward):
         weight = self._given.get(name, weight)
         return weight * self.schedules[name].factor(self._progress) if name in self.schedules else weight
 
-    async def _ask(self, moment: Moment, *views: Any) -> Components:
+    async def _ask(self, stage: RewardStage, *views: Any) -> Components:
         merged: Components = {}
         for reward in self.rewards:
-            _merge(merged, await judged(getattr(reward, moment)(*views), reward))
+            _merge(merged, await validate_components(getattr(reward, stage)(*views), reward))
         return merged
 
-    async def _ask_each(self, moment: Moment, view: Any, count: int) -> list[Components]:
+    async def _ask_each(self, stage: RewardStage, view: Any, count: int) -> list[Components]:
         merged: list[Components] = [{} for _ in range(count)]
         for reward in self.rewards:
-            if reward.judges(moment):
-                answers = await judged_each(getattr(reward, moment)(view), reward, count)
+            if reward.has_stage(stage):
+                answers = await validate_each(getattr(reward, stage)(view), reward, count)
                 for one, components in zip(merged, answers, strict=True):
                     _merge(one, components)
         return merged

@@ -17,7 +17,7 @@ from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.task import Task
 
 Components = dict[str, float]
-Moment = Literal["turn", "outcome", "hindsight", "group"]
+RewardStage = Literal["turn", "outcome", "hindsight", "group"]
 
 SUCCESS = "success"
 """The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
@@ -85,22 +85,22 @@ class Reward:
         """The weights that count for a judged episode; asked again after its group was judged."""
         return self.weights
 
-    def at(self, progress: float) -> None:
+    def set_progress(self, progress: float) -> None:
         """Told by a trainer, before a step is played, how much of the training is done: 0 to 1."""
 
-    def meet(self, policy: Any) -> None:
+    def bind_policy(self, policy: Any) -> None:
         """Told who plays (an agentgym Policy), before the first episode: for judges that ask the player itself."""
 
-    def judges(self, moment: Moment) -> bool:
-        """Whether it has anything to say at a moment, so that nobody waits for a group that nothing judges."""
-        return getattr(type(self), moment) is not getattr(Reward, moment)
+    def has_stage(self, stage: RewardStage) -> bool:
+        """Whether it has anything to say at a stage, so that nobody waits for a group that nothing judges."""
+        return getattr(type(self), stage) is not getattr(Reward, stage)
 
     def total(self, components: Mapping[str, float]) -> float:
         """The weighted sum of components, in reward units."""
         return math.fsum(self.weights.get(name, 1.0) * value for name, value in components.items())
 
 
-async def judged(answer: Any, reward: Reward) -> Components:
+async def validate_components(answer: Any, reward: Reward) -> Components:
     """Await a reward's answer if need be and check it: a dict of finite numbers by name.
 
     Raises: RewardError naming the reward, the component and the value.
@@ -121,8 +121,8 @@ async def judged(answer: Any, reward: Reward) -> Components:
     return answer
 
 
-async def judged_each(answer: Any, reward: Reward, count: int) -> list[Components]:
-    """As `judged`, for what must be one dict for each of `count` turns or episodes. Raises: RewardError."""
+async def validate_each(answer: Any, reward: Reward, count: int) -> list[Components]:
+    """As `validate_components`, for a list of one dict for each of `count` turns or episodes. Raises: RewardError."""
     if inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, (list, tuple)) or len(answer) != count:
@@ -131,4 +131,4 @@ async def judged_each(answer: Any, reward: Reward, count: int) -> list[Component
             f"{type(reward).__name__} returned {got} for {count} turns or episodes: `hindsight` and `group` return a "
             "list with one dict of components for each, in the same order."
         )
-    return [await judged(components, reward) for components in answer]
+    return [await validate_components(components, reward) for components in answer]

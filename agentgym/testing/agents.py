@@ -7,15 +7,15 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from agentgym.environment import Environment
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.task import Task
 from agentgym.testing.arguments import hostile, plausible
 from agentgym.testing.closing import Lodger
@@ -23,6 +23,7 @@ from agentgym.testing.findings import short
 from agentgym.testing.hidden_truth import shown_truth
 from agentgym.testing.world import SPOKEN, Subject
 from agentgym.tools import Tool
+from agentgym.trajectory import Trajectory
 
 Script = Callable[[Sequence[Message]], Message]
 MOST_ATTACKS = 16  # calls of an episode, well below its turns
@@ -174,7 +175,7 @@ async def check_cancelled(stage: Stage) -> None:
     def make() -> Environment:
         environment = stage.subject.make()
         lodgers.append(Lodger())
-        environment.__dict__.setdefault("_machines", []).append(lodgers[-1])
+        environment._sandboxes.append(cast("Any", lodgers[-1]))
         return environment
 
     thinking = _Thinking()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any, cast
 
 from agentgym.testing.leftovers import Leftovers
 from agentgym.testing.world import Subject, World, calls_for
@@ -39,7 +40,7 @@ async def check_close(subject: Subject) -> None:
             lodger = Lodger()
             with findings.no_exception("An episode played by hand"):
                 await world.open()
-                world.environment.__dict__.setdefault("_machines", []).append(lodger)
+                world.environment._sandboxes.append(cast("Any", lodger))
                 for call in calls:
                     await world.call(call)
             with findings.no_exception("close, awaited twice"):

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import JudgeError, RewardError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
-from agentgym.reward import Reward, judged, judged_each
+from agentgym.reward import Reward, validate_components, validate_each
 from agentgym.task import Task
 from agentgym.testing.findings import Findings, short
+from agentgym.trajectory import Trajectory, Turn
 
 ALONE = ("turn", "outcome")  # moments that are answered by one dict
 STRANGE_TASK = Task("strange", "test/strange-v1", prompt="Is this a task?")
@@ -70,7 +70,11 @@ async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findi
     for moment, views, count in moments:
         try:
             answer = getattr(judge, moment)(*views)
-            each = [await judged(answer, judge)] if moment in ALONE else await judged_each(answer, judge, count)
+            each = (
+                [await validate_components(answer, judge)]
+                if moment in ALONE
+                else await validate_each(answer, judge, count)
+            )
             if wrong := [name for one in each for name in one if not isinstance(name, str) or not name]:
                 findings.add(f"A component of {what} is named {wrong[0]!r}: names are text.")
             given.append([dict(one) for one in each])

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.episode.branch import Fork
-from agentgym.episode.manager import Checkpoints
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy, Sampling
+from agentgym.rollout.branch import Fork
+from agentgym.rollout.manager import Checkpoints
 from agentgym.task import Task, seed_of
 from agentgym.training.rollouts import Rollouts
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Branching:
 
         Raises: CreditError where a group has no room for a branch, or the reward judges groups.
         """
-        if rollouts.reward is not None and rollouts.reward.judges("group"):
+        if rollouts.reward is not None and rollouts.reward.has_stage("group"):
             raise CreditError(
                 f"{type(rollouts.reward).__name__} judges whole groups, and branches are in none: their rewards "
                 "would lack what their siblings' have. Take it out of [reward], or grow no trees."

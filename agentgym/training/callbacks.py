@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from transformers import TrainerCallback
 
-from agentgym.episode.run_folder import RunFolder
+from agentgym.storage.run_folder import RunFolder
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.curriculum import Curriculum
 

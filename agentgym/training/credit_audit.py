@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import draw
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.training.rollouts import Rollouts
+from agentgym.trajectory import Trajectory
 
 NAME = "credit"
 

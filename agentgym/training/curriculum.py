@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import TaskError
 from agentgym.task import Task, seed_of
 from agentgym.training.recipe import CurriculumSection
+from agentgym.trajectory import Trajectory
 
 FILE = "curriculum.json"
 

@@ -10,9 +10,9 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.episode.failures import turn_failures
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import ResultStatus
+from agentgym.storage.failures import turn_failures
+from agentgym.trajectory import Trajectory, Turn
 
 
 def diagnose(

@@ -12,11 +12,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
-from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Sampling
 from agentgym.reward import Reward
+from agentgym.rollout.budgets import Budgets
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
 from agentgym.training.reward_section import RewardSection

@@ -7,16 +7,16 @@ from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 
 from agentgym import registry
-from agentgym.episode.branch import Ended, Fork
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.manager import Checkpoints, EpisodeManager
-from agentgym.episode.trajectory import Trajectory
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
+from agentgym.rollout.branch import Ended, Fork
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import Checkpoints, EpisodeManager
 from agentgym.sandbox.contract import Backend
 from agentgym.sandbox.pool import Pool
+from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
+from agentgym.trajectory import Trajectory
 
 _SILENT = Ended()
 
@@ -76,7 +76,7 @@ class Rollouts:
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
         if progress is not None and isinstance(self.reward, Reward):
-            self.reward.at(progress)
+            self.reward.set_progress(progress)
         manager = self._manager(policy, run, sampling, self.ledger if record else None, checkpoints)
         return self._runner.run(manager.collect(tasks, group_size, seen=seen))
 

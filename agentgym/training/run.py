@@ -26,9 +26,6 @@ from trl import GRPOConfig
 
 from agentgym import registry
 from agentgym.credit import Estimator
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.run_folder import RunFolder
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
@@ -39,6 +36,8 @@ from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.policy.transformers import TransformersPolicy
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.branching import Branching
 from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Validated, latest_checkpoint
@@ -53,6 +52,7 @@ from agentgym.training.seeing import Sight
 from agentgym.training.signals.choosing import check_offered, sources_for
 from agentgym.training.turn_grpo import TurnGRPOTrainer, Watcher, summary
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
+from agentgym.trajectory import Trajectory
 
 
 def train(

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.contract import Policy
 from agentgym.policy.image_tokens import ImageTokens
+from agentgym.trajectory import Trajectory
 
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
 """What TRL's forward pass hands to a model, of all that image processors may give."""

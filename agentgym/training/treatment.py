@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.episode.failures import failures_of, turn_failures
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import FAILURES, TREATMENTS, Treatment
+from agentgym.storage.failures import failures_of, turn_failures
+from agentgym.trajectory import Trajectory
 
 Array = NDArray[np.float64]
 

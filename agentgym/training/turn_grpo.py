@@ -24,7 +24,6 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.credit import Group, batch_advantages
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
@@ -38,6 +37,7 @@ from agentgym.training.seeing import Sight
 from agentgym.training.signals import Source, with_rows, with_sources
 from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
 from agentgym.training.treatment import treated
+from agentgym.trajectory import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]
 Watcher = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym import registry
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import TaskError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.rollouts import Rollouts
+from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from agentgym.training.seeing import Sight

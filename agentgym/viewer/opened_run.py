@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode.reader import LedgerReader
 from agentgym.errors import LedgerError
 from agentgym.evaluation.report.contents import Contents, read
 from agentgym.evaluation.report.credit_lines import credit_of
@@ -17,6 +16,7 @@ from agentgym.evaluation.report.episode_data import Link, episode_data, image_at
 from agentgym.evaluation.report.rows import listed, siblings
 from agentgym.evaluation.report.run_data import run_data, run_summary
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
+from agentgym.storage.reader import LedgerReader
 
 LIVE_S = 30.0
 """A run that wrote something within this time is shown as running."""

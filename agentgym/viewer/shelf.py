@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentgym.episode.run_folder import RunFolder
 from agentgym.errors import LedgerError
+from agentgym.storage.run_folder import RunFolder
 
 DEPTH = 3
 """Folders below a named path that are looked into: runs/<experiment>/<run>."""

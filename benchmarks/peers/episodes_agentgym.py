@@ -10,10 +10,10 @@ from pathlib import Path
 
 import episodes_work
 
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.manager import EpisodeManager
 from agentgym.messages import Call, Message
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.testing.counter import Counter, TargetReached
 

@@ -51,7 +51,7 @@ class Desktop(Environment):
         self._turn = asyncio.Lock()
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         lacking = [program for program in NEEDED if shutil.which(program) is None]
         return f"There is no {', '.join(lacking)}: apt-get install {PACKAGES}." if lacking else ""
 

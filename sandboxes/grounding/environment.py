@@ -38,7 +38,7 @@ class Ground(Environment):
         self._seen: list[tuple[int, int, int, int]] = []
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         return lacking()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

@@ -36,7 +36,7 @@ class Transition(Environment):
         self._seen: list[list[int]] = []
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         return lacking()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:

@@ -65,7 +65,7 @@ class WebForm(Environment):
         self._key = ""
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         """What to install where no Chromium is found."""
         try:
             chromium()

@@ -139,7 +139,7 @@ class Search(Environment):
         state = [self._digest(), self._here, sorted(self._shown), sorted(self._known), self._may_search, spent]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
 
-    async def progress(self) -> float | None:
+    async def potential(self) -> float | None:
         """Share of the landmarks whose page was opened."""
         if not self._landmarks:
             return None

@@ -90,7 +90,7 @@ class SearchRetrieve(Environment):
         state = [self._corpus, sorted(self._shown)]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
 
-    async def progress(self) -> float | None:
+    async def potential(self) -> float | None:
         """Share of the landmarks whose page was shown."""
         return len(self._landmarks & self._read) / len(self._landmarks) if self._landmarks else None
 

@@ -36,11 +36,11 @@ class SqlDuckDb(ReadingWorld):
         return "Submitted."
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         return "" if find_spec("duckdb") else "It needs the package duckdb: pip install 'agentgym-core[sql]'."
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """As of `agentgym/sql-query-v1`. Raises: MissingExtraError without the extra `sql`."""
-        if lacking := self.missing():
+        if lacking := self.unavailable_reason():
             raise MissingExtraError(f"agentgym/sql-duckdb-v1: {lacking}")
         return await super().reset(task, seed=seed)

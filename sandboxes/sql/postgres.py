@@ -40,14 +40,14 @@ class SqlPostgres(WritingWorld):
         self._forked = ""
 
     @classmethod
-    def missing(cls) -> str:
+    def unavailable_reason(cls) -> str:
         if not server_programs():
             return "It needs PostgreSQL's server, which is not installed: on Debian, apt-get install postgresql."
         return "" if shutil.which("cc") else "It needs a C compiler, cc: on Debian, apt-get install gcc libc6-dev."
 
     async def place(self, content: bytes) -> GuestLink:
         """Fork the sandbox in which the database's server was prepared."""
-        if lacking := self.missing():
+        if lacking := self.unavailable_reason():
             raise SandboxUnavailable(f"agentgym/sql-postgres-v1: {lacking}")
         digest = hashlib.sha256(content).hexdigest()
         binaries = server_programs()

@@ -156,7 +156,7 @@ class TextWorld(Environment):
         canonical = json.dumps(self.canonical(), sort_keys=True, separators=(",", ":")).encode()
         return hashlib.blake2b(canonical, key=self._identity, digest_size=12).hexdigest()
 
-    async def progress(self) -> float | None:
+    async def potential(self) -> float | None:
         return self.nearness()
 
     async def checkpoint(self) -> Checkpoint | None:

@@ -13,7 +13,6 @@ import warnings
 import pytest
 
 from agentgym.credit import CreditWarning
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import (
     KINDS,
@@ -27,6 +26,7 @@ from agentgym.registry import (
     shared_backend,
 )
 from agentgym.reward import Reward
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.testing import (
     check_backend,
@@ -63,7 +63,7 @@ def of(kind):
 
 def playable(name):
     """Skips the test, with the environment's own words, where this machine lacks a package or program for it."""
-    if lacking := load("environments", name).missing():
+    if lacking := load("environments", name).unavailable_reason():
         pytest.skip(f"{name}: {lacking}")
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from agentgym.credit import Group, estimator
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.messages import Call, Message, StopReason
 from agentgym.task import Task
+from agentgym.trajectory import Trajectory, Turn
 
 TASK = Task("t-1", "acme/counter-v1", prompt="Count.")
 

@@ -219,13 +219,13 @@ def test_tokens_can_be_what_counts():
 # calibrated ---------------------------------------------------------------------------------------------------------
 
 
-def judged(helpful, harmful, outcomes) -> Group:
+def validate_components(helpful, harmful, outcomes) -> Group:
     return Group.from_arrays(
         outcomes=outcomes, components={"helpful": helpful, "harmful": harmful, "constant": [[1.0]] * len(outcomes)}
     )
 
 
-WINDOW = judged([[1], [1], [0], [0]], [[0], [0.25], [0.25], [0.5]], [1, 1, 0, 0])
+WINDOW = validate_components([[1], [1], [0], [0]], [[0], [0.25], [0.25], [0.5]], [1, 1, 0, 0])
 
 
 def test_a_component_is_weighed_by_how_it_went_with_success():
@@ -241,7 +241,7 @@ def test_a_component_is_weighed_by_how_it_went_with_success():
 
 def test_too_few_successes_weigh_nothing():
     assert set(calibration([WINDOW], minimum=3).weights.values()) == {0.0}
-    never = judged([[1], [0]], [[0], [1]], [0, 0])
+    never = validate_components([[1], [0]], [[0], [1]], [0, 0])
     assert set(calibration([never], minimum=1).weights.values()) == {0.0}
 
 
@@ -259,7 +259,7 @@ def test_calibrated_rewards_reach_the_wrapped_estimator():
 
 
 def test_a_trajectory_that_failed_calibrates_nothing():
-    broken = judged([[1], [1], [0], [0], [0]], [[0], [0.25], [0.25], [0.5], [9]], [1, 1, 0, 0, 1])
+    broken = validate_components([[1], [1], [0], [0], [0]], [[0], [0.25], [0.25], [0.5], [9]], [1, 1, 0, 0, 1])
     group = Group.from_arrays(
         outcomes=broken.outcomes, components=broken.components, valid=[True, True, True, True, False]
     )

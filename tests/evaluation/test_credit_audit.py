@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from agentgym.credit import Group, estimator
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import audit
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.task import Task
 from agentgym.testing.counter import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
+from agentgym.trajectory import Trajectory
 
 
 class Gambler(Policy):

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
-from agentgym.episode.ledger import Ledger
 from agentgym.evaluation.export.inspect_log import inspect_log
 from agentgym.evaluation.export.parquet import row_of_episode
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.storage.ledger import Ledger
 from agentgym.task import canary_of
 
 sys.path.insert(0, str(Path(__file__).parent))

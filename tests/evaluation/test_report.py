@@ -12,7 +12,6 @@ import sample_run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.episode.run_folder import RunFolder
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
@@ -21,6 +20,7 @@ from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.html import el, text
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.svg import Series, line_chart, show, smooth, tick_label, ticks
+from agentgym.storage.run_folder import RunFolder
 
 VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
 

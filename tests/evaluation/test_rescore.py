@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from agentgym import Call, Message, Reward, Task, TaskSet
-from agentgym.episode.ledger import Ledger
 from agentgym.errors import EvaluationError, JudgeError, RewardError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.rescore import rescore, rescore_evaluation
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.storage.ledger import Ledger
 from agentgym.testing.counter import Counter, TargetReached
 
 TASKS = [Task(f"h{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out") for i in range(1, 7)]

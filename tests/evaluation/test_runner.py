@@ -7,17 +7,17 @@ import json
 import pytest
 
 from agentgym import Call, Message, Task, TaskSet, ToolError
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.failures import failures_of
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import EvaluationError, HeldOutError, SandboxDied, TaskError
 from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.budgets import Budgets
+from agentgym.storage.failures import failures_of
+from agentgym.storage.ledger import Ledger
 from agentgym.task import training_only
 from agentgym.testing.counter import Counter, TargetReached
+from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [
     Task(f"count-{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out", tags=(("even", "odd")[i % 2],))

@@ -8,12 +8,12 @@ import gymnasium
 import pytest
 
 from agentgym import Call, Message, Task
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import DuplicateNameError, TaskError
 from agentgym.interop.gymnasium import gymnasium_tasks, register_gymnasium
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, make
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.testing import check_environment, check_task_set
 
 TOY_TEXT = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]

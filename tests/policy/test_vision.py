@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from agentgym.environment import Environment
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy.contract import Request, Sampling
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.task import Task
 from agentgym.tools import tool
 

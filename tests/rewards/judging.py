@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym import Call, Message, StopReason, Task
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Result, ResultStatus
+from agentgym.trajectory import Trajectory, Turn
 
 Done = tuple[Call, Result]
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from agentgym import Call, JudgeError, Message, StopReason, Task
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Result
 from agentgym.rewards.final_files import FinalFiles
 from agentgym.rewards.fresh_files import Command, SubmittedFiles, submitted_files
 from agentgym.rewards.program_output import ProgramOutput
+from agentgym.trajectory import Trajectory, Turn
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -39,13 +39,13 @@ def handed_in(files, truth=TRUTH, *, argument=None, parameters=None):
     return trajectory
 
 
-async def judged(files):
+async def validate_components(files):
     return await FinalFiles().outcome(handed_in(files))
 
 
 async def test_right_files_pass_every_check_and_wrong_ones_are_told_how_many():
-    assert await judged(RIGHT) == {"success": 1.0, "checks_passed": 1.0}
-    assert await judged(WRONG) == {"success": 0.0, "checks_passed": 0.0}
+    assert await validate_components(RIGHT) == {"success": 1.0, "checks_passed": 1.0}
+    assert await validate_components(WRONG) == {"success": 0.0, "checks_passed": 0.0}
 
 
 HACKS = {
@@ -67,9 +67,9 @@ HACKS = {
 async def test_planted_files_do_not_help_wrong_work():
     """Each alone, and all together, named as what a runner of tests would load or call."""
     for planted in ({name: text} for name, text in HACKS.items() if name != "usercustomize.py"):
-        found = await judged(WRONG | planted)
+        found = await validate_components(WRONG | planted)
         assert found["success"] == 0.0, planted
-    assert (await judged(WRONG | HACKS))["success"] == 0.0
+    assert (await validate_components(WRONG | HACKS))["success"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_planted_files_do_not_help_wrong_work():
     ],
 )  # fmt: skip
 async def test_code_that_attacks_its_judge_gains_nothing(core):
-    assert (await judged(RIGHT | {"pack/core.py": core + "\n"}))["success"] == 0.0
+    assert (await validate_components(RIGHT | {"pack/core.py": core + "\n"}))["success"] == 0.0
 
 
 async def test_no_expected_value_lies_in_the_sandbox_of_the_files():

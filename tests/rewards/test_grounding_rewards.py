@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import JudgeError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
@@ -14,6 +13,7 @@ from agentgym.rewards.boxes import overlap
 from agentgym.rewards.region_votes import consensus, densities
 from agentgym.task import Task
 from agentgym.testing import check_reward
+from agentgym.trajectory import Trajectory, Turn
 
 TRUTH = {"box": [100, 100, 200, 150]}
 
@@ -98,7 +98,7 @@ def test_dynamic_iou_asks_for_more_while_training_goes_on():
     )
     paid = []
     for progress in (0.0, 0.09, 0.10, 0.24, 0.25, 1.0):
-        reward.at(progress)
+        reward.set_progress(progress)
         paid.append(reward.outcome(nearly)["dynamic_iou"])
         assert reward.outcome(exact) == {"dynamic_iou": 1.0}
     assert paid == [pytest.approx(0.9), pytest.approx(0.9), 0, 0, 0, 0]
@@ -175,7 +175,7 @@ def test_a_group_votes_and_who_says_nothing_gets_nothing():
     shares = [found["region_votes"] for found in reward.group(group)]
     assert shares == [1.0, 1.0, 0.5, 0.0]
     assert reward.group(group[2:]) == [{}, {}]  # one answer decides nothing
-    assert reward.judges("group")
+    assert reward.has_stage("group")
     with pytest.raises(ValueError, match="above 0"):
         load_reward("region_votes", side=0)
 

@@ -9,10 +9,10 @@ import pytest
 from judging import answered, played
 
 from agentgym import Environment, JudgeError, Message, Task, tool
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.by_task import ByTask
 from agentgym.rewards.majority_vote import CoReward, MajorityVote
+from agentgym.rollout.manager import EpisodeManager
 
 
 def group(*answers, truth=None, task="t"):

@@ -7,13 +7,13 @@ import math
 import pytest
 
 from agentgym import Call, Combined, Environment, JudgeError, Message, Task, tool
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.answer_consistency import AnswerConsistency
 from agentgym.rewards.answer_likelihood import before_answer
 from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.reference_probability import ReferenceProbability
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.testing.byte_renderer import ByteRenderer
 
 
@@ -157,7 +157,7 @@ def tiny():
 async def test_the_policy_that_plays_is_asked_itself_where_it_can_score(tiny):
     """A real model of random weights: its own probabilities, recomputed here by hand."""
     judge = ReferenceProbability(debias=False)
-    judge.meet(tiny)
+    judge.bind_policy(tiny)
     renderer = tiny.renderer
     script = ScriptedPolicy(answer("Rome", "Look."), renderer)
     manager = EpisodeManager(lambda task: script, environment=Ask, reward=judge)
@@ -173,16 +173,16 @@ async def test_the_copy_follows_the_policy_slowly_and_only_every_so_many_steps(t
     """One update with decay 0.9 after the weights moved by 1: the copy moves by 0.1."""
     torch = pytest.importorskip("torch")
     judge = AnswerConsistency(decay=0.9, every=2)
-    judge.meet(tiny)
-    judge.meet(tiny)  # a second introduction makes no second copy
+    judge.bind_policy(tiny)
+    judge.bind_policy(tiny)  # a second introduction makes no second copy
     slow, fast = (next(policy.model.parameters()) for policy in (judge.reference, tiny))
     before = slow.detach().clone()
     assert slow is not fast
     with torch.no_grad():
         fast.add_(1.0)
-    judge.at(0.0)
-    judge.at(0.1)
+    judge.set_progress(0.0)
+    judge.set_progress(0.1)
     assert torch.equal(slow, before)
-    judge.at(0.2)
+    judge.set_progress(0.2)
     torch.testing.assert_close(slow, before + 0.1)
     await judge.reference.close()

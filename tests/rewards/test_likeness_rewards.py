@@ -115,7 +115,7 @@ def test_toolrl_by_hand():
     assert tool_match([Call("h", {})], WANTED) == -3.0
 
 
-def judged(*calls, wanted):
+def validate_components(*calls, wanted):
     return ToolCallMatch().outcome(
         played([called(name, **arguments) for name, arguments in calls], truth={"calls": wanted})
     )
@@ -124,16 +124,19 @@ def judged(*calls, wanted):
 def test_exactly_the_wanted_calls_in_any_order_are_a_success_and_one_more_is_none():
     wanted = [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"a": 2}}]
     one, two = ("f", {"a": 1}), ("f", {"a": 2})
-    assert judged(two, one, wanted=wanted)["success"] == 1.0
-    assert judged(one, wanted=wanted)["success"] == 0.0
-    assert judged(one, one, wanted=wanted)["success"] == 0.0
-    assert judged(one, two, ("f", {"a": 3}), wanted=wanted)["success"] == 0.0
+    assert validate_components(two, one, wanted=wanted)["success"] == 1.0
+    assert validate_components(one, wanted=wanted)["success"] == 0.0
+    assert validate_components(one, one, wanted=wanted)["success"] == 0.0
+    assert validate_components(one, two, ("f", {"a": 3}), wanted=wanted)["success"] == 0.0
 
 
 def test_trying_every_value_is_wrong():
     wanted = [{"name": "f", "arguments": {"a": 7}}]
-    assert judged(*(("f", {"a": n}) for n in range(9)), wanted=wanted)["success"] == 0.0
-    assert judged(*(("f", {"a": n}) for n in range(60)), wanted=wanted) == {"success": 0.0, "tool_match": -3.0}
+    assert validate_components(*(("f", {"a": n}) for n in range(9)), wanted=wanted)["success"] == 0.0
+    assert validate_components(*(("f", {"a": n}) for n in range(60)), wanted=wanted) == {
+        "success": 0.0,
+        "tool_match": -3.0,
+    }
 
 
 def test_no_call_is_right_where_none_is_wanted():
@@ -145,10 +148,10 @@ def test_no_call_is_right_where_none_is_wanted():
 
 def test_optional_arguments_may_be_left_out_and_accepted_values_are_all_right():
     wanted = [{"name": "f", "accepted": {"a": [1, 2], "u": ["m", "metre"]}, "optional": ["u"]}]
-    assert judged(("f", {"a": 2}), wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}
-    assert judged(("f", {"a": 2, "u": "Metre"}), wanted=wanted)["success"] == 1.0
-    assert judged(("f", {"a": 2, "u": "foot"}), wanted=wanted)["success"] == 0.0
-    assert judged(("f", {"u": "m"}), wanted=wanted)["success"] == 0.0
+    assert validate_components(("f", {"a": 2}), wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}
+    assert validate_components(("f", {"a": 2, "u": "Metre"}), wanted=wanted)["success"] == 1.0
+    assert validate_components(("f", {"a": 2, "u": "foot"}), wanted=wanted)["success"] == 0.0
+    assert validate_components(("f", {"u": "m"}), wanted=wanted)["success"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -201,8 +204,8 @@ def test_all_800_gold_answers_of_bfcl_are_right_and_each_is_wrong_with_a_call_le
                 (name, {one: values[0] for one, values in accepted.items() if values[0] != ""})
                 for name, accepted in rows
             ]
-            assert judged(*gold, wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}, line
+            assert validate_components(*gold, wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}, line
             renamed = [*gold[:-1], (gold[-1][0] + "_", gold[-1][1])]
-            assert judged(*renamed, wanted=wanted)["success"] == 0.0
-            assert judged(*gold, gold[0], wanted=wanted)["success"] == 0.0
+            assert validate_components(*renamed, wanted=wanted)["success"] == 0.0
+            assert validate_components(*gold, gold[0], wanted=wanted)["success"] == 0.0
     assert counts == {"simple_python": 400, "multiple": 200, "parallel": 200}

@@ -185,7 +185,7 @@ async def test_a_judge_that_nobody_named_says_which_option_is_missing(name):
     judge, truth = load_reward(name), {"answer": "y", "rubric": RUBRIC}
     episodes = [played([answered(text)], truth=truth) for text in ("x", "z")]
     with pytest.raises(JudgeError, match=r"option `(judge|url|path)`"):
-        await (judge.group(episodes) if judge.judges("group") else judge.outcome(episodes[0]))
+        await (judge.group(episodes) if judge.has_stage("group") else judge.outcome(episodes[0]))
 
 
 def chat(text):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from agentgym import Call, JudgeError, Message, StopReason, Task, load_reward
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Result, ResultStatus
-from agentgym.reward import judged
+from agentgym.reward import validate_components
 from agentgym.rewards.citation import Citation
 from agentgym.rewards.evidence import Evidence
 from agentgym.rewards.search_cost import SearchCost
+from agentgym.trajectory import Trajectory, Turn
 
 TRUTH = {"answer": "Elmham", "answers": ["Elm Ham"], "pages": {"Lamp": 1, "Ida Berg": 2}}
 
@@ -149,7 +149,9 @@ def test_prices_and_budgets_that_make_no_sense_are_refused(prices, budget):
 )
 async def test_the_answer_decides(given, success):
     reward = load_reward("search")
-    components = await judged(reward.outcome(play([opened("Lamp")], [answer(given, sources=["Lamp"])])), reward)
+    components = await validate_components(
+        reward.outcome(play([opened("Lamp")], [answer(given, sources=["Lamp"])])), reward
+    )
     assert components["success"] == success
     assert (components["citation_precision"], components["citation_recall"]) == (1.0, 0.5)
 
@@ -157,6 +159,8 @@ async def test_the_answer_decides(given, success):
 async def test_no_amount_of_reading_is_worth_as_much_as_an_answer():
     reward = load_reward("search")
     reading = play([opened("Lamp"), opened("Ida Berg")], [answer("no", sources=["Lamp", "Ida Berg"])])
-    turns = [await judged(reward.turn(turn, reading), reward) for turn in reading.turns]
-    everything = sum(map(reward.total, turns)) + reward.total(await judged(reward.outcome(reading), reward))
+    turns = [await validate_components(reward.turn(turn, reading), reward) for turn in reading.turns]
+    everything = sum(map(reward.total, turns)) + reward.total(
+        await validate_components(reward.outcome(reading), reward)
+    )
     assert everything == pytest.approx(0.5)

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, JudgeError, Message, StopReason, load_reward, load_task_set
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Result, ResultStatus
-from agentgym.reward import judged
+from agentgym.reward import validate_components
 from agentgym.rewards.sql_exploration import SqlExploration
 from agentgym.rewards.sql_ngrams import SqlNgrams, tokens
 from agentgym.rewards.sql_schema_linking import SqlSchemaLinking
 from agentgym.rewards.sql_state import SqlState, same_answers
 from agentgym.rewards.sql_syntax import SqlSyntax
+from agentgym.trajectory import Trajectory, Turn
 
 IN_PROCESS = "agentgym/sql-inprocess-v1"
 GOLD = "SELECT title FROM books WHERE pages > 400"
@@ -45,7 +45,7 @@ def submission(task, sql, *, tried=(), said=None):
 
 async def outcome(task, sql, reward="sql_execution", **options):
     judge = load_reward(reward) if isinstance(reward, str) else reward
-    return await judged(judge.outcome(submission(task, sql, **options)), judge)
+    return await validate_components(judge.outcome(submission(task, sql, **options)), judge)
 
 
 async def test_the_same_rows_by_another_query_are_right(task):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agentgym import Call, JudgeError, Message, StopReason, Task, load_reward
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.messages import Result, ResultStatus
-from agentgym.reward import judged
+from agentgym.reward import validate_components
 from agentgym.rewards.answer_match import AnswerMatch, same_answer
 from agentgym.rewards.query_evidence import QueryEvidence
+from agentgym.trajectory import Trajectory, Turn
 
 TRUTH = {"answer": "412-7306", "evidence": ["4821"]}
 
@@ -116,8 +116,8 @@ async def test_a_task_without_truth_cannot_be_judged(reward):
     trajectory = play([answer("x")], truth=None)
 
     async def judge_all():
-        await judged(judge.turn(trajectory.turns[0], trajectory), judge)
-        await judged(judge.outcome(trajectory), judge)
+        await validate_components(judge.turn(trajectory.turns[0], trajectory), judge)
+        await validate_components(judge.outcome(trajectory), judge)
 
     with pytest.raises(JudgeError, match="t has no truth"):
         await judge_all()
@@ -184,7 +184,7 @@ async def test_the_combined_reward_never_pays_more_for_queries_than_for_the_answ
     """success 1.0 against 0.1 * 1.0 + 0.3 * 1.0."""
     judge = load_reward("sql")
     trajectory = play([query("SELECT a", "4821")], [query("SELECT b", "412-7306")], [answer("wrong")])
-    turns = [judge.total(await judged(judge.turn(turn, trajectory), judge)) for turn in trajectory.turns]
+    turns = [judge.total(await validate_components(judge.turn(turn, trajectory), judge)) for turn in trajectory.turns]
     assert sum(turns) == pytest.approx(0.4)
-    assert await judged(judge.outcome(trajectory), judge) == {"success": 0.0}
+    assert await validate_components(judge.outcome(trajectory), judge) == {"success": 0.0}
     assert judge.total({"success": 1.0}) == 1.0

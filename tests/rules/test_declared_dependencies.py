@@ -46,7 +46,7 @@ AROUND = [
 
 @pytest.mark.parametrize("path", AROUND, ids=str)
 def test_every_third_party_import_of_tests_and_benchmarks_is_declared(path):
-    beside = (path.parent, Path("tests"))  # with its conftest
+    beside = (path.parent, Path("tests"), Path("tests/support"))
     files = {one.stem for one in tracked_files() if one.parent in beside}
     packages = {one.parent.name for one in tracked_files() if one.name == "__init__.py" and one.parent.parent in beside}
     known = CORE | OPTIONAL | DEV | WITHOUT_DEPENDENCIES | files | packages

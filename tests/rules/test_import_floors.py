@@ -12,9 +12,9 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 FLOORS = {
     "errors": 0, "messages": 0, "threads": 0,
     "tools": 1, "task": 1, "reward": 1, "sandbox": 1,
-    "environment": 2, "registry": 2,
-    "policy": 3,
-    "episode": 4, "credit": 4,
+    "environment": 2, "registry": 2, "trajectory": 2,
+    "policy": 3, "storage": 3,
+    "rollout": 4, "credit": 4,
     "training": 5, "evaluation": 5,
     "interop": 6, "viewer": 6, "cli": 6, "testing": 6,
 }  # fmt: skip
@@ -33,7 +33,7 @@ BUNDLED = [path for path in source_files() if path.parts[0] in CONTENT]
 
 
 def room_of(module: str) -> str:
-    """`episode` for `agentgym.episode.manager`, nothing for `agentgym` itself."""
+    """`episode` for `agentgym.rollout.manager`, nothing for `agentgym` itself."""
     return ([*module.split("."), ""])[1]
 
 
@@ -107,14 +107,14 @@ if TYPE_CHECKING:
 def late():
     import torch.nn
 """
-    found = imports_in(ast.parse(written), Path("agentgym/episode/invented.py"))
+    found = imports_in(ast.parse(written), Path("agentgym/rollout/invented.py"))
     assert [one.module for one in found if not one.in_function][1:] == [
         "agentgym.cli.play",
         "agentgym.tools",
         "agentgym.task",
         "agentgym.policy.scripted",
         "agentgym.credit.group",
-        "agentgym.episode.budgets",
+        "agentgym.rollout.budgets",
         "agentgym.training.run",
     ]
     assert [one.module for one in found if one.in_function] == ["torch.nn"]

@@ -9,17 +9,17 @@ import struct
 import pytest
 from PIL import Image
 
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.desktop.guest.screen import png, read_screen
 from agentgym.sandboxes.desktop.judge import OVER
 from agentgym.task import Task
+from agentgym.trajectory import Trajectory, Turn
 
-LACKING = load("environments", "agentgym/desktop-v1").missing()
+LACKING = load("environments", "agentgym/desktop-v1").unavailable_reason()
 KILLED = "kill -9 $(pgrep -f guest.hub) $(pgrep Xvfb)\n"
 
 

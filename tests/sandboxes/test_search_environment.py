@@ -8,11 +8,11 @@ import pytest
 
 import agentgym
 from agentgym import Call, Message, Task
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import SandboxError, TaskError
 from agentgym.messages import ResultStatus
 from agentgym.policy.formats.tags import Tags
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.search import ExtractiveReader, PolicyReader, Search, SearchRetrieve, landmark
 from agentgym.sandboxes.search.pages import windows
 
@@ -150,14 +150,14 @@ async def test_the_state_is_what_was_shown_and_what_is_open(world):
 
 
 async def test_progress_is_the_share_of_landmarks_read_and_needs_no_truth(world):
-    assert await world.progress() == 0.0
+    assert await world.potential() == 0.0
     await ask(world, "search", query="lamp")
-    assert await world.progress() == 0.0  # listed is not read
+    assert await world.potential() == 0.0  # listed is not read
     await ask(world, "open", page="Lamp")
-    assert await world.progress() == 0.5
+    assert await world.potential() == 0.5
     await ask(world, "follow", link="Ida Berg")
     await ask(world, "open", page="Lamp")
-    assert await world.progress() == 1.0
+    assert await world.potential() == 1.0
 
 
 async def test_a_restored_checkpoint_continues_with_the_same_state(world, task):
@@ -167,7 +167,7 @@ async def test_a_restored_checkpoint_continues_with_the_same_state(world, task):
     twin = Search(window_chars=300)
     await twin.restore(task, checkpoint, seed=0)
     assert await twin.state_key() == await world.state_key()
-    assert await twin.progress() == await world.progress() == 0.5
+    assert await twin.potential() == await world.potential() == 0.5
     assert await text_of(twin, "follow", link="Ida Berg") == await text_of(world, "follow", link="Ida Berg")
 
 
@@ -192,7 +192,7 @@ async def test_a_reader_shows_what_a_page_says_to_the_question(task):
     await world.reset(task, seed=0)
     await ask(world, "search", query="Ida Berg")
     assert await text_of(world, "open", page="Ida Berg") == "# Ida Berg\nIda Berg was born in Elmham."
-    assert await world.progress() == 0.5
+    assert await world.potential() == 0.5
 
 
 async def test_a_policy_reads_each_piece_of_a_page_and_is_told_that_pages_are_data():
@@ -255,7 +255,7 @@ async def test_a_retriever_gives_whole_passages_between_tags(task):
     said = await text_of(world, "search", query="Ida Berg")
     assert said.startswith('<information>Doc 1(Title: "Ida Berg") Ida Berg was born in Elmham.')
     assert said.endswith("</information>")
-    assert await world.progress() == 1.0  # the lamp's page came too, and whole
+    assert await world.potential() == 1.0  # the lamp's page came too, and whole
 
 
 async def test_a_hostile_passage_closes_no_tag_and_begins_no_line(task):

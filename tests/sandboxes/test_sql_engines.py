@@ -18,7 +18,7 @@ PARAMETERS = {"database": "sql/schemas", "seed": 0, "show_schema": True}
 
 
 def reason(name):
-    return load("environments", name).missing()
+    return load("environments", name).unavailable_reason()
 
 
 needs_duckdb = pytest.mark.skipif(bool(reason(DUCKDB)), reason=reason(DUCKDB))

@@ -9,11 +9,11 @@ import pytest
 
 import agentgym
 from agentgym import Call, Message, Task
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import JudgeError, SandboxDied, TaskError, ToolError
 from agentgym.messages import ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, shared_backend
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch, paths_of
 from agentgym.sandboxes.swe.repository import Repository

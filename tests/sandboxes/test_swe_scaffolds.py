@@ -10,9 +10,9 @@ import pytest
 
 import agentgym
 from agentgym import Call, Message, Task, load_task_set
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.swe.sources import archive
 from agentgym.tasks.importers.swebench import load_swebench
 

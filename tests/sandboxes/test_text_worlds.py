@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, JudgeError, Message, Result, Task
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, load_reward, names
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.testing.arguments import plausible
+from agentgym.trajectory import Trajectory, Turn
 
 WORLDS = [name for name in names("environments") if name.startswith("agentgym/text-")]
 every_world = pytest.mark.parametrize("name", WORLDS)
@@ -36,7 +36,7 @@ async def opened(task, seed=0):
 
 
 async def snapshot(world):
-    return await world.state_key(), await world.progress(), world.ended, world.verdict()
+    return await world.state_key(), await world.potential(), world.ended, world.verdict()
 
 
 def test_there_are_eight_worlds():

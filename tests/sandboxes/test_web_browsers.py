@@ -9,10 +9,10 @@ from web_pages import Visit
 
 import agentgym
 from agentgym import Task
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import SandboxDied
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_task_set
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.gui.browsers import browsers_of
 
 pytestmark = [

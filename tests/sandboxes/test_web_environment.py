@@ -10,11 +10,11 @@ from web_pages import Visit, folder_of
 
 import agentgym
 from agentgym import Call, JudgeError, Task
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError
 from agentgym.messages import ImagePart, Message, ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, load_reward, load_task_set
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.sandboxes.gui.judge import OVER
 
@@ -354,7 +354,7 @@ async def test_a_machine_without_chromium_says_what_to_install(monkeypatch):
     monkeypatch.setenv("AGENTGYM_CHROMIUM", "/usr/bin/no-such-browser")
     with pytest.raises(SandboxUnavailable, match="apt-get install chromium-headless-shell"):
         chromium()
-    assert "apt-get install" in load("environments", "agentgym/web-v1").missing()
+    assert "apt-get install" in load("environments", "agentgym/web-v1").unavailable_reason()
 
 
 async def test_a_truth_that_says_nothing_cannot_be_judged():

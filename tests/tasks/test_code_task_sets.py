@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.tasks.maths.families import KNOWN, UNSEEN
 from agentgym.tasks.programs.languages import LANGUAGES
 

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.tasks.functions import task_set as build
 from agentgym.tasks.functions.families import WRITTEN
 from agentgym.tasks.functions.pipelines import pipelines

@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 from agentgym import make
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import SandboxUnavailable, TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_task_set
 from agentgym.rewards.boxes import inside, overlap
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.task import Task

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from agentgym import Call, Message, TaskSet
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.search import landmark, open_library
 
 DATA = Path(__file__).parents[2] / "../shared/data"

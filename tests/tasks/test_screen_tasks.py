@@ -13,12 +13,12 @@ import pytest
 from PIL import Image
 
 from agentgym import make
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
 from agentgym.rewards.boxes import inside
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.task import Task, seed_of
 from agentgym.tasks.importers.screenspot import load_screenspot
 
@@ -220,8 +220,8 @@ def test_rewards_of_screens_can_be_combined():
 
 
 def _boxed():
-    from agentgym.episode.trajectory import Trajectory, Turn
     from agentgym.messages import Result, StopReason
+    from agentgym.trajectory import Trajectory, Turn
 
     call = Call("box", {"left": 1, "top": 1, "right": 9, "bottom": 9})
     turn = Turn(0, Message("assistant", "", (call,)), (call,), (Result("", final=True),))

@@ -15,10 +15,10 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, Message, StopReason, load_task_set
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.answer_match import same_answer
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.tasks.store import database
 from agentgym.tasks.store import task_set as build
 from agentgym.tasks.store.templates import BY_NAME, HELD_OUT, TRAIN

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from agentgym import Message, load_task_set
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, names
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.testing.agents import _random_agent
 
 SETS = [name for name in names("task_sets") if name.startswith("text/")]

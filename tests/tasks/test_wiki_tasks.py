@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.episode.manager import EpisodeManager
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.sandboxes.search import landmark, open_library
 from agentgym.tasks.landmarks import landmark as landmark_of_tasks
 from agentgym.tasks.wiki import wiki

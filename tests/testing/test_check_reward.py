@@ -10,9 +10,9 @@ from breaches import breach
 from shelf import Shelf, SumIsRight, shelf_oracle, shelf_tasks
 
 from agentgym import Reward
-from agentgym.episode.manager import EpisodeManager
 from agentgym.errors import JudgeError
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.manager import EpisodeManager
 from agentgym.testing import check_reward
 
 

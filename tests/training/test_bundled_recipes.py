@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem
 def playable(path):
     """Skips a recipe, with the environment's own words, where this machine lacks a program that it needs."""
     for name in {task.environment for task in Recipe.load(path).tasks.load()["train"]}:
-        if lacking := load("environments", name).missing():
+        if lacking := load("environments", name).unavailable_reason():
             pytest.skip(f"{path.stem}: {lacking}")
 
 

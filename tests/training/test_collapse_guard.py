@@ -14,15 +14,15 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
-from agentgym.episode.run_folder import RunFolder
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
 from agentgym.training.callbacks import healthy_step, keep_healthy
 from agentgym.training.collapse_guard import CollapseGuard, GuardSection
 from agentgym.training.diagnostics import diagnose, zero_gradient_forecast
 from agentgym.training.recipe import Recipe
+from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))
 

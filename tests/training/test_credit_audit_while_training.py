@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from agentgym.credit import Group, estimator
-from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.registry import register
@@ -18,6 +17,7 @@ from agentgym.testing.counter import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.rollouts import Rollouts
+from agentgym.trajectory import Trajectory
 
 SIZE = 8
 

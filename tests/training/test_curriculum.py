@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
 from agentgym.training.curriculum import FILE, Curriculum, curriculum_of
 from agentgym.training.recipe import CurriculumSection, Recipe
+from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
 

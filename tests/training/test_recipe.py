@@ -120,7 +120,7 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
     assert [type(part).__name__ for part in reward.rewards] == ["AnswerMatch", "QueryEvidence"]
     assert reward.rewards[0].tolerance == 0.01
     assert reward.weights == {"executed": 0.5, "evidence": 0.3}
-    reward.at(0.25)
+    reward.set_progress(0.25)
     assert reward.weights == {"executed": 0.25, "evidence": 0.3}
     assert reward.gates == (Gate("success", 1.0, ("evidence",)),)
     assert reward.caps == {"executed": 1.0}

@@ -17,10 +17,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from agentgym.episode.run_folder import RunFolder
 from agentgym.errors import CreditError, HeldOutError, RecipeError, TaskError
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
 from agentgym.training.recipe import Recipe
@@ -101,7 +101,7 @@ def test_metrics_hold_every_phase_and_only_numbers(whole):
 
 
 def test_the_ledger_and_the_credit_file_name_the_same_turns(whole):
-    from agentgym.episode.ledger import Ledger
+    from agentgym.storage.ledger import Ledger
 
     ledger = Ledger(whole / "ledger.sqlite")
     credit = [json.loads(line) for line in (whole / "credit.jsonl").read_text().splitlines()]

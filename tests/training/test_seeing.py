@@ -12,7 +12,6 @@ from vision_models import BLUE, RED, llava, picture, qwen2_vl
 
 from agentgym import Environment, Message, Reward, Task, register, tool
 from agentgym.credit import estimator
-from agentgym.episode.budgets import Budgets
 from agentgym.errors import CreditError, PolicyError
 from agentgym.messages import TextPart
 from agentgym.policy.contract import Request, Sampling
@@ -20,6 +19,7 @@ from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vision import VisionPolicy
+from agentgym.rollout.budgets import Budgets
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.choosing import sources_for

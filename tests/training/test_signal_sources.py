@@ -10,7 +10,6 @@ import pytest
 
 from agentgym.credit import Group, declare, estimator
 from agentgym.credit.signals import Array
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
@@ -31,6 +30,7 @@ from agentgym.training.signals.progress import Progress
 from agentgym.training.signals.replays import LeftOut, PlayedOn, Shared
 from agentgym.training.signals.token_critic import TokenCritic
 from agentgym.training.signals.worth import Worth
+from agentgym.trajectory import Trajectory, Turn
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43
 

@@ -11,13 +11,13 @@ import torch
 from trl import GRPOConfig
 
 from agentgym.credit import Group, estimator
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training.turn_grpo import TurnGRPOTrainer
+from agentgym.trajectory import Trajectory, Turn
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")

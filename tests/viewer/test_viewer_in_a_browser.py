@@ -13,9 +13,9 @@ import pytest
 import watched_run
 from looking import opened, served, until
 
-from agentgym.episode.reader import LedgerReader
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.visible import visible
+from agentgym.storage.reader import LedgerReader
 
 SHOWN_ATTACK = visible(watched_run.ATTACK)
 EPISODES = "#/run/watched/episodes"

@@ -16,13 +16,13 @@ import zlib
 from pathlib import Path
 
 from agentgym.credit import Group, estimator
-from agentgym.episode.budgets import Budgets
-from agentgym.episode.ledger import Ledger
-from agentgym.episode.manager import EpisodeManager
-from agentgym.episode.run_folder import RunFolder
 from agentgym.evaluation.runner import evaluate
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.policy.contract import Policy, Reply
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task, TaskSet
 from agentgym.testing.byte_renderer import AGENT, CALL, END, PROMPT, ByteRenderer
 from agentgym.testing.counter import Counter, TargetReached

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.messages import Call, Message, ResultStatus
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

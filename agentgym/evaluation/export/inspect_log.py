@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentgym import __version__
-from agentgym.episode.failures import failures_of
-from agentgym.episode.trajectory import Trajectory
 from agentgym.evaluation.export.chat import Said, conversation
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Content, ImagePart, ResultStatus, StopReason
+from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of
+from agentgym.trajectory import Trajectory
 
 _ERRORS = {
     ResultStatus.MALFORMED: "parsing", ResultStatus.WRONG_ARGUMENTS: "parsing", ResultStatus.TIMEOUT: "timeout",

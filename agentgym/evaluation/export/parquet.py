@@ -11,12 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode.failures import failures_of
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import EvaluationError, MissingExtraError
 from agentgym.evaluation.export.chat import conversation
 from agentgym.messages import ImagePart
+from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of
+from agentgym.trajectory import Trajectory
 
 BATCH = 256
 

@@ -24,7 +24,7 @@ from agentgym.evaluation.report.results import facts, headline, mistakes, sample
 from agentgym.evaluation.report.settings import settings, written
 
 if TYPE_CHECKING:
-    from agentgym.episode.run_folder import RunFolder
+    from agentgym.storage.run_folder import RunFolder
 
 
 def policy() -> str:

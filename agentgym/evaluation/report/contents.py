@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.episode.reader import LedgerReader
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.record import Evaluation
+from agentgym.storage.reader import LedgerReader
+from agentgym.trajectory import Trajectory
 
 Metrics = dict[str, list[dict[str, float]]]
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from agentgym.episode.reader import LedgerReader
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.assets import assets, script
 from agentgym.evaluation.report.contents import Contents
@@ -18,6 +17,7 @@ from agentgym.evaluation.report.html import Html, el
 from agentgym.evaluation.report.rows import listed
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
+from agentgym.storage.reader import LedgerReader
 
 MOST_ROWS = 5_000
 """Episodes a report lists; the ledger holds the rest."""

@@ -8,11 +8,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentgym.episode.failures import failures_of, turn_failures
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.evaluation.report.credit_lines import Credit
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Content, ImagePart, Message, Result
+from agentgym.storage.failures import failures_of, turn_failures
+from agentgym.trajectory import Trajectory, Turn
 
 MOST_SHOWN = 100_000
 """Characters of one text that a page gets; the ledger holds the rest."""

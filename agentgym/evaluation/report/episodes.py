@@ -6,11 +6,11 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.html import Html, el
 from agentgym.messages import Call, ImagePart, Message, Result
+from agentgym.trajectory import Trajectory, Turn
 
 FOLD_AFTER = 900
 """Characters of one message or result that are shown at once; the rest is behind a fold."""

@@ -23,7 +23,7 @@ from agentgym.training.signals.source import Source
 from agentgym.training.signals.token_critic import TokenCritic
 from agentgym.training.signals.worth import Worth
 
-OFFERED = {"state_keys": Environment.state_key, "potentials": Environment.progress}
+OFFERED = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can give, and the method it overrides to give them."""
 TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
 """Signals that a model gives who is shown the tokens of a record and none of its images."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.task import Task
 from agentgym.training.signals.source import Rows
 from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
 from agentgym.training.signals.worth import Worth
+from agentgym.trajectory import Trajectory
 
 
 class Critic:

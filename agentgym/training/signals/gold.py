@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.source import Rows
+from agentgym.trajectory import Trajectory
 
 NO_ANSWER = (
     "{name} has no `answer`, so there is no gold answer whose likelihood could be asked for. "

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.episode.trajectory import Trajectory, Turn
 from agentgym.policy.contract import Policy
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.gold import prefixes
 from agentgym.training.signals.source import Rows
+from agentgym.trajectory import Trajectory, Turn
 
 SUCCESS_AT = 0.5
 SAYS = {True: "This attempt succeeds.\n", False: "This attempt fails.\n"}

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import AgentGymError
 from agentgym.training.signals.source import Rows
+from agentgym.trajectory import Trajectory
 
 GIVES = ("log_ratios", "entropies", "score_norms")
 

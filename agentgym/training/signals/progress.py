@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.episode.trajectory import Trajectory
 from agentgym.training.signals.source import Rows
 from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
+from agentgym.trajectory import Trajectory
 
 
 class Progress:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from agentgym.episode.branch import Fork, tree_labels
-from agentgym.episode.trajectory import Trajectory
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy, Sampling
+from agentgym.rollout.branch import Fork, tree_labels
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.source import Rows
+from agentgym.trajectory import Trajectory
 
 
 class PlayedOn:

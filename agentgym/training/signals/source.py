@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from agentgym.credit import Group
-from agentgym.episode.trajectory import Trajectory
+from agentgym.trajectory import Trajectory
 
 Rows = list[Any]
 """A signal of a batch: one entry per trajectory, shaped as `Group` says."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.episode.trajectory import Trajectory
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

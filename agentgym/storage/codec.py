@@ -1,0 +1,221 @@
+"""Trajectories and turns as plain data, and back, with nothing lost: what the ledger and JSON files hold.
+
+Token ids and log-probabilities are packed as arrays of the machine's own 32-bit integers and 64-bit floats
+(a log-probability comes back bit-equal); everything else is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym.errors import LedgerError
+from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
+from agentgym.task import Task
+from agentgym.trajectory import Trajectory, Turn
+
+TurnRow = tuple[str, bytes, bytes, bytes]
+"""JSON, token ids, log-probabilities, observation ids."""
+Keep = Callable[[ImagePart], object]
+"""Told of each image, whose bytes are then left out: the record holds its digest alone."""
+Fetch = Callable[[str], str]
+"""From a digest to the data of the image that was kept. Raises: KeyError when it is missing."""
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
+    """A turn as a row; with `keep`, its images are kept elsewhere.
+
+    Raises: LedgerError when a call's arguments or a reward are no JSON data.
+    """
+    return (
+        _json(turn_to_json(turn, keep), "turn", turn.index),
+        array("i", turn.token_ids).tobytes(),
+        array("d", turn.logprobs).tobytes(),
+        array("i", turn.observation_ids).tobytes(),
+    )
+
+
+def unpack_turn(row: TurnRow, fetch: Fetch | None = None) -> Turn:
+    """The turn that `pack_turn` packed. Raises: ValueError, KeyError, TypeError for anything else."""
+    turn = turn_from_json(json.loads(row[0]), fetch)
+    turn.token_ids, turn.logprobs = _ints(row[1]), _floats(row[2])
+    turn.observation_ids = _ints(row[3])
+    return turn
+
+
+def pack_head(trajectory: Trajectory, keep: Keep | None = None) -> tuple[str, bytes]:
+    """A trajectory without its turns: JSON and prompt ids. Raises: LedgerError naming what is no JSON data."""
+    head = _json(head_to_json(trajectory, keep), "episode", trajectory.id)
+    return head, array("i", trajectory.prompt_ids).tobytes()
+
+
+def unpack_head(head: str, prompt_ids: bytes, fetch: Fetch | None = None) -> Trajectory:
+    """The trajectory that `pack_head` packed, without turns."""
+    trajectory = head_from_json(json.loads(head), fetch)
+    trajectory.prompt_ids = _ints(prompt_ids)
+    return trajectory
+
+
+def trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
+    """A whole trajectory as JSON-able data, tokens as lists: for files that people read."""
+    turns = []
+    for turn in trajectory.turns:
+        tokens = {"token_ids": turn.token_ids, "logprobs": turn.logprobs, "observation_ids": turn.observation_ids}
+        turns.append(turn_to_json(turn) | tokens)
+    return head_to_json(trajectory) | {"prompt_ids": trajectory.prompt_ids, "turns": turns}
+
+
+def trajectory_from_json(data: dict[str, Any]) -> Trajectory:
+    """The trajectory that `trajectory_to_json` wrote."""
+    trajectory = head_from_json(data)
+    trajectory.prompt_ids = list(data["prompt_ids"])
+    for row in data["turns"]:
+        turn = turn_from_json(row)
+        turn.token_ids, turn.logprobs = list(row["token_ids"]), list(row["logprobs"])
+        turn.observation_ids = list(row["observation_ids"])
+        trajectory.turns.append(turn)
+    return trajectory
+
+
+def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
+    """A turn without its tokens. What has its default value is left out: most turns are short."""
+    row: dict[str, Any] = {
+        "index": turn.index, "content": _content(turn.message.content, keep),
+        "calls": [[c.name, c.arguments, c.id, c.error] for c in turn.calls],
+        "results": [
+            [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
+            + ([dict(r.usage)] if r.usage else [])
+            for r in turn.results
+        ],
+        "generate_s": turn.generate_s, "tools_s": turn.tools_s,
+    }  # fmt: skip
+    if turn.message.calls is not turn.calls and turn.message.calls != tuple(turn.calls):
+        row["said_calls"] = [[c.name, c.arguments, c.id, c.error] for c in turn.message.calls]
+    if turn.replies:
+        row["replies"] = [message_to_json(m, keep) for m in turn.replies]
+    if turn.finish_reason != "stop":
+        row["finish_reason"] = turn.finish_reason
+    if turn.policy_version:
+        row["policy_version"] = turn.policy_version
+    if turn.rewards:
+        row["rewards"] = turn.rewards
+    if turn.usage:
+        row["usage"] = turn.usage
+    if turn.state_key is not None:
+        row["state_key"] = turn.state_key
+    if turn.value is not None:
+        row["value"] = turn.value
+    if turn.potential is not None:
+        row["potential"] = turn.potential
+    return row
+
+
+def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
+    """The turn that `turn_to_json` wrote, without tokens."""
+    calls = tuple(Call(*fields) for fields in row["calls"])
+    said = tuple(Call(*fields) for fields in row["said_calls"]) if "said_calls" in row else calls
+    get = row.get
+    return Turn(
+        row["index"], Message("assistant", _as_content(row["content"], fetch), said), calls,
+        tuple(Result(_as_content(c, fetch), ResultStatus(status), *rest) for c, status, *rest in row["results"]),
+        replies=tuple(message_from_json(m, fetch) for m in get("replies", ())),
+        policy_version=get("policy_version", 0), rewards=get("rewards", {}), state_key=get("state_key"),
+        value=get("value"), potential=get("potential"), finish_reason=get("finish_reason", "stop"),
+        generate_s=row["generate_s"], tools_s=row["tools_s"], usage=get("usage", {}),
+    )  # fmt: skip
+
+
+def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, Any]:
+    """Everything of a trajectory but prompt ids and turns."""
+    task = trajectory.task
+    return {
+        "id": trajectory.id, "sample": trajectory.sample, "seed": trajectory.seed,
+        "task": {
+            "id": task.id, "environment": task.environment, "prompt": task.prompt,
+            "messages": [message_to_json(m, keep) for m in task.messages], "parameters": dict(task.parameters),
+            "truth": task.truth, "split": task.split, "tags": list(task.tags), "difficulty": task.difficulty,
+        },
+        "opening": [message_to_json(m, keep) for m in trajectory.opening],
+        "outcome": trajectory.outcome, "stop_reason": trajectory.stop_reason, "error": trajectory.error,
+        "weights": dict(trajectory.weights), "provenance": trajectory.provenance,
+        "duration_s": trajectory.duration_s,
+    }  # fmt: skip
+
+
+def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajectory:
+    """The trajectory that `head_to_json` wrote, without prompt ids and turns."""
+    task = dict(data["task"])
+    task["messages"] = tuple(message_from_json(m, fetch) for m in task["messages"])
+    task["tags"] = tuple(task["tags"])
+    stop = data["stop_reason"]
+    return Trajectory(
+        data["id"], Task(**task), data["sample"], data["seed"],
+        tuple(message_from_json(m, fetch) for m in data["opening"]),
+        outcome=data["outcome"], stop_reason=None if stop is None else StopReason(stop), error=data["error"],
+        weights=data["weights"], provenance=data["provenance"], duration_s=data["duration_s"],
+    )  # fmt: skip
+
+
+def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:
+    """Role, content, calls, call id and name: a list, because a ledger holds very many."""
+    calls = [[c.name, c.arguments, c.id, c.error] for c in message.calls]
+    return [message.role, _content(message.content, keep), calls, message.call_id, message.name]
+
+
+def message_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Message:
+    """The message that `message_to_json` wrote."""
+    role, content, calls, call_id, name = row
+    return Message(role, _as_content(content, fetch), tuple(Call(*fields) for fields in calls), call_id, name)
+
+
+def _content(content: Content, keep: Keep | None) -> Any:
+    return content if isinstance(content, str) else [_part(part, keep) for part in content]
+
+
+def _part(part: Part, keep: Keep | None) -> dict[str, str]:
+    if isinstance(part, TextPart):
+        return {"text": part.text}
+    if keep is None:
+        return {"image": part.data, "media_type": part.media_type}
+    keep(part)
+    return {"sha256": part.digest, "media_type": part.media_type}
+
+
+def _as_content(data: Any, fetch: Fetch | None) -> Content:
+    return data if isinstance(data, str) else tuple(_as_part(part, fetch) for part in data)
+
+
+def _as_part(part: dict[str, str], fetch: Fetch | None) -> Part:
+    if "text" in part:
+        return TextPart(part["text"])
+    if "image" in part:
+        return ImagePart(part["image"], part["media_type"])
+    if fetch is None:
+        raise ValueError(f"the image {part['sha256']} is kept elsewhere")
+    return ImagePart(fetch(part["sha256"]), part["media_type"])
+
+
+def _json(data: Any, what: str, name: object) -> str:
+    try:
+        return _encode(data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LedgerError(
+            f"The {what} {name!r} cannot be recorded, because a part of it is no JSON data: {error}. Task parameters "
+            "and truth, call arguments and rewards are made of dict, list, str, int, float, bool and None."
+        ) from error
+
+
+def _ints(packed: bytes) -> list[int]:
+    numbers = array("i")
+    numbers.frombytes(packed)
+    return numbers.tolist()
+
+
+def _floats(packed: bytes) -> list[float]:
+    numbers = array("d")
+    numbers.frombytes(packed)
+    return numbers.tolist()

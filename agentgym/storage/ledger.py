@@ -1,0 +1,342 @@
+"""The record on disk: every finished turn is kept before the next begins, in one SQLite file.
+
+Write-ahead logging makes a commit survive `kill -9` of this process; after a power cut the last commits may
+be missing, but what is there is whole. Turns that finish in the same pass of the event loop share one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import LedgerError
+from agentgym.messages import ImagePart
+from agentgym.storage import pictures, summary
+from agentgym.storage.codec import TurnRow, pack_head, pack_turn, unpack_head, unpack_turn
+from agentgym.trajectory import Trajectory, Turn
+
+SCHEMA_VERSION = "1"
+_BUSY_TIMEOUT_S = 5.0
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE episode (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    turns INTEGER,              -- how many, NULL until it is finished
+    head TEXT NOT NULL,
+    prompt_ids BLOB NOT NULL
+);
+CREATE TABLE turn (
+    episode INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    head TEXT NOT NULL,
+    token_ids BLOB NOT NULL,
+    logprobs BLOB NOT NULL,
+    observation_ids BLOB NOT NULL,
+    PRIMARY KEY (episode, number)
+) WITHOUT ROWID;
+"""
+_WRITE_TURN = "INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)"
+_BEGIN_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, NULL, ?, ?)"
+_FINISH_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, ?, ?, ?)"
+
+
+class Ledger:
+    """Episodes and their turns in one file. One process writes it; any number may read.
+
+    Args:
+        path: of the file; it and its folders are made when they are missing.
+    Raises: LedgerError when the file is no ledger, of another version, damaged, locked, or cannot be made.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._turns: list[tuple[Any, ...]] = []
+        self._begun: list[tuple[Any, ...]] = []
+        self._ended: list[tuple[Any, ...]] = []
+        self._summaries: list[tuple[Any, ...]] = []
+        self._images: list[ImagePart] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # where the next commit is already due
+        self._written: dict[str, int] = {}  # turns kept so far of the unfinished episodes begun here
+        self._connection = self._open()
+        self._keys: dict[str, int] = {}  # of episodes that are not finished
+        with self._telling("read"):
+            self._keys.update(self._connection.execute("SELECT id, key FROM episode WHERE turns IS NULL"))
+            self._next_key = self._connection.execute("SELECT coalesce(max(key), 0) + 1 FROM episode").fetchone()[0]
+
+    def begin(self, trajectory: Trajectory) -> None:
+        """Told that an episode starts, or starts over: its next record replaces what is kept of it."""
+        self._written.pop(trajectory.id, None)
+
+    async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
+        """Keep one finished turn of an episode in progress. Returns after the commit.
+
+        The first one begins the episode anew: what an interrupted attempt left of it is deleted.
+        Raises: LedgerError; ValueError when an earlier turn was not written.
+        """
+        expected = self._written.get(trajectory.id, 0)
+        if turn.index not in (0, expected):
+            raise ValueError(f"{trajectory.id!r}: turn {turn.index} is written where turn {expected} comes next.")
+        if turn.index == 0:
+            self._begin(trajectory)
+        key = self._keys[trajectory.id]
+        self._turns.append((key, turn.index, *pack_turn(turn, self._images.append)))
+        self._written[trajectory.id] = turn.index + 1
+        await self._committed()
+
+    async def finish(self, trajectory: Trajectory) -> None:
+        """Keep the end of an episode, with those of its turns that are not kept yet. Returns after the commit.
+
+        Raises: LedgerError; ValueError when the episode has no stop reason, so did not end.
+        """
+        if trajectory.stop_reason is None:
+            raise ValueError(f"{trajectory.id!r} has no stop reason: an episode in progress is not finished.")
+        if trajectory.id not in self._written:
+            self._begin(trajectory)
+        key, done = self._keys[trajectory.id], self._written[trajectory.id]
+        # The last turn is written again, even if it was kept: that it is the last takes its observation away.
+        first = min(done, len(trajectory.turns) - 1)
+        rows = [(key, turn.index, *pack_turn(turn, self._images.append)) for turn in trajectory.turns[max(first, 0) :]]
+        end = (key, trajectory.id, len(trajectory.turns), *pack_head(trajectory, self._images.append))
+        self._turns += rows
+        self._ended.append(end)
+        self._summaries.append(summary.summary_row(key, trajectory))
+        await self._committed()
+        self._keys.pop(trajectory.id, None)
+        self._written.pop(trajectory.id, None)
+
+    def amend(self, trajectories: Sequence[Trajectory]) -> None:
+        """Write what is kept beside the turns of finished episodes (outcome, weights, stop reason) anew, all or none.
+
+        Raises: LedgerError, also for an episode that is not finished here.
+        """
+        find = "SELECT key FROM episode WHERE id = ? AND turns IS NOT NULL"
+        with self._telling("written"):
+            keys = [row[0] for one in trajectories for row in self._connection.execute(find, (one.id,))]
+            if len(keys) != len(trajectories):
+                raise LedgerError(
+                    f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
+                )
+            kept = list(zip(keys, trajectories, strict=True))
+            shown: list[ImagePart] = []
+            ended = [(key, one.id, len(one.turns), *pack_head(one, shown.append)) for key, one in kept]
+            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept], shown)
+
+    def finished(self, run: str, *, noting: str | None = None) -> set[str]:
+        """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""
+        with self._telling("read"):
+            rows = self._connection.execute(
+                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ? "
+                "AND (? IS NULL OR json_type(head, '$.provenance.' || ?) IS NOT NULL)",
+                (f"{run}/", f"{run}0", noting, noting),
+            )  # '0' is the character after '/'
+            return {row[0] for row in rows}
+
+    def last_run(self, prefix: str = "") -> str | None:
+        """The run that the finished episode belongs to which began last, of runs whose label begins with `prefix`."""
+        with self._telling("read"):
+            row = self._connection.execute(
+                "SELECT id FROM episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY key DESC LIMIT 1",
+                (len(prefix), prefix),
+            ).fetchone()
+        return None if row is None else str(row[0]).partition("/")[0]
+
+    def load(self, episode: str) -> Trajectory:
+        """The record of an episode by id; one that is unfinished has no stop reason, so is not valid.
+
+        Raises: LedgerError when there is none, or when a part of it is missing or damaged.
+        """
+        with self._telling("read"):
+            row = self._connection.execute(
+                "SELECT key, turns, head, prompt_ids FROM episode WHERE id = ?", (episode,)
+            ).fetchone()
+        if row is None:
+            raise LedgerError(f"{self.path} holds no episode {episode!r}. Its ids are <run>/<task id>#<sample>.")
+        return self._read(episode, *row)
+
+    def trajectories(self, run_prefix: str = "") -> Iterator[Trajectory]:
+        """Every finished episode whose id begins with `run_prefix`, in the order they began, one at a time."""
+        last = 0
+        while True:
+            with self._telling("read"):  # page by page, so that no read stays open while others write
+                rows = self._connection.execute(
+                    "SELECT key, id, turns, head, prompt_ids FROM episode WHERE turns IS NOT NULL AND key > ? "
+                    "AND substr(id, 1, ?) = ? ORDER BY key LIMIT 100",
+                    (last, len(run_prefix), run_prefix),
+                ).fetchall()
+            if not rows:
+                return
+            for key, episode, *rest in rows:
+                yield self._read(episode, key, *rest)
+            last = rows[-1][0]
+
+    def close(self) -> None:
+        """Commit what is pending and close the file. May be called twice."""
+        try:
+            if self._turns or self._begun or self._ended:
+                self._commit()
+        finally:
+            self._connection.close()
+
+    def _read(self, episode: str, key: int, turns: int | None, head: str, prompt_ids: bytes) -> Trajectory:
+        with self._telling("read"):
+            rows: list[TurnRow] = self._connection.execute(
+                "SELECT head, token_ids, logprobs, observation_ids FROM turn WHERE episode = ? ORDER BY number", (key,)
+            ).fetchall()
+        try:
+            fetch = partial(pictures.fetch, self._connection)
+            trajectory = unpack_head(head, prompt_ids, fetch)
+            trajectory.turns = [unpack_turn(row, fetch) for row in rows]
+        except (ValueError, KeyError, TypeError) as error:
+            raise LedgerError(f"{self.path}: the episode {episode!r} is damaged: {error!r}.") from error
+        if turns is not None and [turn.index for turn in trajectory.turns] != list(range(turns)):
+            raise LedgerError(
+                f"{self.path}: the episode {episode!r} should have {turns} turns, but {len(rows)} are there. The file "
+                "is damaged: restore a copy, or delete the file and run again."
+            )
+        return trajectory
+
+    def _begin(self, trajectory: Trajectory) -> None:
+        key = self._keys.get(trajectory.id)
+        if key is None:
+            key = self._keys[trajectory.id] = self._next_key
+            self._next_key += 1
+        self._written[trajectory.id] = 0
+        self._begun.append((key, trajectory.id, *pack_head(trajectory, self._images.append)))
+        self._summaries.append(summary.summary_row(key, replace(trajectory, turns=[], stop_reason=None)))
+
+    async def _committed(self) -> None:
+        """Wait for the commit that ends this pass of the event loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # none is due, or it was due in a loop that is gone
+            self._loop = loop
+            loop.call_soon(self._commit)
+        done = loop.create_future()
+        self._waiting.append(done)
+        await done
+
+    def _commit(self) -> None:
+        waiting, self._waiting, self._loop = self._waiting, [], None
+        begun, turns, ended, summaries = self._begun, self._turns, self._ended, self._summaries
+        shown, self._images = self._images, []
+        self._begun, self._turns, self._ended, self._summaries = [], [], [], []
+        failure: Exception | None = None
+        try:
+            with self._telling("written"):
+                self._write(begun, turns, ended, summaries, shown)
+        except Exception as error:
+            if not waiting:
+                raise
+            failure = error  # whatever it is, those who wait must be told
+        for done in waiting:
+            if done.done() or done.get_loop().is_closed():
+                continue  # its episode was cancelled meanwhile
+            if failure is None:
+                done.set_result(None)
+            else:  # one each: an exception that many tasks raise would collect all their tracebacks
+                own = LedgerError(*failure.args)
+                own.__cause__ = failure.__cause__
+                done.set_exception(own)
+
+    def _write(
+        self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any], shown: list[ImagePart]
+    ) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if begun:
+                connection.executemany("DELETE FROM turn WHERE episode = ?", [row[:1] for row in begun])
+                connection.executemany(_BEGIN_EPISODE, begun)
+            if turns:
+                connection.executemany(_WRITE_TURN, turns)
+            if ended:
+                connection.executemany(_FINISH_EPISODE, ended)
+            if summaries:
+                summary.create(connection)  # a ledger of an earlier agentgym has none
+                connection.executemany(summary.WRITE.format(where=""), summaries)
+            if shown:
+                pictures.create(connection)
+                pictures.write(connection, shown)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        with self._telling("opened"):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # The loop may live in another thread than the one that opened the file; it is one at a time.
+            connection = sqlite3.connect(
+                self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and not {"meta", "episode", "turn"} <= tables:
+            raise LedgerError(
+                f"{self.path} is a SQLite file, but no ledger (its tables: {', '.join(sorted(tables))}). "
+                "Choose another path; nothing was changed in it."
+            )
+        if tables:
+            version = dict(connection.execute("SELECT name, value FROM meta")).get("schema_version")
+            if version != SCHEMA_VERSION:
+                raise LedgerError(
+                    f"{self.path} is a ledger of version {version!r}, and this agentgym writes {SCHEMA_VERSION!r}. "
+                    "Read it with the version that wrote it, or choose another path."
+                )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if not tables:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
+            )
+
+    def _telling(self, what: str) -> _Telling:
+        return _Telling(self.path, what)
+
+
+class _Telling:
+    """Turns what SQLite and the disk raise into a LedgerError that names the file and says what to do."""
+
+    __slots__ = ("_path", "_what")
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path, self._what = path, what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (sqlite3.Error, OSError, UnicodeError, OverflowError)) and not isinstance(
+            error, LedgerError
+        ):
+            raise LedgerError(f"The ledger {self._path} cannot be {self._what}: {error}. {_advice(error)}") from error
+
+
+def _advice(error: BaseException) -> str:
+    text = str(error).casefold()
+    if "full" in text or "no space" in text:
+        return "The disk is full: free some space and run again, finished episodes are kept."
+    if "locked" in text or "busy" in text:
+        return "Another process is writing it: wait for that run to end, or choose another path."
+    if "not a database" in text or "malformed" in text:
+        return "It is damaged or no ledger: restore a copy, or choose another path."
+    if "readonly" in text or "read-only" in text or "unable to open" in text or "permission" in text:
+        return "Check that the folder exists and that you may write in it."
+    if isinstance(error, (UnicodeError, OverflowError)):
+        return "A task id, run name or token id cannot be stored: use plain text and ids below 2**31."
+    if "closed" in text:
+        return "It was closed: open it again with Ledger(path)."
+    return "Check the disk, then run again: finished episodes are kept."

@@ -1,0 +1,298 @@
+"""Reads a ledger without ever writing to it, also while a run is writing: what pages and lists are made from."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import LedgerError
+from agentgym.storage import pictures, summary
+from agentgym.storage.codec import TurnRow, unpack_head, unpack_turn
+from agentgym.trajectory import Trajectory
+
+FILTERS = {
+    "solved": "success >= 1",
+    "unsolved": "success < 1 AND stop NOT IN ('infra_error', 'cancelled')",
+    "truncated": "stop IN ('max_turns', 'max_tokens', 'max_calls', 'context_full', 'time', 'repeated_void')",
+    "failed": "stop IN ('infra_error', 'cancelled')",
+    "running": "stop IS NULL",
+}
+"""Kinds of episodes a list can be narrowed to, each with what it means to SQLite."""
+_PHASE = "rtrim(rtrim(run, '0123456789'), '-')"
+_KEPT, _MADE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
+MOST_WORDS = 200
+"""Of one kind to choose from, as tags: a task set may give every task its own."""
+SORTS = ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop")
+
+
+class LedgerReader:
+    """A ledger opened for reading alone. Any number may read while one process writes; safe to share among threads.
+
+    Args:
+        path: of the file, which must exist.
+    Raises: LedgerError when it is no ledger.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        self._places: list[str] = []  # tables that hold summaries
+        self._written = False  # whether the ledger itself is one of them
+        self._made_up_to = 0  # the last key that `summarise` has seen
+        self._unreadable = 0  # episodes it passed over
+        self._facets: tuple[tuple[Any, ...], dict[str, dict[str, int]]] = ((), {})  # the last, and what it is of
+        self._phases: tuple[tuple[int, int], dict[str, int]] = ((0, 0), {})  # up to which keys, and what was counted
+        self._connection = self._open()
+
+    def close(self) -> None:
+        """Close the file. May be called twice."""
+        with self._lock:
+            self._connection.close()
+
+    def load(self, episode: str) -> Trajectory:
+        """The record of an episode by id, with as many turns as are kept yet.
+
+        Raises: LedgerError when there is none, or when a part of it is damaged.
+        """
+        with self._reading() as connection:
+            connection.execute("BEGIN")  # one moment for the head and the turns, whatever is being written
+            try:
+                row = connection.execute(
+                    "SELECT key, head, prompt_ids FROM episode WHERE id = ?", (episode,)
+                ).fetchone()
+                if row is not None:
+                    return self._unpack(connection, episode, row[1], row[2], self._turns(connection, row[0]))
+            finally:
+                connection.execute("COMMIT")
+        raise LedgerError(f"{self.path} holds no episode {episode!r}. Its ids are <run>/<task id>#<sample>.")
+
+    def summarise(self, budget_s: float = 0.25) -> int:
+        """Make the summaries that the writer did not, as in a ledger of an earlier agentgym. Returns how many lack.
+
+        They are kept in memory. Works for about `budget_s` seconds: call it again until nothing lacks.
+        """
+        deadline = time.monotonic() + budget_s
+        with self._reading() as connection:
+            written = f" AND key NOT IN (SELECT episode FROM {_KEPT})" if self._written else ""
+            have = sum(self._count(connection, place) for place in self._places) + self._unreadable
+            while have < self._count(connection, "main.episode"):  # else there is nothing to look for
+                rows = connection.execute(
+                    f"SELECT key, id, head, prompt_ids FROM main.episode WHERE key > ? AND turns IS NOT NULL{written} "
+                    "ORDER BY key LIMIT 64", (self._made_up_to,),
+                ).fetchall()  # fmt: skip
+                if not rows:
+                    return 0
+                made = [found for row in rows if (found := self._summary(connection, *row))]
+                self._unreadable += len(rows) - len(made)
+                connection.executemany(summary.WRITE.format(where="made."), made)
+                self._made_up_to = rows[-1][0]
+                if time.monotonic() > deadline:
+                    query = f"SELECT count(*) FROM episode WHERE key > ? AND turns IS NOT NULL{written}"
+                    return int(connection.execute(query, (self._made_up_to,)).fetchone()[0])
+            return 0
+
+    def count(self, where: Mapping[str, str] | None = None) -> int:
+        """How many episodes there are, of those that have a summary; of a choice as in `select`."""
+        clause, values = _where(where or {})
+        with self._reading() as connection:
+            return int(connection.execute(f"SELECT count(*) FROM known{clause}", values).fetchone()[0])
+
+    def select(
+        self, where: Mapping[str, str] | None = None, *, sort: str = "episode", descending: bool = False,
+        offset: int = 0, limit: int = 100,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Summaries of episodes as dicts by column (see agentgym.storage.summary).
+
+        Args:
+            where: any of `only` (a name in FILTERS), `phase` (see `phases`), `run`, `task`, `stop`, `tag` and
+                `failure` exactly, `text` in the id.
+            sort: one of SORTS.
+        Raises: LedgerError for a filter or an order that there is not.
+        """
+        if sort not in SORTS:
+            raise LedgerError(f"Episodes cannot be sorted by {sort!r}. There are: {', '.join(SORTS)}.")
+        clause, values = _where(where or {})
+        way = "DESC" if descending else "ASC"
+        columns = ", ".join(summary.COLUMNS)
+        with self._reading() as connection:
+            rows = connection.execute(
+                f"SELECT {columns} FROM listed{clause} ORDER BY {sort} {way} NULLS LAST, episode {way} "
+                "LIMIT ? OFFSET ?", (*values, limit, offset),
+            ).fetchall()  # fmt: skip
+        return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
+
+    def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
+        """How many episodes of a choice are of each kind: `only`, `failure` and `tag`, by name.
+
+        Those of each tag are counted as if the choice named none, so that there are others to turn to.
+        """
+        where = where or {}
+        clause, values = _where(where)
+        tagless = _where({name: value for name, value in where.items() if name != "tag"})
+        sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
+        with self._reading() as connection:
+            version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit of others
+            asked = (version, self._made_up_to, clause, *values)
+            if self._facets[0] != asked:  # else it is the next page of a list
+                only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
+                self._facets = (
+                    asked,
+                    {
+                        "only": dict(zip(FILTERS, only, strict=True)),
+                        "failure": self._within(connection, "failures", clause, values),
+                        "tag": self._within(connection, "tags", *tagless),
+                    },
+                )
+            return self._facets[1]
+
+    def phases(self) -> dict[str, int]:
+        """How many episodes there are by phase, in the order the phases began.
+
+        A phase is a run without its step: `train` of `train-000012`.
+        """
+        with self._reading() as connection:
+            (made, last), found = self._phases
+            if made != self._made_up_to:  # older ones came in between
+                last, found = 0, {}
+            rows = connection.execute(
+                f"SELECT {_PHASE}, count(*), max(episode) FROM known WHERE episode > ? "
+                "GROUP BY 1 ORDER BY min(episode)", (last,),
+            ).fetchall()  # fmt: skip
+            counted = dict(Counter(found) + Counter({phase: count for phase, count, _ in rows}))
+            self._phases = (self._made_up_to, max([last, *(key for _, _, key in rows)])), counted
+            return counted
+
+    def _summary(
+        self, connection: sqlite3.Connection, key: int, name: str, head: str, prompt_ids: bytes
+    ) -> tuple[Any, ...] | None:
+        """None for an episode that is damaged: it is left out of lists, and opening it says why."""
+        try:
+            trajectory = self._unpack(connection, name, head, prompt_ids, self._turns(connection, key))
+        except LedgerError:
+            return None
+        return summary.summary_row(key, trajectory)
+
+    def _within(
+        self, connection: sqlite3.Connection, column: str, clause: str, values: Sequence[str]
+    ) -> dict[str, int]:
+        """How many episodes hold each word of a column of JSON lists or objects, the most frequent words first."""
+        found: Counter[str] = Counter()
+        known = f"{clause} AND" if clause else " WHERE"
+        for text, count in connection.execute(
+            f"SELECT {column}, count(*) FROM known{known} {column} IS NOT NULL GROUP BY 1", values
+        ):
+            found.update(dict.fromkeys(json.loads(text), count))
+        return dict(found.most_common(MOST_WORDS))
+
+    def _count(self, connection: sqlite3.Connection, table: str) -> int:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    def _turns(self, connection: sqlite3.Connection, key: int) -> list[TurnRow]:
+        return connection.execute(
+            "SELECT head, token_ids, logprobs, observation_ids FROM turn WHERE episode = ? ORDER BY number", (key,)
+        ).fetchall()
+
+    def _unpack(
+        self, connection: sqlite3.Connection, episode: str, head: str, prompt_ids: bytes, turns: Sequence[TurnRow]
+    ) -> Trajectory:
+        fetch = partial(pictures.fetch, connection)
+        try:
+            trajectory = unpack_head(head, prompt_ids, fetch)
+            trajectory.turns = [unpack_turn(row, fetch) for row in turns]
+        except (ValueError, KeyError, TypeError) as error:
+            raise LedgerError(f"{self.path}: the episode {episode!r} is damaged: {error!r}.") from error
+        return trajectory
+
+    def _open(self) -> sqlite3.Connection:
+        if not self.path.is_file():
+            raise LedgerError(f"There is no ledger {self.path}.")
+        place = self.path.resolve().as_uri()
+        try:
+            try:
+                return self._connected(f"{place}?mode=ro")
+            except sqlite3.OperationalError:  # a folder where SQLite may not put its shared memory
+                if self.path.with_name(self.path.name + "-wal").exists():
+                    raise  # somebody else may be writing it: the file alone would not be the whole
+                return self._connected(f"{place}?mode=ro&immutable=1")
+        except sqlite3.Error as error:
+            raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
+
+    def _connected(self, uri: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
+        try:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not {"meta", "episode", "turn"} <= tables:
+                raise LedgerError(
+                    f"{self.path} is no ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
+                )
+            connection.execute("PRAGMA cache_size = -32768")  # KiB: the summaries of a large run stay in memory
+            connection.execute("ATTACH ':memory:' AS made")
+            summary.create(connection, "made.")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _see(self, connection: sqlite3.Connection) -> None:
+        """Make the views anew where the summaries came to be in another place than before.
+
+        `known`: all summaries; one table where they are in one, which is quicker to scan. `listed`: with the turns so
+        far of what is unfinished.
+        """
+        places = [_KEPT] if self._written or self._has_summaries() else []
+        places += [_MADE] if self._made_up_to or not places else []
+        if places == self._places:
+            return
+        self._places, self._written = places, _KEPT in places
+        for view in ("listed", "known"):
+            connection.execute(f"DROP VIEW IF EXISTS temp.{view}")
+        both = " UNION ALL ".join(f"SELECT * FROM {place}" for place in places)
+        connection.execute(f"CREATE TEMP VIEW known AS {both}")
+        so_far = "CASE WHEN stop IS NULL THEN (SELECT count(*) FROM main.turn WHERE turn.episode = known.episode) "
+        columns = ", ".join(f"{so_far}ELSE turns END AS turns" if c == "turns" else c for c in summary.COLUMNS)
+        connection.execute(f"CREATE TEMP VIEW listed AS SELECT {columns} FROM known")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._see(self._connection)
+                yield self._connection
+            except sqlite3.Error as error:
+                raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
+
+    def _has_summaries(self) -> bool:
+        """An earlier agentgym's ledger gets its first summary when this one goes on with the run."""
+        query = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ?"
+        return self._connection.execute(query, (summary.TABLE,)).fetchone() is not None
+
+
+def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
+    tests, values = [], []
+    for name, value in choice.items():
+        if name == "only":
+            if value not in FILTERS:
+                raise LedgerError(f"There is no choice {value!r} of episodes. There are: {', '.join(FILTERS)}.")
+            tests.append(f"({FILTERS[value]})")
+            continue
+        test = {
+            "phase": f"{_PHASE} = ?", "run": "run = ?", "task": "task = ?", "stop": "coalesce(stop, '') = ?",
+            "text": "instr(lower(id), lower(?)) > 0",
+            "failure": "json_extract(failures, '$.' || json_quote(?)) > 0",
+            "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
+        }.get(name)  # fmt: skip
+        if test is None:
+            raise LedgerError(
+                f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, failure, tag."
+            )
+        tests.append(test)
+        values.append(value)
+    return (" WHERE " + " AND ".join(tests) if tests else ""), values

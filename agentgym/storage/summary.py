@@ -1,0 +1,57 @@
+"""One episode in one narrow row: what a list of a hundred thousand of them is sorted, filtered and counted by."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import Any
+
+from agentgym.storage.failures import calls_of, failures_of
+from agentgym.trajectory import Trajectory
+
+TABLE = "summary_2"
+"""Its number goes up when a row says something else than before: readers make the rows that a ledger lacks."""
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
+    episode INTEGER PRIMARY KEY,  -- its key
+    id TEXT NOT NULL,
+    run TEXT NOT NULL,            -- what stands before the task in the id, as `train-000012`
+    task TEXT NOT NULL,
+    tags TEXT,                    -- JSON: of the task, in order of the alphabet; NULL for none
+    sample INTEGER NOT NULL,
+    environment TEXT NOT NULL,
+    split TEXT NOT NULL,
+    stop TEXT,                    -- stop reason, NULL until it is finished
+    success REAL,                 -- NULL where it was not judged
+    reward REAL NOT NULL,         -- outcome and turn rewards together
+    turns INTEGER NOT NULL,
+    calls INTEGER NOT NULL,
+    calls_ok INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,      -- written by the agent
+    duration_s REAL NOT NULL,
+    failures TEXT                 -- JSON: how often each kind of failure occurred (agentgym.storage.failures), or NULL
+);
+"""
+COLUMNS = (
+    "episode", "id", "run", "task", "tags", "sample", "environment", "split", "stop", "success", "reward", "turns",
+    "calls", "calls_ok", "tokens", "duration_s", "failures",
+)  # fmt: skip
+WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * len(COLUMNS))})"
+
+
+def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
+    """The row of an episode, finished or not, in order of COLUMNS."""
+    task, stop, failures = trajectory.task, trajectory.stop_reason, failures_of(trajectory)
+    return (
+        key, trajectory.id, trajectory.id.removesuffix(f"/{task.id}#{trajectory.sample}"), task.id,
+        json.dumps(sorted(set(task.tags))) if task.tags else None, trajectory.sample,
+        task.environment, task.split, None if stop is None else stop.value, trajectory.success,
+        trajectory.return_from(), len(trajectory.turns), *calls_of(trajectory),
+        sum(len(turn.token_ids) for turn in trajectory.turns), trajectory.duration_s,
+        json.dumps(failures) if failures else None,
+    )  # fmt: skip
+
+
+def create(connection: sqlite3.Connection, where: str = "") -> None:
+    """Make the table, if it is not there; `where` is the name of an attached database with a dot."""
+    connection.execute(SCHEMA.format(where=where))

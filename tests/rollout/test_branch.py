@@ -1,0 +1,260 @@
+"""Branches and replays: the turns before a fork come again exactly, and a world that has changed is found out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scripted_episodes import counting, play, say
+
+from agentgym import Checkpoint, Environment, Task, tool
+from agentgym.credit import Group, estimator
+from agentgym.messages import Call, Message, StopReason
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.branch import Fork, tree_labels
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.testing.byte_renderer import ByteRenderer
+from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+from agentgym.trajectory import Trajectory
+
+
+def manager(script: Any, environment: Any = CounterWithState, *, exact: bool = True, **options: Any) -> EpisodeManager:
+    policy = ScriptedPolicy(script, ByteRenderer() if exact else None)
+    return EpisodeManager(policy, environment=environment, reward=TargetReached(), run="branch", **options)
+
+
+async def branches(script: Any, fork: Fork, samples: int = 1, **options: Any) -> list[Trajectory]:
+    return [found async for found in manager(script, **options).branch([fork], samples)]
+
+
+async def test_a_branch_repeats_its_prefix_token_by_token_and_then_goes_its_own_way():
+    """The record counts to 2 and submits; the branch leaves before the second addition and submits at once."""
+    record = await play(counting(2), environment=CounterWithState)
+    submit_at_once = [None, say("submit")]
+    (other,) = await branches(submit_at_once, Fork(record, 1))
+    assert [turn.calls[0].name for turn in other.turns] == ["add", "submit"]
+    assert other.turns[0].token_ids == record.turns[0].token_ids
+    assert other.turns[0].observation_ids == record.turns[0].observation_ids
+    assert other.prompt_ids == record.prompt_ids
+    assert (record.outcome["success"], other.outcome["success"]) == (1, 0)
+    assert other.provenance["branch"] == {"of": record.id, "turn": 1}
+
+
+async def test_every_fork_of_a_trajectory_can_be_continued_by_the_same_script():
+    record = await play(counting(2), environment=CounterWithState)
+    for turn in range(len(record.turns) + 1):
+        (other,) = await branches(counting(2), Fork(record, turn))
+        assert other.valid, other.error
+        assert [t.message for t in other.turns] == [t.message for t in record.turns]
+        assert other.outcome == record.outcome
+
+
+async def test_samples_of_a_fork_have_ids_and_sample_numbers_of_their_own():
+    record = await play(counting(2), environment=CounterWithState)
+    found = await branches(counting(2), Fork(record, 1), samples=3)
+    assert len({one.id for one in found}) == 3
+    assert {one.sample for one in found} == {0, 1, 2}
+    assert all(one.seed == record.seed for one in found)
+
+
+async def test_a_policy_without_tokens_can_go_on_from_a_record_that_has_them():
+    record = await play(counting(2), environment=CounterWithState)
+    (other,) = await branches([None, say("submit")], Fork(record, 1), exact=False)
+    assert other.valid
+    assert other.turns[0].token_ids == []
+
+
+async def test_a_record_without_tokens_is_encoded_for_a_policy_that_reads_them():
+    record = await play(counting(2), environment=CounterWithState, exact=False)
+    (other,) = await branches([None, say("submit")], Fork(record, 1))
+    assert other.valid
+    assert other.turns[0].token_ids == ByteRenderer().encode(record.turns[0].message)
+
+
+class Counting(CounterWithState):
+    """A counter that may be asked how many additions were run in any instance of it."""
+
+    additions = 0
+
+    @tool(inline=True)
+    def add(self, amount: int = 1) -> str:
+        """Add to the counter and read it."""
+        Counting.additions += 1
+        self.value += amount
+        return str(self.value)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2, 3])
+async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(turn: int):
+    """Counting to 4 takes five turns. The branch repeats `turn` of them; its additions are the other ones."""
+    task = Task("t", "test/counter-v1", "Count.", parameters={"target": 4}, truth=4)
+    wanted: Any = {("t", 0, turn): None, ("t", 0, 99): None}
+    [record] = await manager(counting(4), Counting, checkpoints=wanted).collect([task])
+    assert wanted["t", 0, 99] is None
+    checkpoint = wanted["t", 0, turn]
+    assert checkpoint.data == {"value": turn}
+    Counting.additions = 0
+    (other,) = await branches(counting(4), Fork(record, turn, checkpoint), environment=Counting)
+    assert Counting.additions == 4 - turn
+    assert other.valid, other.error
+    assert other.outcome == record.outcome == {"success": 1}
+    assert other.provenance["environment"] == record.provenance["environment"]
+    assert [t.message for t in other.turns] == [t.message for t in record.turns]
+    assert [t.state_key for t in other.turns] == [t.state_key for t in record.turns]
+    assert [t.token_ids for t in other.turns] == [t.token_ids for t in record.turns]
+    assert [[r.content for r in t.results] for t in other.turns] == [
+        [r.content for r in t.results] for t in record.turns
+    ]
+
+
+async def test_a_branch_from_a_wrong_checkpoint_is_found_out():
+    """The world is put back to another state than the one the record has at the fork."""
+    record = await play(counting(3), environment=CounterWithState, target=3)
+    (other,) = await branches(counting(3), Fork(record, 2, Checkpoint({"value": 7})))
+    assert not other.valid
+    assert "differs in its state" in (other.error or "")
+
+
+async def test_calls_over_the_budget_of_the_record_are_over_that_of_the_branch():
+    """Of two calls at once only one was run; the next turn's call must not get the answer meant for the second."""
+    task = Task("t", "test/counter-v1", "Count.", parameters={"target": 1}, truth=1)
+    script = [Message("assistant", "", (Call("add"), Call("refuse"))), say("submit"), say("submit")]
+    wanted: Any = {("t", 0, 1): None}
+    made = manager(script, Counting, checkpoints=wanted, budgets=Budgets(max_calls=1))
+    [record] = await made.collect([task])
+    fork = Fork(record, 1, wanted["t", 0, 1])
+    (other,) = await branches(script, fork, environment=Counting, budgets=Budgets(max_calls=1))
+    assert [[r.status for r in t.results] for t in other.turns] == [[r.status for r in t.results] for t in record.turns]
+
+
+class Restless(Counter):
+    """Answers every addition with a number that no other run of it gives."""
+
+    runs = 0
+
+    @tool(inline=True)
+    def add(self, amount: int = 1) -> str:
+        """Add to the counter and read it."""
+        Restless.runs += 1
+        return f"{Restless.runs}"
+
+
+async def test_a_world_that_answers_otherwise_makes_the_branch_fail_before_anything_is_sampled():
+    record = await play(counting(2), environment=Restless)
+    asked: list[int] = []
+
+    def script(messages: Any) -> Any:
+        asked.append(len(messages))
+        return say("submit")
+
+    (other,) = await branches(script, Fork(record, 2), environment=Restless)
+    assert not other.valid
+    assert other.stop_reason is StopReason.INFRA_ERROR
+    assert "ReplayDiverged" in (other.error or "")
+    assert "Turn 0 differs in its result" in (other.error or "")
+    assert not asked
+
+
+class Drifting(Counter):
+    """Says the same every time, but its hidden state differs from run to run."""
+
+    runs = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Drifting.runs += 1
+
+    async def state_key(self) -> str | None:
+        return f"{self.value}-{Drifting.runs if self.value else 0}"
+
+
+async def test_a_hidden_state_that_differs_makes_the_branch_fail_too():
+    record = await play(counting(2), environment=Drifting)
+    (other,) = await branches(counting(2), Fork(record, 2), environment=Drifting)
+    assert not other.valid
+    assert "state" in (other.error or "")
+
+
+async def test_a_replay_of_a_world_that_holds_still_finds_nothing():
+    record = await play(counting(3), environment=CounterWithState, target=3)
+    assert await manager([], exact=False).replay(record) is None
+
+
+async def test_a_replay_of_an_episode_that_a_budget_ended_finds_nothing():
+    record = await play(counting(3), environment=CounterWithState, target=3, budgets=Budgets(max_turns=2))
+    assert record.stop_reason is StopReason.MAX_TURNS
+    assert await manager([], exact=False).replay(record) is None
+
+
+async def test_a_replay_names_the_first_turn_that_differs():
+    record = await play(counting(2), environment=Restless)
+    found = await manager([], environment=Restless, exact=False).replay(record)
+    assert found is not None
+    assert (found.turn, found.what) == (0, "result")
+
+
+class Stubborn(Counter):
+    """Does not let itself be finished."""
+
+    @tool(inline=True)
+    def submit(self) -> str:
+        """Hand in the counter as it stands."""
+        return f"submitted {self.value}"
+
+
+async def test_a_replay_says_when_the_episode_no_longer_ends():
+    record = await play(counting(1), environment=Counter, target=1)
+    found = await manager([], environment=Stubborn, exact=False).replay(record)
+    assert found is not None
+    assert found.what == "ending"
+
+
+class Greeting(Environment):
+    """Opens each run with another sentence."""
+
+    runs = 0
+
+    async def reset(self, task: Any, *, seed: int) -> Any:
+        Greeting.runs += 1
+        return [*task.opening()[:-1], type(task.opening()[-1])("user", f"Hello {Greeting.runs}")]
+
+    @tool(final=True, inline=True)
+    def submit(self) -> str:
+        """End."""
+        return "done"
+
+
+async def test_a_replay_notices_another_opening():
+    record = await play([say("submit")], environment=Greeting)
+    found = await manager([], environment=Greeting, exact=False).replay(record)
+    assert found is not None
+    assert (found.turn, found.what) == (-1, "opening")
+
+
+async def test_a_fork_lies_within_its_trajectory():
+    record = await play(counting(2))
+    with pytest.raises(ValueError, match="which has 3 turns"):
+        Fork(record, 4)
+
+
+async def test_branches_share_the_labels_of_the_turns_they_repeat():
+    record = await play(counting(2), environment=CounterWithState)
+    (other,) = await branches([None, say("submit")], Fork(record, 1))
+    (again,) = await branches(counting(2), Fork(other, 1))
+    labels = tree_labels([record, other, again])
+    assert labels[0][0] == labels[1][0] == labels[2][0]
+    assert len({labels[0][1], labels[1][1], labels[2][1]}) == 3
+    group = Group.from_arrays(outcomes=[1, 0, 1], branches=labels)
+    assert group.branches is not None
+    assert np.isfinite(np.concatenate(estimator("rloo")(group))).all()
+
+
+async def test_branches_of_many_forks_run_beside_each_other_and_each_ends():
+    records = [await play(counting(n), environment=CounterWithState, target=n) for n in (1, 2, 3)]
+    forks = [Fork(record, 1) for record in records]
+    playing = manager(lambda messages: say("submit"), concurrency=2)
+    found = [one async for one in playing.branch(forks, samples=4)]
+    assert len(found) == 12
+    assert all(one.valid for one in found)

@@ -1,0 +1,156 @@
+"""Budgets end an episode: truncated, scored as it stands, and ending on the agent's own token."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from scripted_episodes import counting, play, say
+
+from agentgym.errors import ContextFull
+from agentgym.messages import Call, Message, ResultStatus, StopReason
+from agentgym.policy.contract import Policy, Reply, Sampling
+from agentgym.rollout.budgets import Budgets
+from agentgym.testing.byte_renderer import END, PROMPT, ByteRenderer
+from agentgym.testing.clock import FakeClock
+from agentgym.testing.counter import Counter
+from agentgym.tools import tool
+
+
+async def test_turns_are_bounded_and_a_truncated_episode_is_scored():
+    trajectory = await play([say("add")] * 10, budgets=Budgets(max_turns=4))
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TURNS, 4)
+    assert trajectory.outcome == {"success": 0.0}
+    assert trajectory.valid
+
+
+async def test_answering_in_the_last_turn_is_an_answer():
+    trajectory = await play(counting(2), budgets=Budgets(max_turns=3))
+    assert trajectory.stop_reason is StopReason.ANSWERED
+
+
+async def test_calls_beyond_the_budget_are_told_so_and_not_run():
+    trajectory = await play([say(*["add"] * 5)], budgets=Budgets(max_calls=3))
+    statuses = [result.status for result in trajectory.turns[0].results]
+    assert statuses == [ResultStatus.OK] * 3 + [ResultStatus.OVER_BUDGET] * 2
+    assert trajectory.stop_reason is StopReason.MAX_CALLS
+
+
+async def test_void_turns_in_a_row_end_the_episode_and_an_understood_call_starts_the_count_anew():
+    void = Message("assistant", "", (Call("", {}, "call_0", "nonsense"),))
+    trajectory = await play([void, say("add"), void, void, say("add")], budgets=Budgets(max_void_turns=2))
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.REPEATED_VOID, 4)
+
+
+class Long(Policy):
+    """Writes as much as it may, never ends a turn, and keeps what it was allowed."""
+
+    renderer = ByteRenderer()
+
+    def __init__(self, context_tokens=None):
+        self.context_tokens, self.allowed = context_tokens, []
+
+    async def generate(self, request):
+        self.allowed.append(request.sampling.max_tokens)
+        ids = list(b"x" * request.sampling.max_tokens)
+        return Reply(Message("assistant", "x" * len(ids)), ids, [-0.5] * len(ids), "length")
+
+
+async def test_a_request_may_use_no_more_tokens_than_the_episode_has_left():
+    policy = Long()
+    trajectory = await play(policy, sampling=Sampling(max_tokens=100), budgets=Budgets(max_tokens=250))
+    # 100 tokens, then an end of turn the agent did not write, a reply of 91 bytes or so, and what is left of 250.
+    seen = len(trajectory.turns[0].observation_ids)
+    assert policy.allowed == [100, 250 - 100 - seen]
+    assert trajectory.stop_reason is StopReason.MAX_TOKENS
+    assert sum(end - start for start, end in trajectory.turn_spans()) + seen == 250
+
+
+async def test_a_message_cut_by_its_own_limit_is_told_so_and_its_turn_is_closed_outside_the_loss():
+    policy = Long()
+    trajectory = await play(policy, sampling=Sampling(max_tokens=10), budgets=Budgets(max_void_turns=2))
+    first = trajectory.turns[0]
+    assert "cut off at 10 tokens" in first.replies[0].text
+    assert first.observation_ids[:2] == [END, PROMPT]
+    assert trajectory.arrays().loss_mask.sum() == 20  # two turns of 10
+    assert trajectory.stop_reason is StopReason.REPEATED_VOID
+
+
+async def test_a_full_context_truncates_and_never_crashes():
+    policy = Long(context_tokens=40)
+    trajectory = await play(policy)
+    assert policy.allowed == [40 - len(trajectory.prompt_ids)]
+    assert trajectory.stop_reason is StopReason.CONTEXT_FULL
+    assert len(trajectory.arrays().ids) == 40
+
+
+async def test_a_prompt_that_does_not_fit_is_context_full_without_a_turn():
+    trajectory = await play(Long(context_tokens=5))
+    assert (trajectory.stop_reason, trajectory.turns) == (StopReason.CONTEXT_FULL, [])
+    assert not trajectory.valid
+
+
+async def test_an_observation_that_does_not_fit_ends_the_episode_before_it_is_recorded():
+    class Flood(Counter):
+        @tool(inline=True)
+        def flood(self) -> str:
+            """Say a lot."""
+            return "x" * 1000
+
+    trajectory = await play([say("flood"), say("submit")], environment=Flood, context_tokens=200)
+    assert trajectory.stop_reason is StopReason.CONTEXT_FULL
+    assert trajectory.turns[-1].observation_ids == []
+    assert len(trajectory.turns) == 1
+
+
+async def test_a_server_that_says_the_context_is_full_truncates_the_episode():
+    class Full(Policy):
+        async def generate(self, request):
+            if request.turn == 1:
+                raise ContextFull("8193 tokens do not fit 8192")
+            return Reply(say("add"))
+
+    trajectory = await play(Full())
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.CONTEXT_FULL, 1)
+    assert trajectory.outcome == {"success": 0.0}
+
+
+async def test_tokens_are_counted_by_the_model_where_there_is_no_renderer():
+    class Api(Policy):
+        async def generate(self, request):
+            return Reply(say("add"), prompt_tokens=100 + 30 * request.turn, completion_tokens=10)
+
+    # After turn k: 30 k tokens beyond the first prompt, and 10 of the turn itself: 10, 40, 70, 100.
+    trajectory = await play(Api(), budgets=Budgets(max_tokens=100))
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TOKENS, 4)
+    assert trajectory.turns[0].usage == {"prompt_tokens": 100, "completion_tokens": 10}
+
+
+def test_time_runs_out_between_turns_and_the_episode_is_scored():
+    class Slow(Counter):
+        def __init__(self):
+            super().__init__(latency_s=10.0)
+
+    clock = FakeClock()
+    trajectory = clock.run(play([say("slow_add")] * 20, environment=Slow, budgets=Budgets(time_s=35, max_turns=20)))
+    assert trajectory.stop_reason is StopReason.TIME
+    assert clock.now == pytest.approx(35)
+    assert [turn.results[0].status for turn in trajectory.turns[:3]] == [ResultStatus.OK] * 3
+    assert trajectory.turns[3].results[0].status is ResultStatus.OVER_BUDGET  # said, but never finished
+    assert trajectory.outcome == {"success": 0.0}
+    assert trajectory.arrays().loss_mask[-1]
+
+
+def test_time_that_runs_out_while_the_policy_thinks_drops_that_turn_alone():
+    class Thinker(Policy):
+        renderer = ByteRenderer()
+
+        async def generate(self, request):
+            await asyncio.sleep(100 * request.turn)
+            message = say("add")
+            ids = self.renderer.encode(message)
+            return Reply(message, ids, [0.0] * len(ids))
+
+    trajectory = FakeClock().run(play(Thinker(), budgets=Budgets(time_s=50)))
+    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.TIME, 1)
+    assert trajectory.arrays().loss_mask[-1]  # the observation nobody read is not kept
