@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentgym.reward import Combined, Gate, Reward, Schedule
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import Task, TaskSet
-    from agentgym.tools import tool
+    from agentgym.tools import Tool, tool
 
 _HOME = {
     "environment": ("Checkpoint", "Environment"),
@@ -29,14 +29,14 @@ _HOME = {
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
     "sandbox": ("SandboxSpec",),
     "task": ("Task", "TaskSet"),
-    "tools": ("tool",),  # `agentgym.tool` is the decorator, so its module cannot have that name
+    "tools": ("Tool", "tool"),  # `agentgym.tool` is the decorator, so its module cannot have that name
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
     "AgentGymError", "Call", "Checkpoint", "Combined", "Environment", "Gate", "ImagePart", "JudgeError",
-    "Message", "Result", "Reward", "SandboxSpec", "Schedule", "StopReason", "Task", "TaskSet", "TextPart", "ToolError",
-    "load_reward", "load_task_set", "make", "register", "tool",
+    "Message", "Result", "Reward", "SandboxSpec", "Schedule", "StopReason", "Task", "TaskSet", "TextPart", "Tool",
+    "ToolError", "load_reward", "load_task_set", "make", "register", "tool",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
