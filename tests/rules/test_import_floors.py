@@ -10,11 +10,11 @@ import pytest
 from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 
 FLOORS = {
-    "errors": 0, "messages": 0, "threads": 0,
+    "errors": 0, "messages": 0, "threads": 0, "deprecation": 0,
     "tools": 1, "task": 1, "reward": 1, "sandbox": 1,
     "environment": 2, "registry": 2, "trajectory": 2,
     "policy": 3, "storage": 3,
-    "rollout": 4, "credit": 4,
+    "rollout": 4, "credit": 4, "episode": 4,
     "training": 5, "evaluation": 5,
     "interop": 6, "viewer": 6, "cli": 6, "testing": 6,
 }  # fmt: skip
