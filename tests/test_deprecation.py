@@ -57,7 +57,7 @@ def a_module():
 def test_an_old_name_in_a_module_is_forwarded(a_module):
     a_module.__getattr__ = renamed_attributes(a_module.__name__, {"Old": "agentgym.task.Task"})
     with warns(r"agentgym_deprecation_test.Old is now agentgym.task.Task") as caught:
-        from agentgym_deprecation_test import Old
+        Old = a_module.Old
     from agentgym import Task
 
     assert Old is Task
