@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from agentgym.deprecation import adopt_renamed_members, renamed_member
 from agentgym.errors import SandboxUnavailable, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox.contract import Backend, Sandbox, Snapshot, Usage
@@ -58,6 +59,10 @@ class Environment:
     _in_order: asyncio.Lock
     _ended = False
 
+    progress = renamed_member("potential")
+    missing = renamed_member("unavailable_reason")
+    images = renamed_member("image_digests")
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Sets what every instance has, so that a subclass need not call `super().__init__()`."""
         environment = super().__new__(cls)
@@ -92,6 +97,14 @@ class Environment:
         """The sandboxes that are open now, in the order they were opened."""
         return self._sandboxes
 
+<<<<<<< HEAD
+=======
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
+        cls.tools = tools_of(cls)
+
+>>>>>>> main
     @classmethod
     def unavailable_reason(cls) -> str:
         """What this host lacks to run it, a package or a program, and how to get it; empty if nothing."""
