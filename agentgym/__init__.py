@@ -44,15 +44,10 @@ if TYPE_CHECKING:
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule
     from agentgym.sandbox import SandboxSpec
-<<<<<<< HEAD
-    from agentgym.task import Task, TaskSet
-    from agentgym.tools import Tool, tool
-=======
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
     from agentgym.tools import Tool, tool
     from agentgym.trajectory import Trajectory, Turn
->>>>>>> main
 
 _HOME = {
     "environment": ("Checkpoint", "Environment"),
@@ -97,25 +92,14 @@ _HOME = {
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
     "sandbox": ("SandboxSpec",),
-<<<<<<< HEAD
-    "task": ("Task", "TaskSet"),
-    "tools": ("Tool", "tool"),  # `agentgym.tool` is the decorator, so its module cannot have that name
-=======
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
     "tools": ("Tool", "tool"),  # `agentgym.tool` is the decorator, so its module cannot have that name
     "trajectory": ("Trajectory", "Turn"),
->>>>>>> main
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-<<<<<<< HEAD
-    "AgentGymError", "Call", "Checkpoint", "Combined", "Environment", "Gate", "ImagePart", "JudgeError",
-    "Message", "Result", "Reward", "SandboxSpec", "Schedule", "StopReason", "Task", "TaskSet", "TextPart", "Tool",
-    "ToolError", "load_reward", "load_task_set", "make", "register", "tool",
-]  # fmt: skip
-=======
     "SPLITS",
     "AgentGymError",
     "Call",
@@ -177,7 +161,6 @@ __all__ = [
     "task_to_json",
     "tool",
 ]
->>>>>>> main
 __version__ = "0.1.0"
 
 

@@ -74,6 +74,7 @@ class Environment:
     def __init_subclass__(cls, *, tools: Iterable[Tool | Callable[..., Any]] = (), **kwargs: Any) -> None:
         """Collect the tools: marked methods, and what the class keyword `tools` adds. Raises: ToolDefinitionError."""
         super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
         cls._free_tools = (*cls._free_tools, *tools)
         cls.tools = collect_tools(cls, cls._free_tools)
 
@@ -97,14 +98,6 @@ class Environment:
         """The sandboxes that are open now, in the order they were opened."""
         return self._sandboxes
 
-<<<<<<< HEAD
-=======
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        adopt_renamed_members(cls)
-        cls.tools = tools_of(cls)
-
->>>>>>> main
     @classmethod
     def unavailable_reason(cls) -> str:
         """What this host lacks to run it, a package or a program, and how to get it; empty if nothing."""
