@@ -29,7 +29,7 @@ def a_trajectory(*turns: Turn, outcome: dict[str, float] | None = None, **fields
 def test_rows_of_unequal_length_are_padded_with_nan():
     group = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0.5, None, 0.25], [1]])
     assert group.turns.tolist() == [3, 1]
-    assert group.played.tolist() == [[True, True, True], [True, False, False]]
+    assert group.turn_mask.tolist() == [[True, True, True], [True, False, False]]
     np.testing.assert_array_equal(group.turn_rewards, [[0.5, math.nan, 0.25], [1, math.nan, math.nan]])
     assert group.valid.all()
     assert not group.truncated.any()
@@ -63,7 +63,7 @@ def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
     group = Group.from_arrays(
         outcomes=[1, 0, 2], turn_rewards=[[1, 2, 3], [4], [5, 6]], state_keys=[["a", "b", "c"], ["d"], ["e", "f"]]
     )
-    kept = group.only(np.array([False, True, True]))
+    kept = group.select(np.array([False, True, True]))
     assert kept.turns.tolist() == [1, 2]
     np.testing.assert_array_equal(kept.turn_rewards, [[4, math.nan], [5, 6]])
     assert kept.state_keys == (("d",), ("e", "f"))

@@ -52,7 +52,7 @@ def test_every_signal_is_stored_padded_with_nan():
 
 
 def test_a_part_of_a_group_carries_its_part_of_every_signal():
-    part = Group.from_arrays(**FULL).only(np.array([False, True]))
+    part = Group.from_arrays(**FULL).select(np.array([False, True]))
     assert part.turns.tolist() == [1]
     assert part.components["tidy"].tolist() == [[-1]]
     assert part.gold_logprobs.shape == (1, 2)
