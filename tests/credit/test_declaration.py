@@ -37,16 +37,16 @@ def test_an_unknown_option_suggests_the_nearest_and_names_all():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"gamma": 1.5}, "'gamma' of 'return_to_go' is 1.5: expected a number at least 0 and at most 1"),
-        ({"gamma": math.nan}, "'gamma' .* is nan: expected a number"),
-        ({"gamma": "0.9"}, "is '0.9': expected a number"),
-        ({"gamma": True}, "is True: expected a number"),
-        ({"scale": "stdev"}, "expected one of 'none', 'std'"),
-        ({"ddof": 2}, "expected one of 0, 1"),
-        ({"ddof": True}, "expected one of 0, 1"),
-        ({"outcome_weight": 0}, "expected a number above 0"),
-        ({"turn_weight": -1.0}, "expected a number at least 0"),
-        ({"turn_weight": math.inf}, "expected a number at least 0"),
+        ({"gamma": 1.5}, "'gamma' of 'return_to_go' is 1.5: expected less than or equal to 1"),
+        ({"gamma": math.nan}, "'gamma' .* is nan: expected a finite number"),
+        ({"gamma": "0.9"}, "is '0.9': expected a valid number"),
+        ({"gamma": True}, "is True: expected a valid number"),
+        ({"scale": "stdev"}, "expected 'none' or 'std'"),
+        ({"ddof": 2}, "expected less than or equal to 1"),
+        ({"ddof": True}, "expected a valid integer"),
+        ({"outcome_weight": 0}, "expected greater than 0"),
+        ({"turn_weight": -1.0}, "expected greater than or equal to 0"),
+        ({"turn_weight": math.inf}, "expected a finite number"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_when_it_is_set(options, says):
@@ -160,7 +160,7 @@ def test_a_users_estimator_gets_the_edge_rules_for_free():
 
 def test_an_undeclared_function_under_an_estimators_name_is_refused():
     register("undeclared", lambda group: group, kind="estimators")
-    with pytest.raises(CreditError, match=r"decorate its function with agentgym\.credit\.declare"):
+    with pytest.raises(CreditError, match=r"decorate its function with agentgym\.credit\.define_estimator"):
         estimator("undeclared")
 
 
