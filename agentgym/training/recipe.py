@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
@@ -271,8 +272,8 @@ class Recipe(Section):
         return recipe
 
     def to_toml(self) -> str:
-        """The resolved recipe, every default written out; reads back equal."""
-        return _toml(self.model_dump(exclude_none=True))
+        """Return the resolved recipe with every default written out; it reads back equal."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
 
     def _check_names(self, where: str) -> None:
         check_treatments(self.train.failures)
@@ -344,30 +345,3 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
             return []
         model = choices[0]
     return list(model.model_fields)
-
-
-def _toml(data: dict[str, Any], prefix: str = "") -> str:
-    """Write nested dicts of plain values as TOML; empty tables are left out."""
-    plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_toml_value(value)}" for key, value in plain.items()]
-    text = "".join(f"{line}\n" for line in lines)
-    for key, value in data.items():
-        if isinstance(value, dict) and value:
-            name = f"{prefix}{key}"
-            text += f"\n[{name}]\n" + _toml(value, f"{name}.")
-        elif isinstance(value, dict) and prefix == "" and key != "tasks":
-            text += f"\n[{key}]\n"
-    return text
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return f'"{escaped}"'
-    return repr(value)
