@@ -182,7 +182,10 @@ class Episode:
     def _room(self) -> tuple[int, StopReason | None]:
         """How many tokens the next message may have, and which budget cuts it short, if one does."""
         limit, reason = self._budgets.max_turn_tokens, None
-        if self._budgets.max_episode_tokens is not None and self._budgets.max_episode_tokens - self._spent.tokens < limit:
+        if (
+            self._budgets.max_episode_tokens is not None
+            and self._budgets.max_episode_tokens - self._spent.tokens < limit
+        ):
             limit, reason = self._budgets.max_episode_tokens - self._spent.tokens, StopReason.MAX_TOKENS
         if self._prefix is not None and self._policy.context_tokens is not None:
             left = self._policy.context_tokens - len(self._prefix)

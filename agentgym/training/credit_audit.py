@@ -59,9 +59,7 @@ class CreditAudit:
         given = {NAME: [[np.asarray(one) for one in credit[at : at + self._size]] for at in rows]}
         try:
             sample = draw(groups, given, sample=self._sample, seed=self._seed + step)
-            others = self._rollouts.branch(
-                self._policy, sample.forks, self._continuations, label=f"audit-{step:06d}"
-            )
+            others = self._rollouts.branch(self._policy, sample.forks, self._continuations, label=f"audit-{step:06d}")
             found |= {"episodes": float(len(others)), "diverged": float(sum(not other.valid for other in others))}
             audit = sample.compared(others, seed=self._seed)
         except EvaluationError:

@@ -35,9 +35,7 @@ class PlayedOn:
         """
         forks = [Fork(t, turn) for t in played if t.valid for turn in range(1, len(t.turns))]
         found: dict[tuple[str, int], list[float]] = {}
-        for other in self._rollouts.branch(
-            self._policy, forks, self._samples, label=f"played-on-{step:06d}"
-        ):
+        for other in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
             origin = other.provenance["branch"]
             if other.valid:
                 found.setdefault((origin["of"], origin["turn"]), []).append(other.return_from(origin["turn"]))
