@@ -21,10 +21,10 @@ def test_rollouts_take_their_sandboxes_from_a_pool_and_end_it():
         played = rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="a")
         played += rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="b")
         assert all(trajectory.valid for trajectory in played)
-        assert isinstance(rollouts.backend, Pool)
-        assert rollouts.backend.stats().hits > 0
-        assert rollouts.backend.stats().leased == 0
-    assert rollouts.backend.stats().ready == 0
+        assert isinstance(rollouts.config.backend, Pool)
+        assert rollouts.config.backend.stats().hits > 0
+        assert rollouts.config.backend.stats().leased == 0
+    assert rollouts.config.backend.stats().ready == 0
 
 
 def test_a_recipe_asks_for_it():
