@@ -240,16 +240,9 @@ class Outcome(TargetReached):
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch):
+def counted():
     """Rollouts over a counter, and a group of eight gamblers."""
-    from agentgym.training import rollouts as module
-
-    class Here(module.EpisodeManager):
-        def __init__(self, policy: Any, **options: Any) -> None:
-            super().__init__(policy, environment=CounterWithState, **options)
-
-    monkeypatch.setattr(module, "EpisodeManager", Here)
-    with Rollouts(RolloutConfig(reward=Outcome())) as rollouts:
+    with Rollouts(RolloutConfig(environment=CounterWithState, reward=Outcome())) as rollouts:
         tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
         yield rollouts, rollouts.play(Gambler(), tasks, label="r", group_size=8, record=False)
 
