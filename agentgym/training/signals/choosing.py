@@ -10,7 +10,7 @@ from agentgym.credit import Estimator
 from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
@@ -54,7 +54,6 @@ def sources_for(
     model: Any,
     policy: Policy,
     rollouts: Rollouts,
-    sampling: Sampling,
     task_set: TaskSet,
     encode: Callable[[str], list[int]],
     seed: int = 0,
@@ -63,7 +62,6 @@ def sources_for(
 
     Args:
         chosen: says what it requires. `model`, `policy`: being trained. `encode`: from text to token ids.
-        sampling: of episodes that are played on.
     Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if what
         is required is read from text alone, and the policy reads images.
     """
@@ -88,7 +86,7 @@ def sources_for(
 
     makers: dict[str, Callable[[], Source]] = {
         "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
-        "continuations": lambda: PlayedOn(policy, rollouts, sampling, section.continuations),
+        "continuations": lambda: PlayedOn(policy, rollouts, section.continuations),
         "counterfactuals": lambda: LeftOut(rollouts, section.exact_turns),
         "contributions": lambda: Progress(model, **network),
         "values": critic,
