@@ -40,7 +40,9 @@ if TYPE_CHECKING:
         ToolError,
         UnknownNameError,
     )
+    from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.observed_state import ObservedState
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule
     from agentgym.sandbox import SandboxSpec
@@ -78,6 +80,7 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
     "messages": (
         "Call",
         "ImagePart",
@@ -89,6 +92,7 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "observed_state": ("ObservedState",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
     "sandbox": ("SandboxSpec",),
@@ -112,6 +116,9 @@ __all__ = [
     "Environment",
     "EvaluationError",
     "Gate",
+    "GuestModule",
+    "GuestObject",
+    "GuestStopped",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -120,6 +127,7 @@ __all__ = [
     "Message",
     "MissingExtraError",
     "MissingSignalError",
+    "ObservedState",
     "Part",
     "PolicyError",
     "RecipeError",
