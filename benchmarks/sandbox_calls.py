@@ -13,10 +13,8 @@ from statistics import median
 from sandbox_measuring import SPEC, Row, in_turn, processor_ms, timing
 
 import agentgym.sandbox
-from agentgym.sandbox.contract import Backend, ExecResult
+from agentgym.sandbox import Backend, ExecResult, NamespacesBackend, Pool
 from agentgym.sandbox.guest.frames import LINKED
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.pool import Pool
 
 PYTHON = str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
 TRUE = "/bin/true"

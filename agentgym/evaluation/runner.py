@@ -18,7 +18,7 @@ from agentgym.policy.contract import Policy, Sampling
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of

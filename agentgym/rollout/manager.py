@@ -25,7 +25,7 @@ from agentgym.rollout.judging import PENDING, judge_group
 from agentgym.rollout.restored import Restored
 from agentgym.rollout.setting import Setting
 from agentgym.rollout.workers import Crew, Duties, Job
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory
 

@@ -12,8 +12,7 @@ from agentgym.reward import Reward
 from agentgym.rollout.branch import Ended, Fork
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.manager import Checkpoints, EpisodeManager
-from agentgym.sandbox.contract import Backend
-from agentgym.sandbox.pool import Pool
+from agentgym.sandbox import Backend, Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
@@ -51,6 +50,7 @@ class Rollouts:
         if pool:
             self.backend = Pool(registry.load("backends", backend or registry.DEFAULT_BACKEND)(), ready=pool)
         self._runner = asyncio.Runner()
+        self._backends = registry.BackendUser()
 
     def play(
         self,
@@ -126,7 +126,7 @@ class Rollouts:
         """End the sandboxes and the loop."""
         if isinstance(self.backend, Pool):
             self._runner.run(self.backend.close())
-        self._runner.run(registry.close_backends())
+        self._runner.run(self._backends.close())
         self._runner.close()
         if self.ledger is not None:
             self.ledger.close()

@@ -17,7 +17,7 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import shared_backend
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.sandbox.contract import Usage
+from agentgym.sandbox import Usage
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger

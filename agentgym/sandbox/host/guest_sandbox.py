@@ -192,7 +192,7 @@ class GuestSandbox:
         with self._busy:
             reply = await self._link.call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
         result = self._trust(exec_result, reply)
-        metering.note(result.usage)
+        metering.record_usage(result.usage)
         return result
 
     async def _file(self, operation: str, path: str, data: bytes = b"", *, max_blob: int = 0, **fields: Any) -> Reply:

@@ -14,7 +14,7 @@ from agentgym.errors import SandboxDied, SandboxError
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.guest.frames import GO, RESET, receive
 from agentgym.sandbox.host.link import Link
-from agentgym.sandbox.network.proxy import Network, Proxy
+from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
 from agentgym.threads import in_thread
 
 _CLOSE_S = 15.0
@@ -32,7 +32,7 @@ class Machine:
         network: its way out, None without one.
     """
 
-    network: Network | None = None
+    network: SandboxNetwork | None = None
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)

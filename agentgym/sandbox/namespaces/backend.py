@@ -31,12 +31,12 @@ from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.host.snapshots import restore
-from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import census
-from agentgym.sandbox.namespaces.spawner import Spawner
+from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 from agentgym.sandbox.namespaces.stacking import Stacking, keys_of
 from agentgym.sandbox.network.proxy import Proxy, environment_for
+from agentgym.sandbox.rootfs import HOST_IMAGE, RootFilesystem, prepare_rootfs
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
@@ -66,8 +66,8 @@ class NamespacesBackend:
         """
         self._layers_mib, self._stacking = layers_mib, Stacking()
         self._proxy = proxy or Proxy()
-        self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
-        self._images: dict[str, Image] = {}
+        self._spawners: dict[tuple[str, tuple[str, ...]], SpawnerProcess] = {}
+        self._images: dict[str, RootFilesystem] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -121,26 +121,26 @@ class NamespacesBackend:
             await asyncio.to_thread(spawner.close)
         await asyncio.to_thread(self._proxy.close)
 
-    async def _image(self, name: str) -> Image | None:
+    async def _image(self, name: str) -> RootFilesystem | None:
         """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
-        if name == HOST:
+        if name == HOST_IMAGE:
             return None
         if name not in self._images:
-            image = await asyncio.to_thread(prepare, name)
+            image = await asyncio.to_thread(prepare_rootfs, name)
             self._images.setdefault(name, image)
         return self._images[name]
 
-    async def _spawner_of(self, spec: SandboxSpec) -> Spawner:
+    async def _spawner_of(self, spec: SandboxSpec) -> SpawnerProcess:
         return self._spawner(spec.preload, await self._image(spec.image))
 
-    def _spawner(self, preload: tuple[str, ...], image: Image | None) -> Spawner:
+    def _spawner(self, preload: tuple[str, ...], image: RootFilesystem | None) -> SpawnerProcess:
         with self._lock:
             key = (image.digest if image else "", preload)
             spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[key] = Spawner(preload, image, layers_mib=self._layers_mib)
+                spawner = self._spawners[key] = SpawnerProcess(preload, image, layers_mib=self._layers_mib)
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -243,7 +243,7 @@ class _LayersMissing(Exception):
         self.keys = keys
 
 
-def _order_of(spec: SandboxSpec, below: Snapshot | None, spawner: Spawner) -> dict[str, Any]:
+def _order_of(spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess) -> dict[str, Any]:
     """Layers count against the limits of the disk: so a snapshot of a fork of a fork is bounded, and fits anywhere."""
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
@@ -284,6 +284,6 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
     )
 
 
-def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], Spawner]) -> None:
+def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], SpawnerProcess]) -> None:
     for spawner in spawners.values():
         spawner.close()

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentgym.sandbox.contract import Layer
 from agentgym.sandbox.host.link import in_memory
-from agentgym.sandbox.namespaces.spawner import Spawner
+from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 
 _BUILD_S = 60.0
 _BUSY_S = 0.005
@@ -38,7 +38,7 @@ class Stacking:
         self._lock = threading.Lock()
         self._under_way: dict[tuple[int, str], Future[str | None]] = {}
 
-    async def provide(self, spawner: Spawner, layers: Sequence[Layer], missing: Sequence[str]) -> str:
+    async def provide(self, spawner: SpawnerProcess, layers: Sequence[Layer], missing: Sequence[str]) -> str:
         """Have layers made of a stack that a spawner does not have. Returns: why that cannot be, or nothing."""
         parent = ""
         for key, layer in zip(keys_of(layers), layers, strict=True):
@@ -49,7 +49,7 @@ class Stacking:
             parent = key
         return ""
 
-    async def _once(self, spawner: Spawner, key: str, parent: str, data: bytes) -> str:
+    async def _once(self, spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
         mine: Future[str | None] = Future()
         while True:
             with self._lock:
@@ -81,7 +81,7 @@ def _watched(others: Future[str | None]) -> Future[str | None]:
     return own
 
 
-async def _build(spawner: Spawner, key: str, parent: str, data: bytes) -> str:
+async def _build(spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
     """Have one layer made. Returns: why that cannot be, or nothing. Raises: ConnectionError if the spawner is gone."""
     order = {
         "layer": key, "parent": parent, "size": len(data) + len(data) // 4 + 65_536, "disk": len(data) + 4096,
@@ -105,7 +105,7 @@ async def _build(spawner: Spawner, key: str, parent: str, data: bytes) -> str:
         os.close(archive)
 
 
-async def _answer(spawner: Spawner, order: dict[str, Any], archive: int) -> tuple[str, str]:
+async def _answer(spawner: SpawnerProcess, order: dict[str, Any], archive: int) -> tuple[str, str]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         ours.setblocking(False)

@@ -6,7 +6,7 @@ import os
 import secrets
 from dataclasses import replace
 
-from agentgym.sandbox.contract import Sandbox
+from agentgym.sandbox import Sandbox
 from agentgym.testing.backends.case import cases_of, deny, same
 from agentgym.testing.backends.ground import Target
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Sandbox
+from agentgym.sandbox import Sandbox
 from agentgym.sandbox.guest.frames import encode
 from agentgym.testing.backends.case import Breach, cases_of, raises, same
 from agentgym.testing.backends.ground import Target

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agentgym.sandbox.contract import Capabilities
+from agentgym.sandbox import Capabilities
 
 if TYPE_CHECKING:
     from agentgym.testing.backends.ground import Target

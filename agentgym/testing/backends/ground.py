@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentgym.sandbox.contract import Backend, ExecResult, Sandbox, Snapshot
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox import Backend, ExecResult, Sandbox, SandboxSpec, Snapshot
 from agentgym.testing.backends.case import Breach, Case, deny, same
 
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Sandbox
+from agentgym.sandbox import Sandbox
 from agentgym.testing.backends.case import cases_of, raises, same
 from agentgym.testing.backends.ground import Target, growth, settled
 

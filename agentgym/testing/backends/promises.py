@@ -7,7 +7,7 @@ import dataclasses
 import os
 
 from agentgym.errors import LimitUnenforceable, SandboxUnavailable
-from agentgym.sandbox.limits import LIMITS, SandboxSpec
+from agentgym.sandbox import LIMITS, SandboxSpec
 from agentgym.testing.backends.case import cases_of, raises, same
 from agentgym.testing.backends.ground import Target, settled
 

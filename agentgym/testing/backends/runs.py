@@ -6,8 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from agentgym.registry import shared_backend
-from agentgym.sandbox.contract import Backend, Capabilities
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox import Backend, Capabilities, SandboxSpec
 from agentgym.testing.backends import (
     against_exhaustion,
     against_the_files,

@@ -27,7 +27,11 @@ _MAX_DEPTH = 128
 _PIECE = 1 << 20
 _MAX_GLOBAL_HEADERS = 64
 _NEWEST_S = 2**33  # a time of year 2242; times beyond it are an archive's mistake
-_HIDES, _HIDES_ALL, _PRIVATE = ".wh.", ".wh..wh..opq", ".wh..wh."  # as the OCI image specification names them
+_WHITEOUT, _OPAQUE_WHITEOUT, _AUFS_PRIVATE = (
+    ".wh.",
+    ".wh..wh..opq",
+    ".wh..wh.",
+)  # as the OCI image specification names them
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 Parts = tuple[str, ...]
@@ -37,10 +41,10 @@ class ImageError(SandboxError):
     """An image that cannot be used: what is wrong with it, and where."""
 
 
-_NOT_THERE = (OSError, ImageError)
+_MISSING_ERRORS = (OSError, ImageError)
 
 
-class Tree:
+class RootfsTree:
     """A folder that is being filled. Close it with `finish`, which sets what only the end can settle."""
 
     def __init__(self, folder: Path, mode_of: Callable[[int, int, int], int] | None = None) -> None:
@@ -61,20 +65,20 @@ class Tree:
             if not self._is_directory(parent, path[-1]):
                 self._remove(path)
                 os.mkdir(path[-1], 0o700, dir_fd=parent)
-        self._note(path)
+        self._count_entry(path)
         self._modes[path] = (mode if path else 0o555, time_s)  # a root that nobody may enter is a temporary folder's
 
     def file(self, path: Parts, content: BinaryIO, size: int, mode: int = 0o644, time_s: float = 0.0) -> None:
         """Write a regular file of exactly `size` bytes."""
         if size < 0:
-            raise ImageError(f"{_shown(path)} has a size of {size} bytes.")
+            raise ImageError(f"{_quoted(path)} has a size of {size} bytes.")
         parent = self._replace(path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path[-1], flags, 0o600, dir_fd=parent), "wb") as out:
             while size:
                 piece = content.read(min(size, _PIECE))
                 if not piece:
-                    raise ImageError(f"{_shown(path)} ends {size} bytes too early: the archive is cut short.")
+                    raise ImageError(f"{_quoted(path)} ends {size} bytes too early: the archive is cut short.")
                 self.bytes += len(piece)
                 if self.bytes > MAX_BYTES:
                     raise ImageError(f"The image unpacks to more than {MAX_BYTES >> 30} GiB. That is no sandbox's.")
@@ -91,15 +95,15 @@ class Tree:
     def link(self, path: Parts, target: Parts) -> None:
         """Make a second name for a file that is there already."""
         if not target:
-            raise ImageError(f"{_shown(path)} is a hard link to nothing.")
+            raise ImageError(f"{_quoted(path)} is a hard link to nothing.")
         parent = os.dup(self._replace(path))
         try:
             source = self._open_parent(target)
             if self._is_directory(source, target[-1]):
-                raise ImageError(f"{_shown(path)} is a hard link to {_shown(target)}, a directory.")
+                raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, a directory.")
             os.link(target[-1], path[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
         except FileNotFoundError as error:
-            raise ImageError(f"{_shown(path)} is a hard link to {_shown(target)}, which is not there.") from error
+            raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, which is not there.") from error
         finally:
             os.close(parent)
 
@@ -118,8 +122,8 @@ class Tree:
         path = split(member.name)
         mode = self._mode_of(member.mode, member.uid, member.gid)
         time_s = float(member.mtime) if 0 <= member.mtime <= _NEWEST_S else 0.0
-        if path and path[-1].startswith(_HIDES):
-            self._hide(path)
+        if path and path[-1].startswith(_WHITEOUT):
+            self._apply_whiteout(path)
         elif member.isdir():
             self.directory(path, mode, time_s)
         elif not path:
@@ -133,14 +137,14 @@ class Tree:
         elif member.islnk():
             self.link(path, split(member.linkname))
 
-    def _hide(self, path: Parts) -> None:
+    def _apply_whiteout(self, path: Parts) -> None:
         name = path[-1]
-        if name == _HIDES_ALL:
+        if name == _OPAQUE_WHITEOUT:
             self._remove_stale(path[:-1])
-        elif not name.startswith(_PRIVATE):
-            hidden = (*path[:-1], name.removeprefix(_HIDES))
+        elif not name.startswith(_AUFS_PRIVATE):
+            hidden = (*path[:-1], name.removeprefix(_WHITEOUT))
             if hidden[-1] in ("", ".", ".."):
-                raise ImageError(f"The whiteout {_shown(path)} hides nothing that can be named.")
+                raise ImageError(f"The whiteout {_quoted(path)} hides nothing that can be named.")
             if hidden not in self._fresh:
                 self._remove(hidden)
 
@@ -167,7 +171,7 @@ class Tree:
         """Content of a regular file, or None if there is none of at most `most` bytes."""
         try:
             descriptor = self._open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except _NOT_THERE:
+        except _MISSING_ERRORS:
             return None
         with open(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
@@ -177,7 +181,7 @@ class Tree:
         """Names in a directory; None if there is no such directory."""
         try:
             descriptor = self._open(path, _DIRECTORY | os.O_NOFOLLOW)
-        except _NOT_THERE:
+        except _MISSING_ERRORS:
             return None
         try:
             return sorted(os.listdir(descriptor))
@@ -188,7 +192,7 @@ class Tree:
         """Something has this name, if only a link that leads nowhere."""
         try:
             os.lstat(path[-1], dir_fd=self._open_parent(path, make=False))
-        except _NOT_THERE:
+        except _MISSING_ERRORS:
             return False
         return True
 
@@ -197,7 +201,7 @@ class Tree:
         for path, (mode, time_s) in sorted(self._modes.items(), key=lambda item: -len(item[0])):
             try:
                 descriptor = self._open(path, _DIRECTORY | os.O_NOFOLLOW)
-            except _NOT_THERE:
+            except _MISSING_ERRORS:
                 continue  # a later layer has put something else there
             os.fchmod(descriptor, mode)
             os.utime(descriptor, (time_s, time_s))
@@ -215,7 +219,7 @@ class Tree:
             return kernel.open_below(self._root, "/".join(path) or ".", flags, resolve=kernel.RESOLVE_IN_ROOT)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG):
-                raise ImageError(f"{_shown(path)} cannot be reached in the image: {error.strerror}.") from error
+                raise ImageError(f"{_quoted(path)} cannot be reached in the image: {error.strerror}.") from error
             raise
 
     def _open_parent(self, path: Parts, *, make: bool = True) -> int:
@@ -230,9 +234,9 @@ class Tree:
                 raise
             above = self._open_parent(folder)
             if stat.S_ISLNK(_mode(above, folder[-1])):
-                raise ImageError(f"{_shown(path)} lies below {_shown(folder)}, a link that leads nowhere.") from None
+                raise ImageError(f"{_quoted(path)} lies below {_quoted(folder)}, a link that leads nowhere.") from None
             os.mkdir(folder[-1], 0o700, dir_fd=above)
-            self._note(folder)
+            self._count_entry(folder)
             self._modes[folder] = (0o755, 0.0)
             descriptor = self._open(folder, _DIRECTORY)
         self._forget_parent()
@@ -247,7 +251,7 @@ class Tree:
     def _replace(self, path: Parts) -> int:
         """Make room for something new. Returns: a descriptor of its directory, which stays ours."""
         self._remove(path)
-        self._note(path)
+        self._count_entry(path)
         return self._open_parent(path)
 
     def _remove(self, path: Parts) -> None:
@@ -264,7 +268,7 @@ class Tree:
         shutil.rmtree(path[-1], dir_fd=parent)
         self._forget_parent()  # it may have been below
 
-    def _note(self, path: Parts) -> None:
+    def _count_entry(self, path: Parts) -> None:
         for count in range(len(path), 0, -1):
             if path[:count] in self._fresh:
                 break
@@ -308,5 +312,5 @@ def _mode(parent: int, name: str) -> int:
         return 0
 
 
-def _shown(path: Parts) -> str:
+def _quoted(path: Parts) -> str:
     return repr("/" + "/".join(path))[:200]

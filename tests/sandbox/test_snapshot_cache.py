@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox import Snapshot
-from agentgym.sandbox.prepared import shared_snapshot
+from agentgym.sandbox.snapshot_cache import shared_snapshot
 
 
 class Owner:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from agentgym.sandbox.guest import kernel
-from agentgym.sandbox.images.archive import lay, peek
-from agentgym.sandbox.images.tree import ImageError, Parts, Tree, agent_mode
+from agentgym.sandbox.rootfs.archive import first_names, unpack_archive
+from agentgym.sandbox.rootfs.tree import ImageError, Parts, RootfsTree, agent_mode
 
 _MAX_JSON = 4 << 20
 _MAX_LAYERS = 256
@@ -31,17 +31,17 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """An image as it was found. `digest` names its content; `environment` is what it sets for its programs."""
 
     digest: str
     environment: dict[str, str]
 
-    def fill(self, tree: Tree) -> None:
+    def fill(self, tree: RootfsTree) -> None:
         """Unpack it. Raises: ImageError if it is not what its digest says, or no image at all."""
 
 
-def open_source(path: Path, scratch: Path) -> Source:
+def open_source(path: Path, scratch: Path) -> ImageSource:
     """Find out what form an image has, read its configuration, and hash it where it has no digest of its own.
 
     Args:
@@ -49,23 +49,23 @@ def open_source(path: Path, scratch: Path) -> Source:
     Raises: ImageError for what is no image; OSError if it cannot be read.
     """
     if path.is_file():
-        if not any(name in ("oci-layout", "manifest.json") or name.startswith("blobs/") for name in peek(path)):
-            return Tarball(path)
-        tree = Tree(scratch, mode_of=lambda *_: 0o700)
+        if not any(name in ("oci-layout", "manifest.json") or name.startswith("blobs/") for name in first_names(path)):
+            return TarballImage(path)
+        tree = RootfsTree(scratch, mode_of=lambda *_: 0o700)
         try:
             with open(path, "rb") as file:
-                lay(tree, file)
+                unpack_archive(tree, file)
             tree.finish()
         finally:
             tree.close()
-        return _of_layout(scratch, path)
+        return _read_layout(scratch, path)
     if any((path / name).is_file() for name in ("oci-layout", "manifest.json")):
-        return _of_layout(path, path)
-    return Folder(path)
+        return _read_layout(path, path)
+    return FolderImage(path)
 
 
 @dataclass
-class Folder:
+class FolderImage:
     """A root file system as a folder, such as debootstrap makes."""
 
     path: Path
@@ -91,7 +91,7 @@ class Folder:
                         total.update(piece)
         self.digest = f"sha256:{total.hexdigest()}"
 
-    def fill(self, tree: Tree) -> None:
+    def fill(self, tree: RootfsTree) -> None:
         """Copy it, without what is mounted in it. Files with several names stay one file."""
         seen: dict[tuple[int, int], Parts] = {}
         for parts, status, where in self._walk():
@@ -125,7 +125,7 @@ class Folder:
 
 
 @dataclass
-class Tarball:
+class TarballImage:
     """A root file system as one archive, such as `docker export` writes."""
 
     path: Path
@@ -136,25 +136,25 @@ class Tarball:
         with open(self.path, "rb") as file:
             self.digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
-    def fill(self, tree: Tree) -> None:
+    def fill(self, tree: RootfsTree) -> None:
         """Unpack the one archive."""
         with open(self.path, "rb") as file:
-            lay(tree, file, blob_digest=self.digest)
+            unpack_archive(tree, file, blob_digest=self.digest)
 
 
 @dataclass
-class Layered:
+class LayeredImage:
     """An image of layers, each an archive laid over those before it."""
 
     digest: str
     environment: dict[str, str]
     layers: list[tuple[Callable[[], BinaryIO], str, str]]  # what opens it; digests of its bytes and of its archive
 
-    def fill(self, tree: Tree) -> None:
+    def fill(self, tree: RootfsTree) -> None:
         """Unpack every layer in its order, each against its digest."""
         for opened, blob_digest, archive_digest in self.layers:
             with opened() as file:
-                lay(tree, file, blob_digest=blob_digest, archive_digest=archive_digest)
+                unpack_archive(tree, file, blob_digest=blob_digest, archive_digest=archive_digest)
 
 
 class _Layout:
@@ -187,62 +187,72 @@ class _Layout:
         return data
 
 
-def _of_layout(folder: Path, shown: Path) -> Layered:
+def _read_layout(folder: Path, shown: Path) -> LayeredImage:
     layout = _Layout(folder, shown)
     try:
-        return _oci(layout) if (folder / "oci-layout").is_file() else _docker_save(layout)
+        return _read_oci_layout(layout) if (folder / "oci-layout").is_file() else _read_docker_save(layout)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError) as error:
         raise ImageError(f"{shown} is no image layout ({type(error).__name__}: {error!s:.200}).") from error
 
 
-def _oci(layout: _Layout) -> Layered:
+def _read_oci_layout(layout: _Layout) -> LayeredImage:
     document, digest = json.loads(layout.content("index.json")), ""
     for _ in range(_MAX_NESTING):
         if "manifests" not in document:
             break
-        digest = _chosen(document["manifests"], layout)
+        digest = _digest_for_this_machine(document["manifests"], layout)
         document = json.loads(layout.content(f"blobs/{digest.replace(':', '/')}", digest))
-    config_digest = _checked(document["config"]["digest"])
+    config_digest = _check_digest(document["config"]["digest"])
     config = json.loads(layout.content(f"blobs/{config_digest.replace(':', '/')}", config_digest))
-    layers = [_checked(layer["digest"]) for layer in document["layers"]]
-    return Layered(digest, _environment(config), [(_opener(layout.blob, each), each, "") for each in _few(layers)])
+    layers = [_check_digest(layer["digest"]) for layer in document["layers"]]
+    return LayeredImage(
+        digest,
+        _environment(config),
+        [(_make_opener(layout.blob, each), each, "") for each in _check_layer_count(layers)],
+    )
 
 
-def _docker_save(layout: _Layout) -> Layered:
+def _read_docker_save(layout: _Layout) -> LayeredImage:
     images = json.loads(layout.content("manifest.json"))
     if len(images) != 1:
         raise ImageError(f"{layout.shown} holds {len(images)} images: save one alone.")
     data = layout.content(str(images[0]["Config"]))
     config = json.loads(data)
-    names, digests = [str(name) for name in images[0]["Layers"]], [_checked(d) for d in config["rootfs"]["diff_ids"]]
-    layers = [(_opener(layout.open, name), "", digest) for name, digest in zip(_few(names), digests, strict=True)]
-    return Layered(f"sha256:{hashlib.sha256(data).hexdigest()}", _environment(config), layers)
+    names, digests = (
+        [str(name) for name in images[0]["Layers"]],
+        [_check_digest(d) for d in config["rootfs"]["diff_ids"]],
+    )
+    layers = [
+        (_make_opener(layout.open, name), "", digest)
+        for name, digest in zip(_check_layer_count(names), digests, strict=True)
+    ]
+    return LayeredImage(f"sha256:{hashlib.sha256(data).hexdigest()}", _environment(config), layers)
 
 
-def _opener(opening: Callable[[str], BinaryIO], name: str) -> Callable[[], BinaryIO]:
+def _make_opener(opening: Callable[[str], BinaryIO], name: str) -> Callable[[], BinaryIO]:
     return lambda: opening(name)
 
 
-def _few(layers: list[str]) -> list[str]:
+def _check_layer_count(layers: list[str]) -> list[str]:
     if len(layers) > _MAX_LAYERS:
         raise ImageError(f"The image has {len(layers)} layers; {_MAX_LAYERS} are allowed.")
     return layers
 
 
-def _chosen(manifests: list[dict[str, Any]], layout: _Layout) -> str:
+def _digest_for_this_machine(manifests: list[dict[str, Any]], layout: _Layout) -> str:
     """The image for this machine, out of those an index lists."""
     machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
     fitting = []
     for entry in manifests:
         wanted = entry.get("platform", {})
         if wanted.get("architecture", machine) == machine and wanted.get("os", "linux") == "linux":
-            fitting.append(_checked(entry["digest"]))
+            fitting.append(_check_digest(entry["digest"]))
     if len(set(fitting)) != 1:
         raise ImageError(f"{layout.shown} holds {len(fitting)} images for linux/{machine}: one alone is needed.")
     return fitting[0]
 
 
-def _checked(digest: object) -> str:
+def _check_digest(digest: object) -> str:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise ImageError(f"{digest!r:.120} is no digest: 'sha256:' and 64 hexadecimal digits are expected.")
     return digest

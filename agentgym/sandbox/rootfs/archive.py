@@ -14,23 +14,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from agentgym.sandbox.images.tree import ImageError, Tree, members
+from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, members
 
-_MAX_READ = 1 << 20  # at once; more can only be a header of the archive, which tarfile would take into memory whole
+_MAX_READ_BYTES = (
+    1 << 20
+)  # at once; more can only be a header of the archive, which tarfile would take into memory whole
 _PACKED_PIECE = 1 << 16
 _MAX_XZ_MEMORY = 256 << 20
 _FIRST = 8  # of the entries of an archive tell what it is
-_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, RecursionError, OverflowError)
+_DAMAGE_ERRORS = (
+    EOFError,
+    OSError,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    ValueError,
+    RecursionError,
+    OverflowError,
+)
 
 
-def lay(tree: Tree, file: BinaryIO, *, blob_digest: str = "", archive_digest: str = "") -> None:
+def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", archive_digest: str = "") -> None:
     """Lay an archive over a tree. Digests, where given, are of the file and of the archive without its compression.
 
     Raises: ImageError if it is damaged, hostile or not what a digest says.
     """
     try:
-        blob = Forward(file)
-        content = Forward(_plain(blob))
+        blob = ForwardReader(file)
+        content = ForwardReader(_decompressed(blob))
         with _opened(content) as archive:
             tree.apply(archive)
         if any(content.last):  # tarfile takes a header that is none for the end, which zeros or nothing should be
@@ -39,23 +50,23 @@ def lay(tree: Tree, file: BinaryIO, *, blob_digest: str = "", archive_digest: st
         blob.finish(blob_digest)
     except ImageError:
         raise
-    except _DAMAGED as error:
+    except _DAMAGE_ERRORS as error:
         raise ImageError(f"An archive of the image is damaged ({type(error).__name__}: {error!s:.300}).") from error
 
 
-def peek(path: Path) -> list[str]:
+def first_names(path: Path) -> list[str]:
     """Names of the first entries. Raises: ImageError if it is no archive."""
     try:
-        with open(path, "rb") as file, _opened(Forward(_plain(Forward(file)))) as archive:
+        with open(path, "rb") as file, _opened(ForwardReader(_decompressed(ForwardReader(file)))) as archive:
             return [member.name.removeprefix("./") for member in islice(members(archive), _FIRST)]
-    except _DAMAGED as error:
+    except _DAMAGE_ERRORS as error:
         raise ImageError(
             f"{path} is no archive of an image ({error!s:.200}): a tar is expected, plain or compressed with gzip, "
             "bzip2 or xz."
         ) from error
 
 
-class Forward(io.RawIOBase):
+class ForwardReader(io.RawIOBase):
     """A stream that is read once from its start to its end.
 
     So that no archive can have itself read for ever, by an entry of negative size, or into memory whole.
@@ -70,7 +81,7 @@ class Forward(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Raises: ImageError for more at once than any honest archive needs."""
-        if not 0 <= size <= _MAX_READ:
+        if not 0 <= size <= _MAX_READ_BYTES:
             raise ImageError(f"A header in an archive of the image claims {size} bytes.")
         piece = self._source.read(size)
         self._hash.update(piece)
@@ -85,23 +96,23 @@ class Forward(io.RawIOBase):
         """Go forward. Raises: ImageError for any other way."""
         if whence != os.SEEK_SET or offset < self._at:
             raise ImageError("An archive of the image points back into what was read already.")
-        while self._at < offset and self.read(min(offset - self._at, _MAX_READ)):
+        while self._at < offset and self.read(min(offset - self._at, _MAX_READ_BYTES)):
             pass
         return self._at
 
     def finish(self, digest: str) -> None:
         """Read the rest. Raises: ImageError if the whole has another digest than the one given."""
-        while self.read(_MAX_READ):
+        while self.read(_MAX_READ_BYTES):
             pass
         found = f"sha256:{self._hash.hexdigest()}"
         if digest and digest != found:
             raise ImageError(f"A part of the image is {found}, where {digest} is named: it is damaged or was changed.")
 
 
-class _Joined(io.RawIOBase):
+class _PrefixedReader(io.RawIOBase):
     """The first bytes of a stream, which were read already, and the rest."""
 
-    def __init__(self, head: bytes, rest: Forward) -> None:
+    def __init__(self, head: bytes, rest: ForwardReader) -> None:
         self._head, self._rest = head, rest
 
     def readable(self) -> bool:
@@ -112,7 +123,7 @@ class _Joined(io.RawIOBase):
         return piece + self._rest.read(size - len(piece)) if len(piece) < size else piece
 
 
-class _Decompressed(io.RawIOBase):
+class _DecompressingReader(io.RawIOBase):
     """What a decompressor makes of a stream, never more at once than is asked for."""
 
     def __init__(self, decompressor: bz2.BZ2Decompressor | lzma.LZMADecompressor, source: BinaryIO) -> None:
@@ -133,21 +144,21 @@ class _Decompressed(io.RawIOBase):
         return b"".join(pieces)
 
 
-def _plain(blob: Forward) -> BinaryIO:
+def _decompressed(blob: ForwardReader) -> BinaryIO:
     """A stream without its compression, which its first bytes tell."""
     head = blob.read(6)
-    whole = cast(BinaryIO, _Joined(head, blob))
+    whole = cast(BinaryIO, _PrefixedReader(head, blob))
     if head.startswith(b"\x1f\x8b"):
         return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
     if head.startswith(b"BZh"):
-        return cast(BinaryIO, _Decompressed(bz2.BZ2Decompressor(), whole))
+        return cast(BinaryIO, _DecompressingReader(bz2.BZ2Decompressor(), whole))
     if head == b"\xfd7zXZ\x00":
-        return cast(BinaryIO, _Decompressed(lzma.LZMADecompressor(memlimit=_MAX_XZ_MEMORY), whole))
+        return cast(BinaryIO, _DecompressingReader(lzma.LZMADecompressor(memlimit=_MAX_XZ_MEMORY), whole))
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         raise ImageError("An archive of the image is compressed with zstd: save it with gzip, or not compressed.")
     return whole
 
 
-def _opened(content: Forward) -> tarfile.TarFile:
+def _opened(content: ForwardReader) -> tarfile.TarFile:
     options: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
     return tarfile.open(fileobj=cast(BinaryIO, content), mode="r:", **options)

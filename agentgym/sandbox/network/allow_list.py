@@ -85,13 +85,13 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AllowList:
     """The whole list of one sandbox."""
 
     entries: tuple[Rule, ...]
 
     @classmethod
-    def parse(cls, texts: Iterable[str]) -> Rules:
+    def parse(cls, texts: Iterable[str]) -> AllowList:
         """Raises: SandboxError for what is no rule."""
         return cls(tuple(Rule.parse(text) for text in texts))
 

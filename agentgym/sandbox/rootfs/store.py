@@ -27,10 +27,10 @@ from pathlib import Path
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.root import AGENT_ID, ETC, MOUNT_POINTS
-from agentgym.sandbox.images.sources import Source, open_source
-from agentgym.sandbox.images.tree import ImageError, Tree
+from agentgym.sandbox.rootfs.sources import ImageSource, open_source
+from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree
 
-HOST = "host"
+HOST_IMAGE = "host"
 _FORMAT = "1"  # of what is unpacked; another one is another folder
 _ENDINGS = ("", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
@@ -38,7 +38,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class RootFilesystem:
     """A root file system ready to be used. `digest` is of the image as it was found, not of the tree made of it."""
 
     digest: str
@@ -46,7 +46,7 @@ class Image:
     environment: tuple[tuple[str, str], ...]
 
 
-def prepare(name: str) -> Image:
+def prepare_rootfs(name: str) -> RootFilesystem:
     """Find an image and unpack it, unless that was done before. Takes seconds for one that is new.
 
     Args:
@@ -55,22 +55,22 @@ def prepare(name: str) -> Image:
     """
     path = locate(name)
     try:
-        roots = _private(cache() / "roots" / _FORMAT)
+        roots = _private_folder(cache_folder() / "roots" / _FORMAT)
         stamp = _stamp(path)
-        digest = _remembered(roots, path, stamp)
-        if digest and (found := _stored(roots, digest)):
+        digest = _remembered_digest(roots, path, stamp)
+        if digest and (found := _find_unpacked(roots, digest)):
             return found
         with tempfile.TemporaryDirectory(prefix=".scratch-", dir=roots) as scratch:
             source = open_source(path, Path(scratch))
-            image = _stored(roots, source.digest) or _unpack(roots, source)
-        _remember(roots, path, stamp, image.digest)
+            image = _find_unpacked(roots, source.digest) or _unpack(roots, source)
+        _remember_digest(roots, path, stamp, image.digest)
         return image
     except ImageError as error:
         raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: {error}") from error
     except OSError as error:
         raise SandboxUnavailable(
-            f"The image {name!r} cannot be unpacked below {cache()} ({error}). Make room there, or let AGENTGYM_CACHE "
-            "name another folder."
+            f"The image {name!r} cannot be unpacked below {cache_folder()} ({error}). Free space there, or set "
+            "AGENTGYM_CACHE to another folder."
         ) from error
 
 
@@ -81,14 +81,14 @@ def locate(name: str) -> Path:
         if path.exists():
             return path
         raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: nothing is there.")
-    folder = cache() / "images"
+    folder = cache_folder() / "images"
     for ending in _ENDINGS:
         if name not in ("", ".", "..") and (folder / (name + ending)).exists():
             return (folder / (name + ending)).resolve()
     raise SandboxUnavailable(
-        f"SandboxSpec.image is {name!r}: no image has this name. Known: {', '.join([HOST, *names()])}. An image is "
-        f"'{HOST}' (this machine's own Python and programs), the path of a root file system or OCI image layout "
-        f"(a folder or a tar), or the name of one in {folder}."
+        f"SandboxSpec.image is {name!r}: no image has this name. Known: {', '.join([HOST_IMAGE, *names()])}. "
+        f"An image is '{HOST_IMAGE}' (this machine's own Python and programs), the path of a root file system or OCI image "
+        f"layout (a folder or a tar), or the name of one in {folder}."
     )
 
 
@@ -96,31 +96,31 @@ def names() -> list[str]:
     """Names of the images in the cache, sorted."""
     found = set()
     with contextlib.suppress(FileNotFoundError):
-        for entry in os.listdir(cache() / "images"):
+        for entry in os.listdir(cache_folder() / "images"):
             found.add(next(entry.removesuffix(e) for e in sorted(_ENDINGS, key=len, reverse=True) if entry.endswith(e)))
     return sorted(found)
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """The folder for what can be made again. Nothing is made by asking."""
     if named := os.environ.get("AGENTGYM_CACHE"):
         return Path(named).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "agentgym"
 
 
-def _unpack(roots: Path, source: Source) -> Image:
+def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
     """Fill a tree beside its place and move it there; one process at a time for one digest."""
-    place, under_way = roots / _folder(source.digest), roots / f".unpacking-{_folder(source.digest)}"
-    with _locked(roots / f".lock-{_folder(source.digest)}"):
-        if found := _stored(roots, source.digest):
+    place, under_way = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
+    with _locked(roots / f".lock-{_folder_name(source.digest)}"):
+        if found := _find_unpacked(roots, source.digest):
             return found  # another process was faster
         _delete(under_way)  # of one that was killed
         (under_way / "root").mkdir(parents=True)
         try:
-            tree = Tree(under_way / "root")
+            tree = RootfsTree(under_way / "root")
             try:
                 source.fill(tree)
-                _make_ready(tree)
+                _add_required_files(tree)
                 tree.finish()
             finally:
                 tree.close()
@@ -131,12 +131,12 @@ def _unpack(roots: Path, source: Source) -> Image:
         except BaseException:
             _delete(under_way)
             raise
-    image = _stored(roots, source.digest)
+    image = _find_unpacked(roots, source.digest)
     assert image is not None
     return image
 
 
-def _make_ready(tree: Tree) -> None:
+def _add_required_files(tree: RootfsTree) -> None:
     """What every sandbox needs of its root: places to mount on, and the few files that programs ask for."""
     for name in ("etc", *MOUNT_POINTS):
         tree.directory(tuple(name.split("/")))
@@ -154,24 +154,24 @@ def _make_ready(tree: Tree) -> None:
             _put(tree, ("etc", name), content.rstrip(b"\n") + f"\n{ours}\n".encode())
 
 
-def _put(tree: Tree, path: tuple[str, ...], content: bytes) -> None:
+def _put(tree: RootfsTree, path: tuple[str, ...], content: bytes) -> None:
     tree.file(path, io.BytesIO(content), len(content), 0o444)
 
 
-def _stored(roots: Path, digest: str) -> Image | None:
-    place = roots / _folder(digest)
+def _find_unpacked(roots: Path, digest: str) -> RootFilesystem | None:
+    place = roots / _folder_name(digest)
     try:
         record = json.loads((place / "image.json").read_text())
-        return Image(record["digest"], place / "root", tuple(record["environment"].items()))
+        return RootFilesystem(record["digest"], place / "root", tuple(record["environment"].items()))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _folder(digest: str) -> str:
+def _folder_name(digest: str) -> str:
     return digest.replace(":", "-")
 
 
-def _private(folder: Path) -> Path:
+def _private_folder(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "another user's folder: what is in it cannot be trusted", str(folder))
@@ -212,21 +212,21 @@ def _stamp(path: Path) -> str:
     return "" if time.time_ns() - newest < _SETTLED_NS else total.hexdigest()
 
 
-def _seen(roots: Path, path: Path) -> Path:
+def _digest_note(roots: Path, path: Path) -> Path:
     return roots / "seen" / hashlib.sha256(os.fsencode(path)).hexdigest()
 
 
-def _remembered(roots: Path, path: Path, stamp: str) -> str:
+def _remembered_digest(roots: Path, path: Path, stamp: str) -> str:
     try:
-        kept, digest = _seen(roots, path).read_text().split()
+        kept, digest = _digest_note(roots, path).read_text().split()
     except (FileNotFoundError, ValueError):
         return ""
     return digest if stamp and kept == stamp else ""
 
 
-def _remember(roots: Path, path: Path, stamp: str, digest: str) -> None:
+def _remember_digest(roots: Path, path: Path, stamp: str, digest: str) -> None:
     if stamp:
-        place = _seen(roots, path)
+        place = _digest_note(roots, path)
         place.parent.mkdir(exist_ok=True)
         draft = place.with_suffix(f".{os.getpid()}")
         draft.write_text(f"{stamp} {digest}\n")
