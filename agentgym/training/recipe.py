@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
@@ -93,14 +94,14 @@ class EpisodeSection(Section):
 class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
-    `novice` is the share of demonstrations by the task set's novice, who handles the tools well and to the
-    wrong end (see agentgym.training.warm_start.demonstrations).
+    `imperfect_oracle` is the share of demonstrations by the task set's imperfect oracle, which uses the tools well
+    for the wrong goal (see agentgym.training.warm_start.demonstrations).
     `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled as
     [evaluate] says, looked at every `validate_every` steps), so that reinforcement has room to learn.
     """
 
     demonstrations: Count = 1000
-    novice: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
@@ -258,8 +259,8 @@ class Recipe(Section):
         return recipe
 
     def to_toml(self) -> str:
-        """The resolved recipe, every default written out; reads back equal."""
-        return _toml(self.model_dump(exclude_none=True))
+        """Return the resolved recipe with every default written out; it reads back equal."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
 
     def _check_names(self, where: str) -> None:
         check_treatments(self.train.failures)
@@ -331,30 +332,3 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
             return []
         model = choices[0]
     return list(model.model_fields)
-
-
-def _toml(data: dict[str, Any], prefix: str = "") -> str:
-    """Write nested dicts of plain values as TOML; empty tables are left out."""
-    plain = {key: value for key, value in data.items() if not isinstance(value, dict)}
-    lines = [f"{key} = {_toml_value(value)}" for key, value in plain.items()]
-    text = "".join(f"{line}\n" for line in lines)
-    for key, value in data.items():
-        if isinstance(value, dict) and value:
-            name = f"{prefix}{key}"
-            text += f"\n[{name}]\n" + _toml(value, f"{name}.")
-        elif isinstance(value, dict) and prefix == "" and key != "tasks":
-            text += f"\n[{key}]\n"
-    return text
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        return f'"{escaped}"'
-    return repr(value)

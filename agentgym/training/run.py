@@ -145,7 +145,7 @@ class _Session:
         count = min(section.demonstrations, len(self.task_set["train"]))
         with self._bar("demonstrations", count) as advance:
             return demonstrations(
-                self.rollouts, self.task_set, count, novice=section.novice, seed=self.recipe.seed,
+                self.rollouts, self.task_set, count, imperfect_oracle=section.imperfect_oracle, seed=self.recipe.seed,
                 seen=lambda _: advance(),
             )  # fmt: skip
 

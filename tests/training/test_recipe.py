@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, load_task_set
 from agentgym.errors import RecipeError
@@ -20,6 +23,7 @@ set = "sql/store-v1"
 [policy.tiny]
 hidden = 64
 """
+PRINTED = st.characters(exclude_categories=["Cs"])  # TOML is UTF-8 text: it holds no surrogates
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -45,6 +49,20 @@ def test_every_bundled_recipe_loads():
 def test_the_resolved_recipe_reads_back_equal(tmp_path):
     recipe = Recipe.load(ROOT / "recipes" / "quickstart.toml", ["train.trl.epsilon=0.3", "reward.weights.evidence=0.5"])
     assert Recipe.load(write(tmp_path, recipe.to_toml())) == recipe
+
+
+@given(
+    texts=st.dictionaries(st.text(PRINTED, max_size=8), st.text(PRINTED, max_size=12), max_size=4),
+    numbers=st.dictionaries(st.text(PRINTED, max_size=8), st.floats(allow_nan=False, allow_infinity=False), max_size=4),
+)
+@example(texts={"a.b": "line\r\nend"}, numbers={"tool.ok": 0.5, "a/b": 1.0, 'quo"te': 2.0, "": 3.0})
+def test_any_key_and_any_text_survive_being_written_and_read_back(texts, numbers):
+    """`[reward.weights] "tool.ok" = 0.5` used to be written without quotes, so that `--resume` could not read it."""
+    recipe = Recipe.parse(
+        tomllib.loads(GOOD)
+        | {"reward": {"weights": numbers}, "evaluate": {"control": {"nested": texts, "list": [texts]}}}
+    )
+    assert Recipe.parse(tomllib.loads(recipe.to_toml())) == recipe
 
 
 def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
