@@ -87,8 +87,8 @@ def locate(name: str) -> Path:
             return (folder / (name + ending)).resolve()
     raise SandboxUnavailable(
         f"SandboxSpec.image is {name!r}: no image has this name. Known: {', '.join([HOST_IMAGE, *names()])}. "
-        f"An image is '{HOST_IMAGE}' (this machine's own Python and programs), the path of a root file system or OCI image "
-        f"layout (a folder or a tar), or the name of one in {folder}."
+        f"An image is '{HOST_IMAGE}' (this machine's own Python and programs), the path of a root file system "
+        f"or OCI image layout (a folder or a tar), or the name of one in {folder}."
     )
 
 
