@@ -22,7 +22,7 @@ COLD = ["-S", "-c", "pass"]  # without the packages of the host, which no sandbo
 # The guest's own interpreter, forked for each byte: what a warm call can never be cheaper than.
 _BARE_FORK = """
 import gc, os, sys, time
-from guest import birth, python, spawner
+from guest import python, spawner, zygote
 python.prepare()
 gc.collect(); gc.freeze(); gc.disable()
 while sys.stdin.buffer.read(1):

@@ -138,11 +138,11 @@ async def test_snapshots_and_resets_of_an_image_are_as_quick_as_the_hosts(rootfs
         await sandbox.write("f", b"x")
         snapshot = await sandbox.snapshot()
         fork = await backend.create(spec, snapshot=snapshot)
-        machine = fork._machine
+        guest = fork._guest
         await fork.exec(["sh", "-c", "rm f; echo y > g"])
         await fork.reset()
         on_host = await backend.create(small, snapshot=snapshot)
-        assert (machine.stacked is snapshot, fork._machine is machine) == (True, True)
+        assert (guest.base_snapshot is snapshot, fork._guest is guest) == (True, True)
         assert await fork.list() == await on_host.list() == ["f"]
         running = [one.image for one in await backend.running() if one.owner == os.getpid()]
         assert sorted(running) == ["host", sandbox.image_digest[:19], sandbox.image_digest[:19]]

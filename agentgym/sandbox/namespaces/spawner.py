@@ -105,9 +105,9 @@ class SpawnerProcess:
         ours.send(json.dumps(config).encode())
         ours.setblocking(False)
 
-    async def order(self, order: dict[str, Any], source: int, lifeline: int) -> None:
+    async def send_request(self, send_request: dict[str, Any], source: int, lifeline: int) -> None:
         """Ask for one sandbox, or one layer, with its two descriptors. Raises: ConnectionError if it is dead."""
-        message = json.dumps(order).encode()
+        message = json.dumps(send_request).encode()
         while True:
             try:
                 socket.send_fds(self._socket, [message], [source, lifeline])
@@ -126,7 +126,7 @@ class SpawnerProcess:
         poll.register(self._socket, 0)
         return not poll.poll(0)
 
-    def last_words(self) -> str:
+    def stderr_text(self) -> str:
         """What it wrote to standard error."""
         try:
             return os.read(self._errors, 65_536).decode("utf-8", "replace").strip()

@@ -166,7 +166,7 @@ class _Layout:
     def open(self, name: str) -> BinaryIO:
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            descriptor = kernel.open_below(folder, name, os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = kernel.open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise ImageError(f"{self.shown} names {name!r:.120}, which is not in it ({error.strerror}).") from error
         finally:

@@ -216,7 +216,7 @@ class RootfsTree:
 
     def _open(self, path: Parts, flags: int) -> int:
         try:
-            return kernel.open_below(self._root, "/".join(path) or ".", flags, resolve=kernel.RESOLVE_IN_ROOT)
+            return kernel.open_beneath(self._root, "/".join(path) or ".", flags, resolve=kernel.RESOLVE_IN_ROOT)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG):
                 raise ImageError(f"{_quoted(path)} cannot be reached in the image: {error.strerror}.") from error

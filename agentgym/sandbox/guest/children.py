@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 
 from . import kernel
-from .watch import Watch
+from .poller import Poller
 
 
-def in_child(watch: Watch, work: Callable[[], None]) -> None:
+def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
     """Do some work in a fork of this process. Raises: OSError if there can be no more processes."""
     pid = os.fork()
     if pid == 0:
@@ -18,10 +18,10 @@ def in_child(watch: Watch, work: Callable[[], None]) -> None:
             work()
         finally:
             os._exit(0)
-    bury_later(watch, pid)
+    reap_later(poller, pid)
 
 
-def bury_later(watch: Watch, pid: int) -> None:
+def reap_later(poller: Poller, pid: int) -> None:
     """Wait for a child when it has ended."""
     try:
         handle = os.pidfd_open(pid)
@@ -30,8 +30,8 @@ def bury_later(watch: Watch, pid: int) -> None:
         return
 
     def bury() -> None:
-        watch.remove(handle)
+        poller.remove(handle)
         os.close(handle)
         os.waitpid(pid, 0)
 
-    watch.add(handle, bury)
+    poller.add(handle, bury)

@@ -12,7 +12,7 @@ _MOST_LINKS = 40  # as in Linux
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_stepwise(directory: int, path: str, flags: int, mode: int, *, same_device: bool) -> int:
+def open_beneath_stepwise(directory: int, path: str, flags: int, mode: int, *, same_device: bool) -> int:
     """Open `path` below `directory`, on its file system only if so asked. Returns: descriptor. Raises: OSError."""
     waiting = [name for name in reversed(path.split("/")) if name not in ("", ".")]
     trail = [os.dup(directory)]  # so that `..` goes back the way it came

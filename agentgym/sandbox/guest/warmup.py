@@ -12,14 +12,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import frames, identity, jobs, kernel, renewal, server, steps
+from . import frames, identity, jobs, kernel, reset, server, syscalls
 
 _ROUNDS = 12  # Python 3.11 settles on what an instruction works on after eight
 _MOST_DESCRIPTORS = 64  # an old Python closes them one by one
 _CALL = {"op": "python", "timeout": 60.0, "limit": 4096, "fds": 0}
 
 
-def rehearse() -> None:
+def warm_up() -> None:
     """Serve some Python calls in this process, as a guest does. Nothing of it remains but what Python has learnt.
 
     Raises: OSError, RuntimeError if it cannot be done here.
@@ -27,18 +27,18 @@ def rehearse() -> None:
     before = list(map(int, os.listdir("/proc/self/fd")))
     host, control = socket.socketpair()
     guest = server.Guest(control, {"environment": jobs.inherited_environment(), "missing": {}}, None)
-    guest.runner.files = _MOST_DESCRIPTORS
+    guest.runner.max_descriptors = _MOST_DESCRIPTORS
     try:
         with _harmless():
             _ask(host, guest)
-            guest.runner.ahead.drop()
+            guest.runner.prefork.drop()
     finally:
         kernel.set_dumpable(True)  # the guest has hidden itself
         jobs.writable_areas.cache_clear()
-        for one in (host, control, guest.watch):
+        for one in (host, control, guest.poller):
             one.close()
-        steps.carry_out(steps.close_others(before))
-    steps.carry_out([steps.ready(0, 0)] * _ROUNDS)
+        syscalls.execute(syscalls.close_others(before))
+    syscalls.execute([syscalls.poll_readable(0, 0)] * _ROUNDS)
     ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -46,14 +46,14 @@ def _ask(host: socket.socket, guest: server.Guest) -> None:
     replies = frames.FrameReader(frames.MAX_HEADER_BYTES, 4096)
     for number in range(2 * _ROUNDS):
         if number < _ROUNDS:
-            guest.runner.ahead.forget()  # so that each has a fork of its own; later ones find one made ahead
-        renewal.state()
+            guest.runner.prefork.forget()  # so that each has a fork of its own; later ones find one made ahead
+        reset.read_state()
         host.sendall(frames.encode({**_CALL, "id": number}, b"pass"))
         while (reply := replies.next()) is None:
-            if steps.carry_out([steps.ready(host.fileno(), 0)]):
+            if syscalls.execute([syscalls.poll_readable(host.fileno(), 0)]):
                 replies.feed(host.recv(4096))
             else:
-                guest.turn()
+                guest.run_once()
         if "error" in reply[0]:
             raise RuntimeError(f"a guest's first call said {reply[0]}")
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from agentgym.sandbox.metering import since
+from agentgym.sandbox.metering import usage_since
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -89,7 +89,7 @@ async def test_any_code_can_be_given_to_it(sandbox, code):
 async def test_it_is_nobodys_use_until_it_is_called(sandbox):
     before = await sandbox.usage()
     await hurry(sandbox, 5)
-    used = since(await sandbox.usage(), before)
+    used = usage_since(await sandbox.usage(), before)
     assert (used.started, used.processes) == (5, 0)
     result = await sandbox.run_python("import os; os.wait() if os.fork() else os._exit(0)")
     assert result.usage.started == 2

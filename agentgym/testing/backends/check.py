@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from agentgym.sandbox import Capabilities
 
 if TYPE_CHECKING:
-    from agentgym.testing.backends.ground import Target
+    from agentgym.testing.backends.testbed import Target
 
 Kind = Literal["contract", "attack"]
 Outcome = Literal["passed", "failed", "left out"]
@@ -26,7 +26,7 @@ class NotApplicable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class BackendCheck:
     """One check.
 
     Attributes:
@@ -59,7 +59,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     """What came of one check. `finding`: what went wrong, or why it was left out. `seconds`: wall time it took."""
 
     name: str
@@ -71,28 +71,29 @@ class Verdict:
     seconds: float = 0.0
 
 
-def cases_of(
+def checks_of(
     kind: Kind, theme: str, *listed: Callable[[Target], Awaitable[None]] | tuple[str, Callable[..., Awaitable[None]]]
-) -> tuple[Case, ...]:
+) -> tuple[BackendCheck, ...]:
     """Cases of one theme; a pair names what the check needs."""
     return tuple(
-        Case(one[1], kind, theme, one[0]) if isinstance(one, tuple) else Case(one, kind, theme) for one in listed
+        BackendCheck(one[1], kind, theme, one[0]) if isinstance(one, tuple) else BackendCheck(one, kind, theme)
+        for one in listed
     )
 
 
-def same(got: object, expected: object, what: str) -> None:
+def check_equal(got: object, expected: object, what: str) -> None:
     """Raises: Breach if they differ."""
     if got != expected:
         raise Breach(f"{what}: got {got!r:.300}, expected {expected!r:.300}")
 
 
-def deny(breached: bool, what: str) -> None:
+def check_not(breached: bool, what: str) -> None:
     """Raises: Breach saying what was possible, if it was."""
     if breached:
         raise Breach(what)
 
 
-async def raises(
+async def check_raises(
     kind: type[BaseException] | tuple[type[BaseException], ...], awaitable: Awaitable[object], what: str
 ) -> BaseException:
     """Returns: the error. Raises: Breach if there is none."""

@@ -16,7 +16,7 @@ _MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # whichever is less stays fre
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Headroom:
     """What can still be had at a moment; infinity where nothing limits it or nobody says.
 
     Attributes:
@@ -29,7 +29,7 @@ class Room:
     descriptors: float = float("inf")
     processes: float = float("inf")
 
-    def lacking(self, *, cost_mib: float, taken_mib: float, taken: int) -> str:
+    def shortage(self, *, cost_mib: float, taken_mib: float, taken: int) -> str:
         """What is exhausted and what to do, if no more sandbox fits; empty if one does.
 
         Args:
@@ -55,7 +55,7 @@ class Room:
         return ""
 
 
-def measure() -> Room:
+def measure_headroom() -> Headroom:
     """Look at the machine, and at the control groups around this process. Takes some tenths of a millisecond."""
     total, available = _memory_mib()
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -63,7 +63,7 @@ def measure() -> Room:
         descriptors = float("inf") if soft == resource.RLIM_INFINITY else soft - len(os.listdir("/proc/self/fd"))
     except OSError:
         descriptors = float(soft)
-    return Room(available, min(_MEMORY_KEPT_MIB, total * _MEMORY_KEPT_SHARE), descriptors, _processes())
+    return Headroom(available, min(_MEMORY_KEPT_MIB, total * _MEMORY_KEPT_SHARE), descriptors, _processes())
 
 
 def _memory_mib() -> tuple[float, float]:

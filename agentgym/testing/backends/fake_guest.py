@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
-from agentgym.testing.backends.case import NotApplicable
-from agentgym.testing.backends.ground import Target
+from agentgym.testing.backends.check import NotApplicable
+from agentgym.testing.backends.testbed import Target
 
 HONEST = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
           "peak": 0, "disk": 0}  # fmt: skip
 
 
 @dataclass
-class Impostor:
+class FakeGuest:
     """`sandbox`: what the host calls. `guest`: the socket that is read by nobody but the check."""
 
     sandbox: GuestSandbox
@@ -30,15 +30,15 @@ class Impostor:
 
 
 @contextlib.asynccontextmanager
-async def impostor(target: Target) -> AsyncIterator[Impostor]:
+async def fake_guest(target: Target) -> AsyncIterator[FakeGuest]:
     """A sandbox of the backend whose guest is the check. Raises: NotApplicable if it speaks to no guest."""
     async with target.another() as sandbox:
         if not isinstance(sandbox, GuestSandbox):
             raise NotApplicable(f"a {type(sandbox).__name__} has no guest whose place could be taken")
         ours, guest = socket.socketpair()
-        honest, sandbox._machine.link = sandbox._machine.link, Link(ours)
+        honest, sandbox._guest.link = sandbox._guest.link, Link(ours)
         try:
-            yield Impostor(sandbox, guest)
+            yield FakeGuest(sandbox, guest)
         finally:
             guest.close()
             honest.close("Its place was taken by a check.")

@@ -11,11 +11,11 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from . import kernel, steps
+from . import kernel, syscalls
 from .root import AGENT_ID
-from .steps import Step, step
+from .syscalls import Syscall, syscall
 
-STORE = "/tmp"  # in the spawner's own tree
+LAYER_STORE = "/tmp"  # in the spawner's own tree
 _AREAS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
 _SHARED_MEMORY = "/dev/shm"
 _OWN_INODES = 4  # directories that are ours, not the agent's
@@ -23,16 +23,16 @@ _OVERLAY_INODES = 4
 _A_FOLDER = os.O_PATH | os.O_DIRECTORY
 
 
-def open_layers(keys: list[str], lowest: int) -> Iterator[Step]:
+def open_layers(keys: list[str], lowest: int) -> Iterator[Syscall]:
     """Open layers that the spawner keeps, base first, as descriptors from `lowest` on.
 
-    Needs the spawner's user, and nothing over `STORE`.
+    Needs the spawner's user, and nothing over `LAYER_STORE`.
     """
     for place, key in enumerate(keys, lowest):
-        yield from steps.open_as(place, f"{STORE}/{key}", _A_FOLDER)
+        yield from syscalls.open_as(place, f"{LAYER_STORE}/{key}", _A_FOLDER)
 
 
-def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Step]:
+def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Syscall]:
     """Mount fresh areas. The process is the agent already, still holds its capabilities, and is in its /proc/self/fd.
 
     Args:
@@ -43,40 +43,40 @@ def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Step]:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     count = len(spec["layers"])
     inodes = spec["inodes"] + _OWN_INODES + (_OVERLAY_INODES if count else 0)
-    yield steps.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={spec['writable']},nr_inodes={inodes},mode=0755")
-    yield from steps.folder("/tmp/shm", 0o1777)
-    yield steps.mount("/tmp/shm", _SHARED_MEMORY, None, kernel.MS_BIND)
+    yield syscalls.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={spec['writable']},nr_inodes={inodes},mode=0755")
+    yield from syscalls.make_folder("/tmp/shm", 0o1777)
+    yield syscalls.mount("/tmp/shm", _SHARED_MEMORY, None, kernel.MS_BIND)
     if count:
         files = "/tmp/merged"
         for name in ("changes", "index", "merged"):
-            yield from steps.folder(f"/tmp/{name}", 0o755)
+            yield from syscalls.make_folder(f"/tmp/{name}", 0o755)
         lower = ":".join(str(layer) for layer in reversed(range(layers, layers + count)))
         options = f"lowerdir={lower},upperdir=/tmp/changes,workdir=/tmp/index,userxattr,xino=on"
-        yield steps.mount("overlay", files, "overlay", plain, options)
-        yield from steps.open_as(changes, "/tmp/changes", _A_FOLDER)
+        yield syscalls.mount("overlay", files, "overlay", plain, options)
+        yield from syscalls.open_as(changes, "/tmp/changes", _A_FOLDER)
     else:
         files = "/tmp"
         for name, mode, _ in _AREAS:
-            yield from steps.folder(f"/tmp/{name}", mode)
+            yield from syscalls.make_folder(f"/tmp/{name}", mode)
     for name, _, target in _AREAS:  # /tmp last: it covers the file system's own root
-        yield steps.mount(f"{files}/{name}", target, None, kernel.MS_BIND)
+        yield syscalls.mount(f"{files}/{name}", target, None, kernel.MS_BIND)
 
 
-def mount_again(
+def remount(
     spec: dict[str, Any], *, user_namespace: int, namespace: int, own_files: int, layers: int, changes: int
-) -> Iterator[Step]:
+) -> Iterator[Syscall]:
     """From outside: exchange a sandbox's areas for fresh ones. What it held open stays as it was.
 
     Args:
         user_namespace, namespace: descriptors of the sandbox's user namespace and of that of its mounts.
         own_files: descriptor to use for this process's own. `layers`, `changes`: as `mount` has them.
     """
-    yield from steps.open_as(own_files, "/proc/self/fd", _A_FOLDER)  # by no /proc of the sandbox's
-    yield step("setns", user_namespace, kernel.CLONE_NEWUSER)
-    yield step("setns", namespace, kernel.CLONE_NEWNS)
+    yield from syscalls.open_as(own_files, "/proc/self/fd", _A_FOLDER)  # by no /proc of the sandbox's
+    yield syscall("setns", user_namespace, kernel.CLONE_NEWUSER)
+    yield syscall("setns", namespace, kernel.CLONE_NEWNS)
     for target in ("/work", _SHARED_MEMORY, "/tmp", "/tmp"):  # /tmp itself, then what it covered
-        yield step("umount2", target, kernel.MNT_DETACH)
+        yield syscall("umount2", target, kernel.MNT_DETACH)
     yield from open_layers(spec["layers"], layers)
-    yield from steps.become(AGENT_ID)
-    yield step("fchdir", own_files)
+    yield from syscalls.become_user(AGENT_ID)
+    yield syscall("fchdir", own_files)
     yield from mount(spec, layers, changes)

@@ -68,16 +68,16 @@ async def test_what_a_sandbox_runs_links_as_usual(backend, small):
     await sandbox.close()
 
 
-def test_a_rehearsal_serves_calls_and_leaves_nothing_but_what_python_has_learnt():
+def test_the_warmup_serves_calls_and_leaves_nothing_but_what_python_has_learnt():
     code = """
 import gc, ctypes
-from guest import python, rehearsal
+from guest import python, warmup
 before = len(os.listdir("/proc/self/fd"))
 calls = []
 fork = python.fork
 python.fork = lambda: calls.append(1) or fork()
 kill = os.kill
-rehearsal.rehearse()
+warmup.warm_up()
 gc.collect()
 read, write = os.pipe()
 os.write(write, b"still open")

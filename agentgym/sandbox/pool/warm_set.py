@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.pool.admission import Place
+from agentgym.sandbox.pool.admission import Slot
 
 _FIRST_SHARE = 1 / 8  # of a spec's memory_mib: what a sandbox is taken to need until some were seen at work
 _MARGIN = 1.25  # over the mean of the most that sandboxes of a shelf were seen to take
@@ -18,7 +18,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after a sandbox could not be made in t
 
 
 @dataclass(eq=False)
-class Shelf:
+class WarmSet:
     """Sandboxes of one spec, with one snapshot's files or none.
 
     `target`: how many shall lie ready. It begins at 0, so that a single use warms nothing; each later asker who
@@ -29,9 +29,9 @@ class Shelf:
     spec: SandboxSpec
     snapshot: Snapshot | None
     cost_mib: float = field(init=False)
-    ready: deque[Place] = field(default_factory=deque)
+    ready: deque[Slot] = field(default_factory=deque)
     target: int = 0
-    coming: int = 0
+    pending: int = 0
     asked: int = 0
     asked_at: float = 0.0
     peaks_mib: deque[float] = field(default_factory=lambda: deque(maxlen=64))
@@ -64,14 +64,14 @@ class Shelf:
             self.peaks_mib.append(peak_mib)
             self.cost_mib = max(sum(self.peaks_mib) / len(self.peaks_mib) * _MARGIN, _LEAST_MIB)
 
-    def usable(self, place: Place) -> bool:
+    def usable(self, slot: Slot) -> bool:
         """A sandbox is used from one event loop at a time: this one, or after one that runs no more."""
-        return place.loop is None or place.loop is asyncio.get_running_loop() or not place.loop.is_running()
+        return slot.loop is None or slot.loop is asyncio.get_running_loop() or not slot.loop.is_running()
 
-    def take(self) -> Place | None:
+    def take(self) -> Slot | None:
         """The oldest ready sandbox that this event loop may use."""
-        for place in self.ready:
-            if self.usable(place):
-                self.ready.remove(place)
-                return place
+        for slot in self.ready:
+            if self.usable(slot):
+                self.ready.remove(slot)
+                return slot
         return None

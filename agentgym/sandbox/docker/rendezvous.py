@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentgym.sandbox.docker.owner import Owner
-from agentgym.sandbox.guest import contained
+from agentgym.sandbox.guest import container_main
 
-_GUEST = Path(contained.__file__).parent
+_GUEST = Path(container_main.__file__).parent
 
 
-class Room:
+class SocketDirectory:
     """This process's directory for meetings, with a copy of the guest that a container's root can read.
 
     Its name says whose it is, so that others can clean up after a process that was killed. It can be walked through
@@ -50,17 +50,17 @@ def _remove_ours(path: Path, owner: int) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class Meeting:
+class Rendezvous:
     """A socket in a directory of its own, for one guest to find. Nothing of it is left once the guest has come."""
 
-    def __init__(self, room: Room) -> None:
-        self.folder = room.path / secrets.token_hex(16)
+    def __init__(self, directory: SocketDirectory) -> None:
+        self.folder = directory.path / secrets.token_hex(16)
         self.folder.mkdir()
         self.folder.chmod(0o755)  # the container's root is not our user, and may not override permissions
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.setblocking(False)
         with _opened(self.folder) as descriptor:  # a path of its own may be too long for a socket's address
-            short = f"/proc/self/fd/{descriptor}/{contained.SOCKET_NAME}"
+            short = f"/proc/self/fd/{descriptor}/{container_main.SOCKET_NAME}"
             self._socket.bind(short)
             os.chmod(short, 0o666)
         self._socket.listen(1)
@@ -75,7 +75,7 @@ class Meeting:
         """May be called twice. A guest that comes later finds nobody, and ends."""
         self._socket.close()
         with contextlib.suppress(FileNotFoundError):
-            (self.folder / contained.SOCKET_NAME).unlink()
+            (self.folder / container_main.SOCKET_NAME).unlink()
         with contextlib.suppress(FileNotFoundError):
             self.folder.rmdir()
 

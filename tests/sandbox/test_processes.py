@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from counts import groups
 
-from agentgym.sandbox.namespaces import NamespacesBackend, census
+from agentgym.sandbox.namespaces import NamespacesBackend, processes
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -119,8 +119,8 @@ def test_a_group_of_a_living_process_stays(tmp_path, monkeypatch):
     (tmp_path / f"agentgym-{os.getpid()}").mkdir()
     (tmp_path / "agentgym-4194305" / "1").mkdir(parents=True)  # above every pid there can be
     (tmp_path / "agentgym-notes").mkdir()
-    monkeypatch.setattr(census, "_groups", lambda: sorted(tmp_path.iterdir()))
-    lines = [line for line in census.clean() if str(tmp_path) in line]
+    monkeypatch.setattr(processes, "_groups", lambda: sorted(tmp_path.iterdir()))
+    lines = [line for line in processes.clean() if str(tmp_path) in line]
     assert lines == [f"control group {tmp_path}/agentgym-4194305"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"agentgym-{os.getpid()}", "agentgym-notes"]
 

@@ -11,12 +11,12 @@ import sys
 import traceback
 from typing import Any
 
-from . import image, jobs, kernel, python, rehearsal, root, seccomp
+from . import image, jobs, kernel, python, root, seccomp, warmup
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 
 
-class Standing:
+class SpawnerState:
     """How a spawner stands once it has started.
 
     Attributes:
@@ -28,66 +28,66 @@ class Standing:
     def __init__(self) -> None:
         self.as_root, self.own_id, self.layers = os.geteuid() == 0, 0, 0
         self.cgroups = Cgroups()
-        self.broken: tuple[str, str] | None = None
+        self.startup_error: tuple[str, str] | None = None
 
 
-def begin(host: socket.socket) -> Standing:
-    """Set up as the host's first message says. If that names an image, its Python goes on, at `go_on`, and not we."""
-    standing = Standing()
+def set_up_spawner(host: socket.socket) -> SpawnerState:
+    """Set up as the host's first message says. If it names an image, its Python continues: `resume_in_image`."""
+    state = SpawnerState()
     try:
-        _set_up(standing, json.loads(host.recv(MAX_DATAGRAM)))
-    except image.Refused as error:
-        standing.broken = "image", str(error)
+        _set_up(state, json.loads(host.recv(MAX_DATAGRAM)))
+    except image.ImageRefused as error:
+        state.startup_error = "image", str(error)
     except Exception:  # noqa: BLE001 - whatever it is, each order must be answered with it
-        standing.broken = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
-    return standing
+        state.startup_error = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
+    return state
 
 
-def go_on(descriptor: int) -> Standing:
+def resume_in_image(descriptor: int) -> SpawnerState:
     """What remains to be done in an image. `descriptor`: where the process that moved into it left what it knows."""
-    standing = Standing()
+    state = SpawnerState()
     with open(descriptor, "rb") as file:
         handover = json.load(file)
     os.set_inheritable(HOST_SOCKET, False)
-    standing.as_root, standing.own_id, standing.layers = (handover[name] for name in ("as_root", "own_id", "layers"))
-    standing.cgroups = Cgroups.taken_over(handover["cgroups"])
+    state.as_root, state.own_id, state.layers = (handover[name] for name in ("as_root", "own_id", "layers"))
+    state.cgroups = Cgroups.taken_over(handover["cgroups"])
     try:
-        _warm_up(standing, handover["preload"])
+        _warm_up(state, handover["preload"])
     except Exception:  # noqa: BLE001 - as above; the modules are the image's
-        standing.broken = "image", f"it cannot preload {', '.join(handover['preload'])}:\n{traceback.format_exc()}"
-    return standing
+        state.startup_error = "image", f"it cannot preload {', '.join(handover['preload'])}:\n{traceback.format_exc()}"
+    return state
 
 
-def _set_up(standing: Standing, config: dict[str, Any]) -> None:
+def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
     reason = kernel.unsupported()
     if reason:
-        standing.broken = "unavailable", reason
+        state.startup_error = "unavailable", reason
         return
-    standing.layers = config["layers"]
+    state.layers = config["layers"]
     user, group = os.geteuid(), os.getegid()
     try:
-        kernel.unshare(kernel.CLONE_NEWNS | (0 if standing.as_root else kernel.CLONE_NEWUSER))
+        kernel.unshare(kernel.CLONE_NEWNS | (0 if state.as_root else kernel.CLONE_NEWUSER))
     except OSError as error:
-        standing.broken = "unavailable", f"{error.strerror} at unshare"
+        state.startup_error = "unavailable", f"{error.strerror} at unshare"
         return
-    if not standing.as_root:
+    if not state.as_root:
         kernel.write_to("/proc/self/setgroups", "deny")
         # not as 0, under an image: its Python starts in here, so the /proc files of sandboxes' process 1 will belong
         # to user 0 of this namespace, if there is one, and to the machine's root if not
-        standing.own_id = root.AGENT_ID if "image" in config else 0
-        kernel.write_to("/proc/self/uid_map", f"{standing.own_id} {user} 1")
-        kernel.write_to("/proc/self/gid_map", f"{standing.own_id} {group} 1")
+        state.own_id = root.AGENT_ID if "image" in config else 0
+        kernel.write_to("/proc/self/uid_map", f"{state.own_id} {user} 1")
+        kernel.write_to("/proc/self/gid_map", f"{state.own_id} {group} 1")
     if "image" in config:
-        image.move_in(config, standing.own_id, as_root=standing.as_root)
+        image.switch_to_image(config, state.own_id, as_root=state.as_root)
     root.enter(config)
-    standing.cgroups = Cgroups.open()
+    state.cgroups = Cgroups.open()
     root.leave_host()
     if config["packages"]:
         sys.path.append(root.PACKAGES)
-    _warm_up(standing, config["preload"])
+    _warm_up(state, config["preload"])
 
 
-def _warm_up(standing: Standing, preload: list[str]) -> None:
+def _warm_up(state: SpawnerState, preload: list[str]) -> None:
     python.prepare()
     kernel.filter_at(seccomp.program())  # where every fork finds it
     for name in preload:
@@ -95,7 +95,7 @@ def _warm_up(standing: Standing, preload: list[str]) -> None:
     jobs.inherited_environment()
     if len(os.listdir("/proc/self/task")) > 1:
         text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
-        standing.broken = "unavailable", text
+        state.startup_error = "unavailable", text
         return
     with contextlib.suppress(OSError, RuntimeError):  # without it sandboxes cost more, and are no worse
-        rehearsal.rehearse()
+        warmup.warm_up()

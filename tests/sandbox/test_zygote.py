@@ -1,4 +1,4 @@
-"""The template that sandboxes are forked from: what it leaves of itself, and what its end means."""
+"""The zygote that sandboxes are forked from: what it leaves of itself, and what its end means."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def spawner_of(backend: NamespacesBackend) -> int:
     return spawner.pid
 
 
-def template_of(spawner: int) -> int:
-    (template,) = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 1]
-    return template
+def zygote_of(spawner: int) -> int:
+    (zygote,) = [pid for pid, numbers in children_of(spawner).items() if len(numbers) == 1]
+    return zygote
 
 
-async def test_a_spawner_ends_with_its_template_and_the_next_sandbox_has_another(small):
+async def test_a_spawner_ends_with_its_zygote_and_the_next_sandbox_has_another(small):
     """Another fork of a spawner that knows what its sandboxes were told would hand that on to the next."""
     backend = NamespacesBackend()
     try:
         sandbox = await backend.create(small)
         spawner = spawner_of(backend)
-        os.kill(template_of(spawner), signal.SIGKILL)
+        os.kill(zygote_of(spawner), signal.SIGKILL)
         with pytest.raises(SandboxDied):
             await sandbox.run_python("import time; time.sleep(60)")
         other = await backend.create(small)
@@ -60,30 +60,30 @@ async def test_a_spawner_ends_with_its_template_and_the_next_sandbox_has_another
 
 KILLED = """
 import os, signal, socket
-from agentgym.sandbox.guest.birth import Template
+from agentgym.sandbox.guest.zygote import Zygote
 
-template = Template(os.pidfd_open(os.getpid()), [])
+zygote = Zygote(os.pidfd_open(os.getpid()), [])
 source, (go, hold) = socket.socketpair()[0], os.pipe()
 order = 0, "guest", {}, [], [source.fileno(), go]
-template.fork(*order)
-template.born()
-os.kill(template.pid, signal.SIGKILL)
+zygote.fork(*order)
+zygote.child_pid()
+os.kill(zygote.pid, signal.SIGKILL)
 try:
-    template.fork(*order)
-    template.born()
+    zygote.fork(*order)
+    zygote.child_pid()
 except ConnectionError:
     print("gone")
 """
 
 
-def test_a_template_that_was_killed_is_not_waited_for_while_its_last_child_lives():
-    """The child waits for the spawner, and would keep the template's end of the orders open to it."""
+def test_a_zygote_that_was_killed_is_not_waited_for_while_its_last_child_lives():
+    """The child waits for the spawner, and would keep the zygote's end of the orders open to it."""
     done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("gone\n", "")
 
 
 async def test_a_sandbox_is_a_child_of_the_spawner_and_holds_nothing_but_what_is_its_own(small):
-    """What the template had open, its orders above all, would be a way out of the sandbox."""
+    """What the zygote had open, its orders above all, would be a way out of the sandbox."""
     backend = NamespacesBackend()
     try:
         sandbox = await backend.create(small)

@@ -18,8 +18,8 @@ from typing import Any
 from . import kernel
 
 # An error number that is no failure, or 0; the call's number; its six arguments.
-Step = tuple[Any, ...]
-BEFORE: Any = ...  # as a first argument: what the step before gave
+Syscall = tuple[Any, ...]
+PREVIOUS_RESULT: Any = ...  # as a first argument: what the step before gave
 
 _NUMBERS = {  # x86-64; from mount_setattr on they are the same everywhere
     "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
@@ -38,96 +38,98 @@ _system_call.restype = ctypes.c_long
 _system_call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * _ARGUMENTS]  # numbers and addresses, 64 bits each
 
 
-def step(name: str, *arguments: int | str | bytes | None, forgiven: int = 0) -> Step:
-    """A call to be made. `forgiven`: the error number that is no failure; 0 for none."""
+def syscall(name: str, *arguments: int | str | bytes | None, ignored_errno: int = 0) -> Syscall:
+    """A call to be made. `ignored_errno`: the error number that is no failure; 0 for none."""
     ready = [os.fsencode(one) if isinstance(one, str) else one for one in arguments]
-    return forgiven, _NUMBERS[name], *ready, *[None] * (_ARGUMENTS - len(ready))
+    return ignored_errno, _NUMBERS[name], *ready, *[None] * (_ARGUMENTS - len(ready))
 
 
-def carry_out(steps: Iterable[Step]) -> int:
+def execute(syscalls: Iterable[Syscall]) -> int:
     """Make the calls in their order. Returns: what the last gave. Raises: OSError that names the first that fails."""
     result = 0
-    for forgiven, number, first, *others in steps:
+    for ignored_errno, number, first, *others in syscalls:
         result = _system_call(number, result if first is ... else first, *others)
         if result < 0:
             error = ctypes.get_errno()
-            if error != forgiven:
+            if error != ignored_errno:
                 words = [_NAMES[number], *(os.fsdecode(one) for one in (first, *others) if isinstance(one, bytes))]
                 raise OSError(error, os.strerror(error), " ".join(words)[:200])
     return result
 
 
-def open_as(descriptor: int, path: str, flags: int, folder: int = _HERE) -> list[Step]:
+def open_as(descriptor: int, path: str, flags: int, folder: int = _HERE) -> list[Syscall]:
     """Open a file, as a descriptor that is known ahead; another one is open beside it until the last are closed."""
     return [
-        step("openat", folder, path, flags | os.O_CLOEXEC, 0),
-        step("dup3", BEFORE, descriptor, os.O_CLOEXEC),
+        syscall("openat", folder, path, flags | os.O_CLOEXEC, 0),
+        syscall("dup3", PREVIOUS_RESULT, descriptor, os.O_CLOEXEC),
     ]
 
 
-def write(path: str, text: str, folder: int = _HERE) -> list[Step]:
+def write(path: str, text: str, folder: int = _HERE) -> list[Syscall]:
     """One write to a file of the kernel's."""
     return [
-        step("openat", folder, path, os.O_WRONLY | os.O_CLOEXEC, 0),
-        step("write", BEFORE, text.encode(), len(text)),
+        syscall("openat", folder, path, os.O_WRONLY | os.O_CLOEXEC, 0),
+        syscall("write", PREVIOUS_RESULT, text.encode(), len(text)),
     ]
 
 
-def close_others(kept: Iterable[int]) -> Iterator[Step]:
+def close_others(kept: Iterable[int]) -> Iterator[Syscall]:
     """Close every descriptor but the standard ones and these."""
     lowest = 3
     for descriptor in [*sorted(kept), 1 << 31]:
         if descriptor > lowest:
-            yield step("close_range", lowest, descriptor - 1, 0)
+            yield syscall("close_range", lowest, descriptor - 1, 0)
         lowest = descriptor + 1
 
 
-def ready(descriptor: int, patience_ms: int) -> Step:
+def poll_readable(descriptor: int, patience_ms: int) -> Syscall:
     """Gives 1 if there is something to read, or nothing to come any more; else 0. A patience of -1 has no end."""
-    return step("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, patience_ms)
+    return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, patience_ms)
 
 
-def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Step:
-    return step("mount", source, target, kind, flags, options)
+def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Syscall:
+    return syscall("mount", source, target, kind, flags, options)
 
 
-def set_mount(target: str, attributes: int) -> Step:
+def set_mount(target: str, attributes: int) -> Syscall:
     """Add attributes to a mount and everything mounted below it."""
     wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
-    return step("mount_setattr", _HERE, target, _RECURSIVE, wanted, len(wanted))
+    return syscall("mount_setattr", _HERE, target, _RECURSIVE, wanted, len(wanted))
 
 
-def folder(path: str, mode: int) -> list[Step]:
-    return [step("mkdir", path, 0o777), step("chmod", path, mode)]
+def make_folder(path: str, mode: int) -> list[Syscall]:
+    return [syscall("mkdir", path, 0o777), syscall("chmod", path, mode)]
 
 
-def become(user: int) -> list[Step]:
+def become_user(user: int) -> list[Syscall]:
     """A user who was mapped to the only one there is. Groups an ordinary user mapped cannot be dropped."""
     ids = (user, user, user)
     return [
-        step("setgroups", 0, None, forgiven=errno.EPERM), step("setresgid", *ids), step("setresuid", *ids),
-    ]  # fmt: skip
-
-
-def limit(kind: int, most: int) -> Step:
-    """A limit of resources, for good."""
-    return step("prlimit64", 0, kind, struct.pack("QQ", most, most), None)
-
-
-def raise_loopback() -> list[Step]:
-    inet, datagrams, set_flags, up_and_running = 2, 2, 0x8914, 0x41
-    return [
-        step("socket", inet, datagrams | os.O_CLOEXEC, 0),
-        step("ioctl", BEFORE, set_flags, struct.pack("16sh14x", b"lo", up_and_running)),
+        syscall("setgroups", 0, None, ignored_errno=errno.EPERM),
+        syscall("setresgid", *ids),
+        syscall("setresuid", *ids),
     ]
 
 
-def die_with_parent() -> Step:
+def set_rlimit(kind: int, most: int) -> Syscall:
+    """A limit of resources, for good."""
+    return syscall("prlimit64", 0, kind, struct.pack("QQ", most, most), None)
+
+
+def raise_loopback() -> list[Syscall]:
+    inet, datagrams, set_flags, up_and_running = 2, 2, 0x8914, 0x41
+    return [
+        syscall("socket", inet, datagrams | os.O_CLOEXEC, 0),
+        syscall("ioctl", PREVIOUS_RESULT, set_flags, struct.pack("16sh14x", b"lo", up_and_running)),
+    ]
+
+
+def die_with_parent() -> Syscall:
     """After every change of user, which would undo it."""
-    return step("prctl", kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    return syscall("prctl", kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def forgo_everything(filter_program: int, keep: Sequence[int] = ()) -> list[Step]:
+def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Syscall]:
     """Give up privileges for good: capabilities but those to `keep`, new privileges, calls the filter denies.
 
     Args:
@@ -136,10 +138,12 @@ def forgo_everything(filter_program: int, keep: Sequence[int] = ()) -> list[Step
     kept = sum(1 << capability for capability in keep)
     header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
     return [
-        step("prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, forgiven=errno.EINVAL),  # gVisor
-        *(step("prctl", kernel.PR_CAPBSET_DROP, one, 0, 0, 0) for one in range(kernel.capabilities())),
-        step("capset", header, sets),
-        step("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        step("seccomp", 1, 0, filter_program),
-        step("prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0),
+        syscall(
+            "prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, ignored_errno=errno.EINVAL
+        ),  # gVisor
+        *(syscall("prctl", kernel.PR_CAPBSET_DROP, one, 0, 0, 0) for one in range(kernel.capabilities())),
+        syscall("capset", header, sets),
+        syscall("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        syscall("seccomp", 1, 0, filter_program),
+        syscall("prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0),
     ]

@@ -31,25 +31,25 @@ def keys_of(layers: Sequence[Layer]) -> list[str]:
     return keys
 
 
-class Stacking:
+class LayerCache:
     """Orders layers from spawners, each at most once at a time, whichever event loops ask for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: dict[tuple[int, str], Future[str | None]] = {}
 
-    async def provide(self, spawner: SpawnerProcess, layers: Sequence[Layer], missing: Sequence[str]) -> str:
+    async def build_missing(self, spawner: SpawnerProcess, layers: Sequence[Layer], missing: Sequence[str]) -> str:
         """Have layers made of a stack that a spawner does not have. Returns: why that cannot be, or nothing."""
         parent = ""
         for key, layer in zip(keys_of(layers), layers, strict=True):
             if key in missing:
-                reason = await self._once(spawner, key, parent, layer.data)
+                reason = await self._build_once(spawner, key, parent, layer.data)
                 if reason:
                     return reason
             parent = key
         return ""
 
-    async def _once(self, spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
+    async def _build_once(self, spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
         mine: Future[str | None] = Future()
         while True:
             with self._lock:
@@ -61,7 +61,7 @@ class Stacking:
                 return reason
         reason = None
         try:
-            reason = await _build(spawner, key, parent, data)
+            reason = await _build_layer(spawner, key, parent, data)
             return reason
         finally:
             with self._lock:
@@ -81,9 +81,9 @@ def _watched(others: Future[str | None]) -> Future[str | None]:
     return own
 
 
-async def _build(spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
+async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
     """Have one layer made. Returns: why that cannot be, or nothing. Raises: ConnectionError if the spawner is gone."""
-    order = {
+    request = {
         "layer": key, "parent": parent, "size": len(data) + len(data) // 4 + 65_536, "disk": len(data) + 4096,
         "open_files": 64, "processes": 1, "address_space": _BUILDER_BYTES,
     }  # fmt: skip
@@ -91,7 +91,7 @@ async def _build(spawner: SpawnerProcess, key: str, parent: str, data: bytes) ->
     try:
         async with asyncio.timeout(_BUILD_S):
             while True:
-                kind, text = await _answer(spawner, order, archive)
+                kind, text = await _ask_for_layer(spawner, request, archive)
                 if kind != "busy":
                     return "" if kind == "layer" else text
                 await asyncio.sleep(_BUSY_S)  # the builder of one who gave up is about to end
@@ -105,12 +105,12 @@ async def _build(spawner: SpawnerProcess, key: str, parent: str, data: bytes) ->
         os.close(archive)
 
 
-async def _answer(spawner: SpawnerProcess, order: dict[str, Any], archive: int) -> tuple[str, str]:
+async def _ask_for_layer(spawner: SpawnerProcess, request: dict[str, Any], archive: int) -> tuple[str, str]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         ours.setblocking(False)
         with theirs:
-            await spawner.order(order, archive, theirs.fileno())
+            await spawner.send_request(request, archive, theirs.fileno())
         with contextlib.suppress(OSError):
             said = await asyncio.get_running_loop().sock_recv(ours, 65_536)
             if said:

@@ -23,7 +23,7 @@ _RENEW_S = 5.0
 _CLOSED = "The sandbox was closed."
 
 
-class Machine:
+class GuestHandle:
     """One guest and everything it lives in.
 
     Attributes:
@@ -39,11 +39,11 @@ class Machine:
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
         self.image_digest = ""
-        self.stacked: Snapshot | None = None  # what it lies on; its guest reports changes to that alone
-        self.renewable = False
+        self.base_snapshot: Snapshot | None = None  # what it lies on; its guest reports changes to that alone
+        self.resettable = False
         self._closing: asyncio.Future[None] | None = None
 
-    async def verdict(self) -> dict[str, Any] | None:
+    async def spawner_report(self) -> dict[str, Any] | None:
         """What the spawner says about the end of a sandbox; None if it says nothing."""
         try:
             async with asyncio.timeout(_VERDICT_S):
@@ -52,7 +52,7 @@ class Machine:
         except (OSError, TimeoutError, ValueError):
             return None
 
-    async def trusted(
+    async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any
     ) -> tuple[bool, str]:
         """Have the guest do something with its files. Returns: whether it worked, and what it said if not."""
@@ -62,13 +62,13 @@ class Machine:
         )  # fmt: skip
         return header.get("exit") == 0, blob[:500].decode("utf-8", "replace")
 
-    async def renew(self) -> bool:
+    async def reset_in_place(self) -> bool:
         """Back to how it was made, in place: processes killed, sessions dropped, fresh writable areas.
 
         Calls under way get SandboxDied. Returns: False if that cannot be done, or the agent has left what it would
         not take away; the machine is good for nothing then but to be closed.
         """
-        if not self.renewable or self.link.dead is not None:
+        if not self.resettable or self.link.dead is not None:
             return False
         self.link.interrupt("The sandbox was reset.")
         try:
@@ -77,9 +77,9 @@ class Machine:
             if "error" in header:
                 return False
             self.link.forget_interrupted()
-            descriptors = await self._fresh_areas()
+            descriptors = await self._fresh_mounts()
             try:
-                self.link.tell({"op": "renew"}, descriptors)
+                self.link.post({"op": "renew"}, descriptors)
             finally:
                 for descriptor in descriptors:
                     os.close(descriptor)
@@ -90,7 +90,7 @@ class Machine:
             raise
         return True
 
-    async def _fresh_areas(self) -> list[int]:
+    async def _fresh_mounts(self) -> list[int]:
         """Have the spawner mount them. Returns: what the guest shall hold on to. Raises: OSError, ValueError."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_RENEW_S):

@@ -8,7 +8,7 @@ import select
 
 import pytest
 
-from agentgym.sandbox.guest.ends import Ends
+from agentgym.sandbox.guest.exit_watcher import ExitWatcher
 
 
 def child() -> int:
@@ -26,25 +26,25 @@ def no_pidfds(monkeypatch):
 
 
 def test_the_kernel_tells_where_it_can():
-    ends, pid = Ends(), child()
-    handle = ends.handle(pid)
+    watcher, pid = ExitWatcher(), child()
+    handle = watcher.handle(pid)
     assert select.select([handle], [], [], 10)[0] == [handle]
-    assert ends.patience_s(None, busy=True) is None
+    assert watcher.limit_timeout(None, busy=True) is None
     os.waitpid(pid, 0)
-    ends.forget(pid)
+    watcher.forget(pid)
     os.close(handle)
 
 
 def test_where_it_cannot_looking_tells_and_the_child_can_still_be_waited_for(no_pidfds):
-    ends, pid = Ends(), child()
-    handle = ends.handle(pid)
-    assert ends.patience_s(None, busy=True) < ends.patience_s(None, busy=False) < 1
-    assert ends.patience_s(0.0, busy=False) == 0.0
+    watcher, pid = ExitWatcher(), child()
+    handle = watcher.handle(pid)
+    assert watcher.limit_timeout(None, busy=True) < watcher.limit_timeout(None, busy=False) < 1
+    assert watcher.limit_timeout(0.0, busy=False) == 0.0
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert select.select([handle], [], [], 0)[0] == []
-    ends.look()
+    watcher.poll()
     assert select.select([handle], [], [], 0)[0] == [handle]
-    assert ends.patience_s(None, busy=True) is None, "there is nobody left to look after"
+    assert watcher.limit_timeout(None, busy=True) is None, "there is nobody left to look after"
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
-    ends.forget(pid)
+    watcher.forget(pid)
     os.close(handle)

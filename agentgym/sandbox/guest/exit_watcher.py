@@ -11,7 +11,7 @@ import os
 _BUSY_S, _IDLE_S = 0.002, 0.05  # how often to look while a call runs, and while there are sessions or channels only
 
 
-class Ends:
+class ExitWatcher:
     """The ends of children that nobody has waited for yet."""
 
     def __init__(self) -> None:
@@ -33,14 +33,14 @@ class Ends:
         if write is not None:
             os.close(write)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Tell of children that have ended, where the kernel does not."""
         for pid, write in list(self._pipes.items()):
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                 os.write(write, b".")  # a child of ours may hold the pipe too: closing it would tell nobody
                 self.forget(pid)
 
-    def patience_s(self, longest_s: float | None, *, busy: bool) -> float | None:
+    def limit_timeout(self, longest_s: float | None, *, busy: bool) -> float | None:
         """How long the guest may wait for events before it has to look."""
         if not self._pipes:
             return longest_s

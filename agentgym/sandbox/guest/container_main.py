@@ -1,6 +1,6 @@
 """The guest's start inside a container: the container runtime has made the walls, what is left is to confine itself.
 
-It runs as the container's process 1 and root, reaches the host through the one socket in `MEETING`, and reads its
+It runs as the container's process 1 and root, reaches the host through the one socket in `SOCKET_FOLDER`, and reads its
 order from there. Every module beyond the standard library's most basic ones is imported once the host is reached,
 so that an image whose Python is too old or incomplete is told about rather than just gone.
 """
@@ -18,10 +18,10 @@ from typing import Any
 from . import frames
 
 FOLDER = "/.agentgym/code"  # where the guest's own folder lies inside a container
-MEETING = "/.agentgym/meeting"  # ... and the directory with the host's socket
+SOCKET_FOLDER = "/.agentgym/meeting"  # ... and the directory with the host's socket
 SOCKET_NAME = "socket"
-KEPT = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # capabilities the guest serves with
-NEEDED = (*KEPT, "SETPCAP")  # ... and starts with: the last is for emptying the bounding set
+GUEST_CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # capabilities the guest serves with
+START_CAPABILITIES = (*GUEST_CAPABILITIES, "SETPCAP")  # ... and starts with: the last is for emptying the bounding set
 _MEMORY_FILES = (
     ("memory/memory.oom_control", "memory/memory.max_usage_in_bytes"),  # control groups version 1
     ("memory.events", "memory.peak"),
@@ -33,7 +33,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
     control = socket.socket(socket.AF_UNIX)
-    control.connect(f"{MEETING}/{SOCKET_NAME}")
+    control.connect(f"{SOCKET_FOLDER}/{SOCKET_NAME}")
     order = _order(control)
     try:
         if os.uname().machine != "x86_64":
@@ -88,7 +88,7 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
 
 def _confine() -> None:
     """Keep what serving takes. No code of the agent's has run before this ends."""
-    from . import kernel, seccomp, steps
+    from . import kernel, seccomp, syscalls
 
     os.chdir("/work")
     with contextlib.suppress(
@@ -96,7 +96,9 @@ def _confine() -> None:
     ):  # read-only, but for crun with control groups of version 1: anybody may write there
         os.chmod("/sys/fs/cgroup", 0o755)
     os.setgroups([])
-    steps.carry_out(steps.forgo_everything(kernel.filter_at(seccomp.program()), keep=tuple(KEPT.values())))
+    syscalls.execute(
+        syscalls.drop_privileges(kernel.filter_at(seccomp.program()), keep=tuple(GUEST_CAPABILITIES.values()))
+    )
 
 
 def _memory_files() -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from . import kernel
 _KINDS_OF_LIMITS = 16
 
 
-def state() -> dict[str, Any]:
+def read_state() -> dict[str, Any]:
     """What agent code can change about this process and the sandbox beyond files and processes, as it is now."""
     return {
         "limits": [resource.getrlimit(kind) for kind in range(_KINDS_OF_LIMITS)],
@@ -27,7 +27,7 @@ def state() -> dict[str, Any]:
     }
 
 
-def changes(before: dict[str, Any]) -> str:
+def changed_since(before: dict[str, Any]) -> str:
     """What is not as it was, with all of the agent's processes gone; nothing if all is.
 
     Args:
@@ -35,7 +35,7 @@ def changes(before: dict[str, Any]) -> str:
     """
     if not before:
         return "this system does not tell"
-    return ", ".join(name for name, value in state().items() if value != before[name])
+    return ", ".join(name for name, value in read_state().items() if value != before[name])
 
 
 def _connections() -> list[list[str]]:

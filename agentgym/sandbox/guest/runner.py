@@ -20,51 +20,53 @@ from functools import partial
 from typing import Any
 
 from . import frames, identity, jobs, kernel, python
-from .ahead import Ahead
-from .ends import Ends
-from .jobs import Call, Capture, Process, Session
+from .exit_watcher import ExitWatcher
+from .jobs import Capture, Process, RunningCall, Session
 from .metering import Meter, peak_kib, written_by
-from .watch import Watch
+from .poller import Poller
+from .prefork import Prefork
 
 
 class Runner:
     """What runs in the sandbox on request: commands, Python calls, sessions and channels, and how each ended."""
 
-    def __init__(self, watch: Watch, send: Callable[[bytes], None], memory_kills: Callable[[], int]) -> None:
-        self.watch, self.send, self.memory_kills = watch, send, memory_kills
-        self.calls: dict[int, Call] = {}
+    def __init__(self, poller: Poller, send: Callable[[bytes], None], memory_kills: Callable[[], int]) -> None:
+        self.poller, self.send, self.memory_kills = poller, send, memory_kills
+        self.calls: dict[int, RunningCall] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
-        self.meter, self.ends = Meter(), Ends()
-        self.null = os.open("/dev/null", os.O_RDWR)
-        self.files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # now, when no agent code can have lowered it
-        self.ahead = Ahead(watch, self.ends, self.meter)
+        self.meter, self.exit_watcher = Meter(), ExitWatcher()
+        self.dev_null = os.open("/dev/null", os.O_RDWR)
+        self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[
+            0
+        ]  # now, when no agent code can have lowered it
+        self.prefork = Prefork(poller, self.exit_watcher, self.meter)
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # not every kernel is built with it
             self._children = None
 
-    def patience_s(self) -> float | None:
+    def next_timeout_s(self) -> float | None:
         """Seconds until there is something to do without an event: a call is overdue; None if none runs."""
-        left_s = self.ahead.patience_s()
+        left_s = self.prefork.expires_in_s()
         for call in self.calls.values():
             own_s = max(call.deadline - time.monotonic(), 0.0)
             left_s = own_s if left_s is None else min(left_s, own_s)
-        return self.ends.patience_s(left_s, busy=bool(self.calls))
+        return self.exit_watcher.limit_timeout(left_s, busy=bool(self.calls))
 
-    def running(self) -> bool:
+    def is_active(self) -> bool:
         """Anything of the agent's may be running now."""
         return bool(self.calls or self.sessions or self.channels)
 
-    def at_rest(self) -> bool:
+    def is_frozen(self) -> bool:
         """Everything of the agent's is stopped, and has to stay so."""
-        return any(call.thaws for call in self.calls.values())
+        return any(call.freezes for call in self.calls.values())
 
-    def end_overdue(self) -> None:
+    def kill_overdue(self) -> None:
         """Kill what is overdue."""
-        self.ends.look()
-        if self.ahead.patience_s() == 0.0:
-            self.ahead.drop()
+        self.exit_watcher.poll()
+        if self.prefork.expires_in_s() == 0.0:
+            self.prefork.drop()
         for call in tuple(self.calls.values()):
             if call.deadline <= time.monotonic():
                 self._finish(call, timed_out=True)
@@ -83,25 +85,25 @@ class Runner:
         """
         python_call = request["op"] == "python"
         if not python_call:
-            self.ahead.forget()
+            self.prefork.forget()
         stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
-            process = Process(self._with_room(start, (stdout.write, stderr.write), *arguments), self.ends)
+            process = Process(self._start_process(start, (stdout.write, stderr.write), *arguments), self.exit_watcher)
         except (OSError, ValueError) as error:
             stdout.close()
             stderr.close()
-            self.send(jobs.unstarted(request, error))
+            self.send(jobs.start_failure_reply(request, error))
             return
-        call = Call(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
-        call.thaws, call.started_before, call.python = request["op"] == "pack", pids, python_call
+        call = RunningCall(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
+        call.freezes, call.started_before, call.python = request["op"] == "pack", pids, python_call
         stdout.limit = stderr.limit = request["limit"]
         self.calls[call.id] = call
-        self._follow(call)
+        self._watch_call(call)
 
     def run_python(self, request: dict[str, Any], code: bytes) -> None:
         """Run Python code in a child that waits for it, if there is one; else in a fork."""
-        call = None if self.running() else self.ahead.take(code)
+        call = None if self.is_active() else self.prefork.take(code)
         if call is None:
             self.run(request, self._fork_python, code)
             return
@@ -111,16 +113,16 @@ class Runner:
         self.calls[call.id] = call
 
     def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
-        return python.fork_to_run(code, (self.null, *out), self.files)
+        return python.fork_to_run(code, (self.dev_null, *out), self.max_descriptors)
 
     def _fork_waiting(self, out: tuple[int, int], told: int) -> int:
-        return python.fork_to_wait(told, (self.null, *out), self.files)
+        return python.fork_to_wait(told, (self.dev_null, *out), self.max_descriptors)
 
-    def _follow(self, call: Call) -> None:
+    def _watch_call(self, call: RunningCall) -> None:
         """Watch a call's process, and take its output."""
         for stream in (call.stdout, call.stderr):
-            self.watch.add(stream.read, partial(stream.pump, self.null))
-        self.watch.add(call.process.handle, partial(self._finish, call))
+            self.poller.add(stream.read, partial(stream.pump, self.dev_null))
+        self.poller.add(call.process.handle, partial(self._finish, call))
 
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
         """Our own code in a child, so that the loop stays free. It keeps the guest's protection from the agent."""
@@ -146,65 +148,65 @@ class Runner:
 
     def clear(self) -> None:
         """Kill everything, and forget about it without another word."""
-        self.ahead.forget()
+        self.prefork.forget()
         jobs.signal_all(signal.SIGKILL)
         streams = {id(stream): stream for call in self.calls.values() for stream in (call.stdout, call.stderr)}
         processes = [call.process for call in self.calls.values() if call.session is None]
         for session in self.sessions.values():
             streams.update({id(stream): stream for stream in (session.stdout, session.stderr)})
             processes.append(session.process)
-            self.watch.remove(session.calls.fileno())
+            self.poller.remove(session.calls.fileno())
             session.calls.close()
         for process in [*processes, *self.channels.values()]:
-            self.watch.remove(process.handle)
+            self.poller.remove(process.handle)
             os.close(process.handle)
         for stream in streams.values():
-            self.watch.remove(stream.read)
+            self.poller.remove(stream.read)
             stream.close()
         for owned in (self.calls, self.sessions, self.channels):
             owned.clear()
         jobs.reap_all()
 
-    def _with_room(self, start: Callable[..., int], *arguments: Any) -> int:
+    def _start_process(self, start: Callable[..., int], *arguments: Any) -> int:
         """Start a child; if the process limit is full, kill what nobody owns and try once more."""
         try:
             return start(*arguments)
         except BlockingIOError:
-            self._sweep()
+            self._kill_orphans()
             return start(*arguments)
 
-    def _listen(self, stream: Capture, limit: int) -> None:
+    def _capture(self, stream: Capture, limit: int) -> None:
         stream.start(limit)
-        self.watch.add(stream.read, partial(stream.pump, self.null))
+        self.poller.add(stream.read, partial(stream.pump, self.dev_null))
 
-    def _finish(self, call: Call, *, timed_out: bool = False) -> None:
+    def _finish(self, call: RunningCall, *, timed_out: bool = False) -> None:
         """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
         if self.calls.pop(call.id, None) is None:
-            self.ahead.drop()  # it died before it was called
+            self.prefork.drop()  # it died before it was called
             return
         if call.session is not None:
             self._end_session(call.session)
         else:
-            self.watch.remove(call.process.handle)
+            self.poller.remove(call.process.handle)
             if timed_out:
                 self._kill_tree(call.process)
         written = self.meter.written()
         status, used = call.process.wait()
-        if call.thaws:
+        if call.freezes:
             jobs.signal_all(signal.SIGCONT)
-        self._sweep()
+        self._kill_orphans()
         written = self.meter.written() - written - call.written_before
         seconds = used.ru_utime + used.ru_stime - call.cpu_before
         self._answer(call, os.waitstatus_to_exitcode(status), timed_out, seconds, used.ru_maxrss, written)
         for stream in (call.stdout, call.stderr):
-            self.watch.remove(stream.read)
+            self.poller.remove(stream.read)
             stream.close()
-        if call.python and not self.running():
-            self.ahead.call_ended(self.memory_kills(), self._fork_waiting, self._follow)
+        if call.python and not self.is_active():
+            self.prefork.call_ended(self.memory_kills(), self._fork_waiting, self._watch_call)
 
-    def _answer(self, call: Call, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
+    def _answer(self, call: RunningCall, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):
-            stream.drain(self.null)
+            stream.drain(self.dev_null)
         truncated = call.stdout.truncated or call.stderr.truncated
         oom = code != 0 and self.memory_kills() > call.memory_kills
         header = jobs.RESULT % (
@@ -221,26 +223,28 @@ class Runner:
         session = self.sessions.get(request["session"])
         if session is not None and session.call is not None:
             raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
-        self.ahead.forget()
+        self.prefork.forget()
         kills, pids = self.memory_kills(), self.meter.started()
         if session is None:
             try:
                 session = self._open_session(request["session"])
             except OSError as error:
-                self.send(jobs.unstarted(request, error))
+                self.send(jobs.start_failure_reply(request, error))
                 return
         started = time.monotonic()
         session.number += 1
-        call = session.call = self.calls[request["id"]] = Call(
+        call = session.call = self.calls[request["id"]] = RunningCall(
             request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
             session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
             started_before=pids,
         )  # fmt: skip
         for stream in (call.stdout, call.stderr):
-            self._listen(stream, request["limit"])
+            self._capture(stream, request["limit"])
         try:
             with (
-                jobs.as_file(code, descriptors) if len(code) > python.MOST_TOLD else nullcontext(descriptors) as passed
+                jobs.as_file(code, descriptors)
+                if len(code) > python.MAX_INLINE_CODE
+                else nullcontext(descriptors) as passed
             ):
                 inline = b"" if passed else code
                 socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
@@ -257,12 +261,14 @@ class Runner:
             if pid == 0:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
-                    python.enter_child((self.null, stdout.write, stderr.write), self.files, keep=theirs.detach())
-                    python.run_session(socket.socket(fileno=3), python.MOST_TOLD)
+                    python.enter_child(
+                        (self.dev_null, stdout.write, stderr.write), self.max_descriptors, keep=theirs.detach()
+                    )
+                    python.run_session(socket.socket(fileno=3), python.MAX_INLINE_CODE)
             return pid
 
         try:
-            process = Process(self._with_room(start), self.ends)
+            process = Process(self._start_process(start), self.exit_watcher)
         except OSError:
             stdout.close()
             stderr.close()
@@ -272,8 +278,8 @@ class Runner:
             theirs.close()
         ours.setblocking(False)
         session = self.sessions[name] = Session(name, process, ours, stdout, stderr)
-        self.watch.add(ours.fileno(), lambda: self._session_replied(session))
-        self.watch.add(process.handle, lambda: self._session_ended(session))
+        self.poller.add(ours.fileno(), lambda: self._session_replied(session))
+        self.poller.add(process.handle, lambda: self._session_ended(session))
         return session
 
     def _session_replied(self, session: Session) -> None:
@@ -283,7 +289,7 @@ class Runner:
             return
         call = session.call
         if not reply:
-            self.watch.remove(session.calls.fileno())  # its death follows; if not, the deadline does
+            self.poller.remove(session.calls.fileno())  # its death follows; if not, the deadline does
             return
         if call is None or len(reply) != python.SESSION_REPLY.size:
             return  # forged: nobody asked, or it is no reply
@@ -293,7 +299,7 @@ class Runner:
         session.call = None
         del self.calls[call.id]
         for stream in (call.stdout, call.stderr):
-            self.watch.remove(stream.read)  # until the next call: what its threads print later waits in the pipe
+            self.poller.remove(stream.read)  # until the next call: what its threads print later waits in the pipe
         pid = session.process.pid
         self._answer(
             call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, peak_kib(pid),
@@ -309,13 +315,13 @@ class Runner:
         session.process.wait()
         session.stdout.close()
         session.stderr.close()
-        self._sweep()
+        self._kill_orphans()
 
     def _end_session(self, session: Session) -> None:
         """Kill a session and all below it. The caller has still to wait for it, and to close its streams."""
         del self.sessions[session.name]
-        self.watch.remove(session.calls.fileno())
-        self.watch.remove(session.process.handle)
+        self.poller.remove(session.calls.fileno())
+        self.poller.remove(session.process.handle)
         session.calls.close()
         self._kill_tree(session.process)
 
@@ -325,14 +331,14 @@ class Runner:
         self, number: int, argv: list[str], environment: dict[str, str], standard: tuple[int, int, int]
     ) -> None:
         arguments = [os.fsencode(argument) for argument in argv]
-        self.ahead.forget()
+        self.prefork.forget()
 
         def start() -> int:
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
-                    python.enter_child(standard, self.files)
+                    python.enter_child(standard, self.max_descriptors)
                     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
                         signal.signal(ignored, signal.SIG_DFL)
                     try:
@@ -341,16 +347,16 @@ class Runner:
                         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
             return pid
 
-        process = self.channels[number] = Process(self._with_room(start), self.ends)
-        self.watch.add(process.handle, lambda: self.end_channel(number))
+        process = self.channels[number] = Process(self._start_process(start), self.exit_watcher)
+        self.poller.add(process.handle, lambda: self.end_channel(number))
 
     def end_channel(self, number: int) -> None:
         process = self.channels.pop(number, None)
         if process is not None:
-            self.watch.remove(process.handle)
+            self.poller.remove(process.handle)
             self._kill_tree(process)
             process.wait()
-            self._sweep()
+            self._kill_orphans()
 
     # What is left behind
 
@@ -369,12 +375,12 @@ class Runner:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
-    def _sweep(self) -> None:
+    def _kill_orphans(self) -> None:
         """Kill what no call, session or channel owns."""
         for call in self.calls.values():
             if call.session is None:
                 return
-        if not self.running():
+        if not self.is_active():
             if self._children is not None and not os.pread(self._children, 1, 0):
                 return  # whatever lives is below this process
             if jobs.signal_all(signal.SIGKILL):

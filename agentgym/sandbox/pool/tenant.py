@@ -1,4 +1,4 @@
-"""A pool as one owner sees it: owners take turns when there is no room for all."""
+"""A pool as the backend of one tenant: tenants take turns when there is not enough room for all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from agentgym.sandbox.pool.pool import Pool
 
 
-class Owned:
-    """A backend; see `Pool.owned_by`."""
+class TenantView:
+    """The backend that `Pool.for_tenant` returns."""
 
-    def __init__(self, pool: Pool, owner: str) -> None:
-        self._pool, self._owner, self.name = pool, owner, pool.name
+    def __init__(self, pool: Pool, tenant: str) -> None:
+        self._pool, self._tenant, self.name = pool, tenant, pool.name
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        return await self._pool.lease(spec, snapshot=snapshot, owner=self._owner)
+        return await self._pool.lease(spec, snapshot=snapshot, tenant=self._tenant)
 
     async def probe(self) -> Capabilities:
         return await self._pool.probe()
@@ -30,4 +30,4 @@ class Owned:
         return await self._pool.clean()
 
     async def close(self) -> None:
-        """Nothing: the pool belongs to all its owners."""
+        """Do nothing: all tenants share the pool, and whoever made it closes it."""

@@ -16,12 +16,12 @@ from marshal import dumps, loads  # names of functions rather than of modules: o
 from os import close, dup2, getppid, getresuid, read
 from typing import Any, NoReturn
 
-from . import archive, boot, kernel, server, steps
+from . import archive, boot, kernel, server, syscalls
 from .frames import GO, MAX_DATAGRAM, receive_into
-from .steps import Step, carry_out
+from .syscalls import Syscall, execute
 
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
-_UNTIL_ASKED = [steps.ready(boot.CONTROL, -1)]
+_WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
 _GO = boot.RECEIVED + 1  # place of the pipe that tells a child to begin: what it needs from outside is there
 _REFRESHED = json.dumps({"kind": "reset"}).encode()
 _CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 4))]
@@ -30,7 +30,7 @@ _MOST_PASSED = 4
 _NUMBER = 8  # bytes of the number of namespaces in an order, and of the answer
 
 
-class Template:
+class Zygote:
     """The spawner's side of it."""
 
     def __init__(self, spawner: int, keep: Iterable[int]) -> None:
@@ -40,8 +40,8 @@ class Template:
         if self.pid == 0:
             try:
                 kernel.die_with_parent()
-                if not carry_out([steps.ready(spawner, 0)]):
-                    carry_out(steps.close_others([theirs.fileno(), spawner, *keep]))
+                if not execute([syscalls.poll_readable(spawner, 0)]):
+                    execute(syscalls.close_others([theirs.fileno(), spawner, *keep]))
                     _serve(theirs)
             finally:
                 os._exit(1)
@@ -49,19 +49,19 @@ class Template:
         self.process = os.pidfd_open(self.pid)  # readable once it has ended
 
     def fork(
-        self, namespaces: int, kind: str, spec: dict[str, Any], setting_up: Iterable[Step], passed: Sequence[int]
+        self, namespaces: int, kind: str, spec: dict[str, Any], setup: Iterable[Syscall], passed: Sequence[int]
     ) -> None:
-        """Have it fork a child that sets up and goes on as a `kind`. `born` tells who that is.
+        """Have it fork a child that sets up and goes on as a `kind`. `child_pid` tells who that is.
 
         Args:
             kind: "guest", "layer", "refresh". spec: as the host sent it.
             passed: descriptors that the child has as `boot.RECEIVED` and on; the second is a pipe that says `GO`.
         Raises: ConnectionError if the template is gone.
         """
-        message = dumps((kind, list(setting_up), spec))
+        message = dumps((kind, list(setup), spec))
         socket.send_fds(self._orders, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
 
-    def born(self) -> int:
+    def child_pid(self) -> int:
         """Pid of the child that was forked on the last order.
 
         Raises: ConnectionError if the template is gone; another OSError if it could not fork.
@@ -86,14 +86,14 @@ def _serve(orders: socket.socket) -> NoReturn:
             pid = -(error.errno or 1)
         if pid == 0:
             close(own)  # held open, it would hide from the spawner that a template was killed before it answered
-            _go_on(memoryview(message)[_NUMBER:count], passed)
+            _start_child(memoryview(message)[_NUMBER:count], passed)
         message[:count] = bytes(count)  # what one sandbox is told, such as its environment, is not for the next
         orders.send(pid.to_bytes(_NUMBER, "big", signed=True))
         for descriptor in passed:
             os.close(descriptor)
 
 
-def _go_on(message: memoryview, passed: list[int]) -> NoReturn:
+def _start_child(message: memoryview, passed: list[int]) -> NoReturn:
     """In a fork of the template, which it never comes back into."""
     try:
         place = _FIRST
@@ -101,41 +101,41 @@ def _go_on(message: memoryview, passed: list[int]) -> NoReturn:
             dup2(descriptor, place, False)
             close(descriptor)
             place += 1
-        kind, setting_up, spec = loads(message)
-        _KINDS[kind](setting_up, spec)
+        kind, setup, spec = loads(message)
+        _KINDS[kind](setup, spec)
     finally:
         os._exit(1)
 
 
-def _become_first(setting_up: list[Step], spec: dict[str, Any]) -> None:
+def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
     """Go on as process 1 of a sandbox, and do nothing more until the host asks for something."""
     if read(_GO, 1) != GO:
         return  # the spawner is gone, or could not
     control = _FIRST
     try:
-        gone = carry_out(setting_up)
+        gone = execute(setup)
         control = _CONTROL
-        _confirm()
+        _check_confined()
     except OSError as error:
-        server.refuse(socket.socket(fileno=control), describe(error))
+        server.refuse(socket.socket(fileno=control), describe_error(error))
     if gone:
         return
-    carry_out(_UNTIL_ASKED)
+    execute(_WAIT_FOR_REQUEST)
     stream = socket.socket(fileno=_CONTROL)
     if stream.recv(1, socket.MSG_PEEK):
         os.close(boot.SPAWNER)
         server.serve(stream, spec, boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1)
 
 
-def _build(setting_up: list[Step], _: dict[str, Any]) -> None:
+def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
     """Make a layer of an archive, and tell the spawner how many bytes it takes."""
     said = boot.RECEIVED + 2
     try:
         if read(_GO, 1) != GO:
             return
-        gone = carry_out(setting_up)
+        gone = execute(setup)
         said = boot.MEMORY[0]
-        _confirm()
+        _check_confined()
         if gone:
             return
         os.close(boot.SPAWNER)
@@ -145,37 +145,37 @@ def _build(setting_up: list[Step], _: dict[str, Any]) -> None:
         os.write(said, str(used).encode())
         os._exit(0)
     except OSError as error:
-        os.write(said, describe(error).encode())
+        os.write(said, describe_error(error).encode())
     except ValueError as error:
         os.write(said, str(error).encode()[:2000])
 
 
-def _refresh(setting_up: list[Step], spec: dict[str, Any]) -> None:
+def _refresh(setup: list[Syscall], spec: dict[str, Any]) -> None:
     """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
     if read(_GO, 1) != GO:
         return  # it ends instead, or could not let go of what it has
     lifeline = socket.socket(fileno=_FIRST + 3)
     try:
-        carry_out(setting_up)
+        execute(setup)
     except OSError as error:
-        lifeline.send(json.dumps({"kind": "unavailable", "text": describe(error)}).encode(), socket.MSG_DONTWAIT)
+        lifeline.send(json.dumps({"kind": "unavailable", "text": describe_error(error)}).encode(), socket.MSG_DONTWAIT)
         return
     lifeline.sendmsg([_REFRESHED], _CHANGES if spec["layers"] else ())
     os._exit(0)
 
 
-def _confirm() -> None:
+def _check_confined() -> None:
     """No user but the sandbox's, and nobody above it."""
     if 0 in getresuid() or getppid() != 0:
         raise PermissionError(f"still user {getresuid()}, parent {getppid()}: refusing to run anything")
 
 
-_KINDS: dict[str, Callable[[list[Step], dict[str, Any]], None]] = {
-    "guest": _become_first,
-    "layer": _build,
+_KINDS: dict[str, Callable[[list[Syscall], dict[str, Any]], None]] = {
+    "guest": _become_guest,
+    "layer": _build_layer,
     "refresh": _refresh,
 }
 
 
-def describe(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     return f"{error.strerror or error}" + (f" at {error.filename2 or error.filename}" if error.filename else "")

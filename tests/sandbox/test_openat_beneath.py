@@ -8,7 +8,7 @@ import os
 import pytest
 
 from agentgym.sandbox.guest import kernel
-from agentgym.sandbox.guest.below import open_stepwise
+from agentgym.sandbox.guest.openat_beneath import open_beneath_stepwise
 
 
 @pytest.fixture
@@ -48,17 +48,17 @@ def outcome(open_one) -> bytes | int:
      "file/x", "to_dir", "a/none/file", "to_file/x"],
 )  # fmt: skip
 def test_each_path_ends_as_with_openat2(tree, path):
-    expected = outcome(lambda: kernel.open_below(tree, path, os.O_RDONLY))
-    assert outcome(lambda: open_stepwise(tree, path, os.O_RDONLY, 0, same_device=False)) == expected
+    expected = outcome(lambda: kernel.open_beneath(tree, path, os.O_RDONLY))
+    assert outcome(lambda: open_beneath_stepwise(tree, path, os.O_RDONLY, 0, same_device=False)) == expected
 
 
 def test_files_are_made_below_but_not_through_a_link_out(tree, tmp_path):
     flags = os.O_WRONLY | os.O_CREAT
-    os.close(open_stepwise(tree, "to_dir/new", flags, 0o600, same_device=True))
+    os.close(open_beneath_stepwise(tree, "to_dir/new", flags, 0o600, same_device=True))
     assert (tmp_path / "inside/a/b/new").stat().st_size == 0
     (tmp_path / "inside" / "trap").symlink_to("../made")
     with pytest.raises(OSError, match="cross-device") as caught:
-        open_stepwise(tree, "trap", flags, 0o600, same_device=True)
+        open_beneath_stepwise(tree, "trap", flags, 0o600, same_device=True)
     assert caught.value.errno == errno.EXDEV
     assert not (tmp_path / "made").exists()
 
@@ -66,9 +66,9 @@ def test_files_are_made_below_but_not_through_a_link_out(tree, tmp_path):
 def test_another_file_system_is_outside_if_so_asked():
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     try:
-        os.close(open_stepwise(root, "proc/version", os.O_RDONLY, 0, same_device=False))
+        os.close(open_beneath_stepwise(root, "proc/version", os.O_RDONLY, 0, same_device=False))
         with pytest.raises(OSError, match="cross-device"):
-            open_stepwise(root, "proc/version", os.O_RDONLY, 0, same_device=True)
+            open_beneath_stepwise(root, "proc/version", os.O_RDONLY, 0, same_device=True)
     finally:
         os.close(root)
 
@@ -76,5 +76,5 @@ def test_another_file_system_is_outside_if_so_asked():
 def test_no_descriptor_is_left_behind(tree):
     before = len(os.listdir("/proc/self/fd"))
     for path in ("a/b/file", "a/out", "loop", "none/x", "a/b/dots", ".."):
-        outcome(lambda path=path: open_stepwise(tree, path, os.O_RDONLY, 0, same_device=True))
+        outcome(lambda path=path: open_beneath_stepwise(tree, path, os.O_RDONLY, 0, same_device=True))
     assert len(os.listdir("/proc/self/fd")) == before

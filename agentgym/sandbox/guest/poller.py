@@ -8,7 +8,7 @@ from collections.abc import Callable
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
-class Watch:
+class Poller:
     """Calls a descriptor's handler when it becomes readable (or writable, as asked)."""
 
     def __init__(self) -> None:

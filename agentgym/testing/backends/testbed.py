@@ -17,10 +17,10 @@ import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agentgym.sandbox import Backend, ExecResult, Sandbox, SandboxSpec, Snapshot
-from agentgym.testing.backends.case import Breach, Case, deny, same
+from agentgym.testing.backends.check import BackendCheck, Breach, check_equal, check_not
 
 SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
 _CALL_S = 20.0
@@ -73,9 +73,9 @@ class Host:
             ended = os.waitpid(self.canary, os.WNOHANG)[0] != 0
         except ChildProcessError:
             ended = True
-        same(ended, False, "a process of the host was ended")
-        same(sorted(os.listdir(self.folder)), ["secret"], "files in a folder of the host")
-        same(self.file.read_text(), self.word, "content of a file of the host")
+        check_equal(ended, False, "a process of the host was ended")
+        check_equal(sorted(os.listdir(self.folder)), ["secret"], "files in a folder of the host")
+        check_equal(self.file.read_text(), self.word, "content of a file of the host")
 
 
 def kernel_settings() -> dict[str, str]:
@@ -170,15 +170,17 @@ class Target:
 
 
 @dataclass
-class Ground:
-    """A backend under test. `async with Ground(backend) as ground: await ground.make(case)`."""
+class TestBed:
+    """A backend under test. `async with TestBed(backend) as testbed: await testbed.make(check)`."""
+
+    __test__: ClassVar[bool] = False  # pytest must not collect it by its name
 
     backend: Backend
     spec: SandboxSpec = SPEC
     host: Host = field(default_factory=Host)
     neighbour: Sandbox | None = None
 
-    async def __aenter__(self) -> Ground:
+    async def __aenter__(self) -> TestBed:
         try:
             self.neighbour = await self.backend.create(self.spec)
             await self.neighbour.write("mine", b"kept")
@@ -193,37 +195,39 @@ class Ground:
         if self.neighbour is not None:
             await self.neighbour.close()
 
-    async def make(self, case: Case) -> None:
+    async def make(self, check: BackendCheck) -> None:
         """One check on a sandbox of its own. Raises: Breach, NotApplicable; whatever the backend raises."""
         assert self.neighbour is not None
         sandbox = await self.backend.create(self.spec)
         try:
-            await case.run(Target(self.backend, sandbox, self.neighbour, self.host, self.spec))
+            await check.run(Target(self.backend, sandbox, self.neighbour, self.host, self.spec))
         finally:
             await sandbox.close()
-        if case.kind == "attack":
+        if check.kind == "attack":
             await self.unharmed()
 
     async def unharmed(self) -> None:
         """Raises: Breach if the host, the neighbour or the next sandbox took harm, or something was left behind."""
         assert self.neighbour is not None
         self.host.unharmed()
-        same(kernel_settings(), self.settings, "settings of the host's kernel")
-        same(await self.neighbour.list(), ["mine"], "files of another sandbox")
-        same(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
-        same((await self.neighbour.run_python("print(6 * 7)")).stdout, b"42\n", "an answer of another sandbox")
+        check_equal(kernel_settings(), self.settings, "settings of the host's kernel")
+        check_equal(await self.neighbour.list(), ["mine"], "files of another sandbox")
+        check_equal(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
+        check_equal((await self.neighbour.run_python("print(6 * 7)")).stdout, b"42\n", "an answer of another sandbox")
         following = await self.backend.create(self.spec)
         try:
-            same(await following.list(), [], "files in the next sandbox")
+            check_equal(await following.list(), [], "files in the next sandbox")
             result = await following.exec(["sh", "-c", "echo well"])
-            same((result.exit_code, result.stdout), (0, b"well\n"), "an answer of the next sandbox")
+            check_equal((result.exit_code, result.stdout), (0, b"well\n"), "an answer of the next sandbox")
         finally:
             await following.close()
         await self._nothing_left()
 
     async def _nothing_left(self) -> None:
         left = await growth(self.backend, self.before)
-        deny(bool(left), f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}")
+        check_not(
+            bool(left), f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}"
+        )
 
 
 async def growth(backend: Backend, before: dict[str, int]) -> dict[str, int]:
