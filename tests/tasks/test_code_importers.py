@@ -24,10 +24,12 @@ EVERY = 64
 needs_files = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="the public files are not in ../shared/data")
 
 ITEM = {
-    "task_id": "HumanEval/0", "entry_point": "f", "canonical_solution": "    return x * K\n",
+    "task_id": "HumanEval/0",
+    "entry_point": "f",
+    "canonical_solution": "    return x * K\n",
     "prompt": 'K = 2\n\ndef f(x):\n    """Double.\n    >>> f(2)\n    4\n    >>> f(3)\n    six\n    """\n',
     "test": "def check(candidate):\n    assert candidate(5) == 10\n",
-}  # fmt: skip
+}
 
 
 def read(tmp_path, kind, *items):

@@ -26,8 +26,12 @@ SETS = {
     "code/verified-v1": ("unseen_parameters", "unseen_families"),
 }
 KINDS = {  # which tag tells the kind of work, and so what the second stratum keeps from training
-    "code/shell-v1": 0, "code/verilog-v1": 0, "code/maths-v1": 0, "code/tables-v1": 0, "code/projects-v1": 0,
-}  # fmt: skip
+    "code/shell-v1": 0,
+    "code/verilog-v1": 0,
+    "code/maths-v1": 0,
+    "code/tables-v1": 0,
+    "code/projects-v1": 0,
+}
 every_set = pytest.mark.parametrize("name", SETS)
 
 

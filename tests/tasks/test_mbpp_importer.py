@@ -16,9 +16,12 @@ FILE = Path(__file__).parents[2] / "../shared/data/mbpp/ic_mbpp.json"
 needs_file = pytest.mark.skipif(not FILE.is_file(), reason="the MBPP file is not in ../shared/data/mbpp")
 
 ITEM = {
-    "query": "Square a number.", "gold": "def f(x):\r\n\treturn x * x", "task_id": 7,
-    "tests": ["assert f(2) == 4", "assert f(3) == 9"], "test_setup_code": "",
-}  # fmt: skip
+    "query": "Square a number.",
+    "gold": "def f(x):\r\n\treturn x * x",
+    "task_id": 7,
+    "tests": ["assert f(2) == 4", "assert f(3) == 9"],
+    "test_setup_code": "",
+}
 
 
 def read(tmp_path, *items, lines=False):

@@ -117,12 +117,15 @@ def test_a_question_has_one_answer():
 def listed() -> Photograph:
     """A list of two things with a heading above it, as an application would show it."""
     rows = [
-        ("columnheader", "Product", (0, 0, 90, 20)), ("columnheader", "Price", (100, 0, 190, 20)),
-        ("link", "Alpine Kettle", (5, 25, 60, 35)), ("cell", "12.50", (100, 20, 190, 40)),
+        ("columnheader", "Product", (0, 0, 90, 20)),
+        ("columnheader", "Price", (100, 0, 190, 20)),
+        ("link", "Alpine Kettle", (5, 25, 60, 35)),
+        ("cell", "12.50", (100, 20, 190, 40)),
         ("button", "Remove", (200, 22, 250, 38)),
-        ("link", "Silent Pan", (5, 45, 60, 55)), ("cell", "12.50", (100, 40, 190, 60)),
+        ("link", "Silent Pan", (5, 45, 60, 55)),
+        ("cell", "12.50", (100, 40, 190, 60)),
         ("button", "Remove", (200, 42, 250, 58)),
-    ]  # fmt: skip
+    ]
     return Photograph("0000", "train", "shop", (260, 60), tuple(Element(*row) for row in rows))
 
 
@@ -135,10 +138,12 @@ def test_things_of_a_list_are_told_by_their_row_and_column():
 
 def test_what_is_broken_over_lines_cut_off_or_nameless_is_left_out():
     boxes = [
-        [1, "link", 'link "Whole"', [10, 10, 50, 24.4]], [2, "link", 'link "Broken"', [60.2, 10, 90, 24]],
-        [3, "link", 'link "Below"', [10, 90, 50, 104]], [4, "table", "table", [0, 0, 99, 99]],
+        [1, "link", 'link "Whole"', [10, 10, 50, 24.4]],
+        [2, "link", 'link "Broken"', [60.2, 10, 90, 24]],
+        [3, "link", 'link "Below"', [10, 90, 50, 104]],
+        [4, "table", "table", [0, 0, 99, 99]],
         [5, "heading", 'heading1 "Top"', [0, 30, 99, 50]],
-    ]  # fmt: skip
+    ]
     found = elements_of(boxes, [(60.0, 10.0)], (100, 100))
     assert found == [Element("link", "Whole", (10, 10, 50, 24)), Element("heading", "Top", (0, 30, 99, 50))]
 

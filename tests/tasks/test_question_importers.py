@@ -36,17 +36,25 @@ def written(tmp_path, data, name="questions.json"):
 
 
 HOTPOT_ROW = {
-    "_id": "a", "question": "Who made the lamp?", "answer": "Ida", "level": "hard", "type": "bridge",
+    "_id": "a",
+    "question": "Who made the lamp?",
+    "answer": "Ida",
+    "level": "hard",
+    "type": "bridge",
     "supporting_facts": [["Lamp", 0], ["Ida", 1], ["Lamp", 2]],
     "context": [["Lamp", ["It is a lamp.", " Ida made it."]], ["Ida", ["A maker."]], ["Noise", ["Nothing."]]],
-}  # fmt: skip
+}
 MUSIQUE_ROW = {
-    "id": "2hop__1_2", "question": "Who?", "answer": "Ida", "answer_aliases": ["Ida K."], "answerable": True,
+    "id": "2hop__1_2",
+    "question": "Who?",
+    "answer": "Ida",
+    "answer_aliases": ["Ida K."],
+    "answerable": True,
     "paragraphs": [
         {"idx": 0, "title": "Lamp", "paragraph_text": "Ida made it.", "is_supporting": True},
         {"idx": 1, "title": "Noise", "paragraph_text": "Nothing.", "is_supporting": False},
     ],
-}  # fmt: skip
+}
 
 
 def test_hotpotqa_carries_its_pages_and_names_the_gold_ones(tmp_path):

@@ -147,13 +147,18 @@ def test_screens_depend_on_the_seed_and_on_nothing_else():
 @pytest.mark.parametrize(
     "screen",
     [
-        None, {}, {"widgets": []}, {"width": 10**9, "height": 9, "widgets": []},
+        None,
+        {},
+        {"widgets": []},
+        {"width": 10**9, "height": 9, "widgets": []},
         {"width": 100, "height": 100, "widgets": [{"kind": "button", "box": [0, 0, 200, 20]}]},
         {"width": 100, "height": 100, "widgets": [{"kind": "bomb", "box": [0, 0, 20, 20]}]},
         {"width": 100, "height": 100, "widgets": [{"kind": "icon", "text": "skull", "box": [0, 0, 20, 20]}]},
-        {"data": "AAAA"}, {"path": "/etc/hostname"}, {"path": "/dev/zero"},
+        {"data": "AAAA"},
+        {"path": "/etc/hostname"},
+        {"path": "/dev/zero"},
     ],
-)  # fmt: skip
+)
 async def test_a_screen_that_cannot_be_shown_is_a_task_error(screen):
     with pytest.raises(TaskError):
         await make("agentgym/ground-v1").reset(
@@ -169,10 +174,15 @@ def screenspot(tmp_path):
     (tmp_path / "images").mkdir()
     image.save(tmp_path / "images" / "a.png")
     items = [
-        {"img_filename": "a.png", "bbox": [20, 30, 40, 20], "instruction": "the red one ", "data_type": "icon",
-         "data_source": "windows"},
+        {
+            "img_filename": "a.png",
+            "bbox": [20, 30, 40, 20],
+            "instruction": "the red one ",
+            "data_type": "icon",
+            "data_source": "windows",
+        },
         {"img_filename": "a.png", "bbox": [100, 10, 50, 80], "instruction": "the white", "data_type": "text"},
-    ]  # fmt: skip
+    ]
     return tmp_path, items
 
 
@@ -202,10 +212,12 @@ def test_screenspot_pro_gives_corners_and_broken_items_are_named(screenspot):
     pro = load_screenspot(written(folder, [items[0] | {"bbox": [20, 30, 60, 50], "img_size": [200, 100]}]))
     assert pro["held_out"][0].truth == {"box": [20, 30, 60, 50]}
     for broken, says in [
-        ({"bbox": [1, 2, 3]}, "four numbers"), ({"bbox": [1, 2, -3, 4]}, "no area"),
+        ({"bbox": [1, 2, 3]}, "four numbers"),
+        ({"bbox": [1, 2, -3, 4]}, "no area"),
         ({"img_filename": "b.png"}, "images="),
-        ({"img_filename": "../secret.png"}, "leaves the folder"), ({"instruction": None}, "instruction"),
-    ]:  # fmt: skip
+        ({"img_filename": "../secret.png"}, "leaves the folder"),
+        ({"instruction": None}, "instruction"),
+    ]:
         with pytest.raises(TaskError, match=says):
             load_screenspot(written(folder, [items[0], items[1] | broken]))
 

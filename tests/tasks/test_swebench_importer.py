@@ -43,12 +43,15 @@ def instance(tmp_path):
     (clone / "shape.py").write_text(FIXED)
     (clone / "test_shape.py").write_text(NEW)
     row = {
-        "instance_id": "acme__shape-1", "repo": "acme/shape", "base_commit": base,
-        "problem_statement": "area(3, 2) is 5.", "patch": git(clone, "diff", "--", "shape.py") + "\n",
+        "instance_id": "acme__shape-1",
+        "repo": "acme/shape",
+        "base_commit": base,
+        "problem_statement": "area(3, 2) is 5.",
+        "patch": git(clone, "diff", "--", "shape.py") + "\n",
         "test_patch": git(clone, "diff", "--", "test_shape.py") + "\n",
         "FAIL_TO_PASS": json.dumps(["test_shape.py::test_more[3", "[100%]", "["]),
         "PASS_TO_PASS": ["test_shape.py::test_square"],
-    }  # fmt: skip
+    }
     git(clone, "commit", "-q", "-a", "-m", "the fix")
     path = tmp_path / "instances.jsonl"
     path.write_text(json.dumps(row) + "\n")

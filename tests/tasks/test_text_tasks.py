@@ -43,8 +43,10 @@ def test_the_set_is_as_large_as_its_card_says_and_asks_nothing_twice(name):
 @every_set
 def test_levels_of_the_unseen_kinds_are_harder_and_never_trained_on(name):
     found = load_task_set(name)
-    levels = {stratum: {task.difficulty for task in found["held_out"] if stratum in task.tags}
-              for stratum in ("unseen_instances", "unseen_kinds")}  # fmt: skip
+    levels = {
+        stratum: {task.difficulty for task in found["held_out"] if stratum in task.tags}
+        for stratum in ("unseen_instances", "unseen_kinds")
+    }
     trained = {task.difficulty for split in ("train", "validation") for task in found[split]}
     assert levels["unseen_instances"] == trained
     assert min(levels["unseen_kinds"]) > max(trained)
