@@ -57,7 +57,7 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "item", "said"),
+    ("kind", "item", "reason"),
     [
         ("humaneval", "{", "neither a JSON array nor JSON lines"),
         ("humaneval", "[1]", "item 0: expected a JSON object"),
@@ -71,8 +71,8 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         ("gsm8k", "", "holds no item"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, said):
-    with pytest.raises(TaskError, match=said):
+def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, reason):
+    with pytest.raises(TaskError, match=reason):
         read(tmp_path, kind, item)
 
 

@@ -96,14 +96,14 @@ async def test_wikisql_questions_are_answered_by_the_query_their_numbers_stand_f
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, items)))
     (tmp_path / "dev.tables.jsonl").write_text(json.dumps(table))
     tasks = load("importers", "wikisql")(tmp_path / "dev.jsonl", environment=IN_PROCESS)["held_out"]
-    world = agentgym.make(IN_PROCESS)
-    found = []
+    environment = agentgym.make(IN_PROCESS)
+    rows = []
     for task in tasks:
-        await world.reset(task.public(), seed=0)
-        found.append((await world.rows(task.truth["sql"]))["rows"])
+        await environment.reset(task.public(), seed=0)
+        rows.append((await environment.rows(task.truth["sql"]))["rows"])
         assert await gold_is_right(task)
-    await world.close()
-    assert found == [[["Ada Lee"], ["Cy"]], [[1]]]  # SQLite: text stands above every number
+    await environment.close()
+    assert rows == [[["Ada Lee"], ["Cy"]], [[1]]]  # SQLite: text stands above every number
 
 
 @pytest.mark.parametrize(
@@ -171,9 +171,11 @@ async def test_dbbench_is_judged_by_labels_and_by_the_tables_at_the_end():
 )
 @needs("sample_dbs")
 async def test_sample_databases_by_their_path_give_the_known_results(file, sql, answer):
-    world = agentgym.make(IN_PROCESS)
-    await world.reset(Task("t", IN_PROCESS, "Q?", parameters={"database": str(DATA / "sample_dbs" / file)}), seed=0)
+    environment = agentgym.make(IN_PROCESS)
+    await environment.reset(
+        Task("t", IN_PROCESS, "Q?", parameters={"database": str(DATA / "sample_dbs" / file)}), seed=0
+    )
     try:
-        assert (await world.call(Call("query", {"sql": sql}))).content == answer
+        assert (await environment.call(Call("query", {"sql": sql}))).content == answer
     finally:
-        await world.close()
+        await environment.close()
