@@ -28,7 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training import turn_grpo
@@ -116,7 +116,7 @@ def main() -> None:
         )  # fmt: skip
         ours = turn_grpo.TurnGRPOTrainer(
             make_model(tokenizer), args=GRPOConfig(**shared), tasks=tasks, policy=Policy(),
-            rollouts=Recorded(len(tokenizer)), estimator=estimator("return_to_go"), sampling=Sampling(),
+            rollouts=Recorded(len(tokenizer)), estimator=estimator("return_to_go"),
             processing_class=tokenizer,
         )  # fmt: skip
         bare = GRPOTrainer(

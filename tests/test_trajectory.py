@@ -13,7 +13,7 @@ from scripted_episodes import play, say, task
 
 from agentgym.errors import ShapeError
 from agentgym.messages import Call, Message
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import CounterWithState

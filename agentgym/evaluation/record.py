@@ -20,7 +20,7 @@ from agentgym.evaluation.statistics import (
     solved_within,
     success_rate,
 )
-from agentgym.sandbox.metering import together
+from agentgym.sandbox import combine_usage
 from agentgym.task import Task, task_to_json
 
 
@@ -175,7 +175,7 @@ class Evaluation:
 
     def usage(self) -> dict[str, float]:
         """What all episodes took together, failed ones too, by name as in `Trajectory.usage`; of peaks the highest."""
-        return together([used for row in self.rows for used in row.usage])
+        return combine_usage([used for row in self.rows for used in row.usage])
 
     def execution_rate(self) -> float:
         """Calls that ran and came back without an error, as a share of all calls; NaN without any call."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy, Sampling
-from agentgym.rollout.branch import Fork
-from agentgym.rollout.manager import Checkpoints
+from agentgym.policy.contract import Policy
+from agentgym.rollout import Checkpoints, Fork
 from agentgym.task import Task, seed_of
 from agentgym.training.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
@@ -42,9 +41,8 @@ class Branching:
         policy: Policy,
         tasks: Sequence[Task],
         *,
-        run: str,
+        label: str,
         group_size: int,
-        sampling: Sampling,
         progress: float | None = None,
     ) -> list[Trajectory]:
         """Play a forest for every task. Returns: as `Rollouts.play`, the trunks of a group first.
@@ -61,7 +59,7 @@ class Branching:
                 f"A group of {group_size} with {self.trunks} trunks cannot be grown as trees: set train.signals.trunks "
                 f"to at least 2 and less than train.group_size."
             )
-        draws = np.random.default_rng(seed_of(self.seed, run))
+        draws = np.random.default_rng(seed_of(self.seed, label))
         shape = (len(tasks), group_size - self.trunks)
         trunks, turns = draws.integers(self.trunks, size=shape), 1 + draws.integers(self.before, size=shape)
         samples = self._samples(tasks)
@@ -71,9 +69,8 @@ class Branching:
             for trunk, turn in zip(trunks[place], turns[place], strict=True)
         }
         begun = rollouts.play(
-            policy, tasks, run=run, group_size=self.trunks, sampling=sampling, checkpoints=checkpoints,
-            progress=progress,
-        )  # fmt: skip
+            policy, tasks, label=label, group_size=self.trunks, checkpoints=checkpoints, progress=progress
+        )
         groups = [begun[at : at + self.trunks] for at in range(0, len(begun), self.trunks)]
         forks: list[Fork] = []
         anew: list[Task] = []
@@ -85,10 +82,10 @@ class Branching:
                 else:
                     anew.append(task)
         home = {trajectory.id: group for group in groups for trajectory in group}
-        grown = rollouts.branch(policy, forks, 1, run=f"{run}-branch", sampling=sampling, record=True)
+        grown = rollouts.branch(policy, forks, 1, label=f"{label}-branch", record=True)
         for branch in sorted(grown, key=lambda trajectory: trajectory.id):  # they end in any order
             home[branch.provenance["branch"]["of"]].append(branch)
-        others = iter(rollouts.play(policy, anew, run=f"{run}-anew", sampling=sampling) if anew else ())
+        others = iter(rollouts.play(policy, anew, label=f"{label}-anew") if anew else ())
         for group in groups:
             group += [next(others) for _ in range(group_size - len(group))]
         return [trajectory for group in groups for trajectory in group]

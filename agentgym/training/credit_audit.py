@@ -10,7 +10,7 @@ import numpy as np
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import draw
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.training.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
@@ -31,10 +31,10 @@ class CreditAudit:
     """
 
     def __init__(
-        self, policy: Policy, rollouts: Rollouts, sampling: Sampling, *, every: int, sample: int, continuations: int,
+        self, policy: Policy, rollouts: Rollouts, *, every: int, sample: int, continuations: int,
         group_size: int, iterations: int = 1, seed: int = 0, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._policy, self._rollouts, self._sampling = policy, rollouts, sampling
+        self._policy, self._rollouts = policy, rollouts
         self._every, self._iterations = every * iterations, iterations
         self._sample, self._continuations, self._size = sample, continuations, group_size
         self._seed, self._clock = seed, clock
@@ -59,9 +59,7 @@ class CreditAudit:
         given = {NAME: [[np.asarray(one) for one in credit[at : at + self._size]] for at in rows]}
         try:
             sample = draw(groups, given, sample=self._sample, seed=self._seed + step)
-            others = self._rollouts.branch(
-                self._policy, sample.forks, self._continuations, run=f"audit-{step:06d}", sampling=self._sampling
-            )
+            others = self._rollouts.branch(self._policy, sample.forks, self._continuations, label=f"audit-{step:06d}")
             found |= {"episodes": float(len(others)), "diverged": float(sum(not other.valid for other in others))}
             audit = sample.compared(others, seed=self._seed)
         except EvaluationError:

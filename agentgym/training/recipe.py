@@ -15,9 +15,8 @@ from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
-from agentgym.policy.contract import Sampling
 from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
 from agentgym.training.reward_section import RewardSection
@@ -72,8 +71,8 @@ class EpisodeSection(Section):
     """
 
     max_turns: Count = 8
-    max_tokens: Count = 1024
-    turn_tokens: Count = 256
+    max_episode_tokens: Count = 1024
+    max_turn_tokens: Count = 256
     time_s: Seconds = 120.0
     temperature: Rate = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -81,14 +80,23 @@ class EpisodeSection(Section):
     backend: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
 
-    def budgets(self) -> Budgets:
-        """As the episode manager wants them."""
-        return Budgets(max_turns=self.max_turns, max_tokens=self.max_tokens, time_s=self.time_s)
-
-    def sampling(self, temperature: float | None = None) -> Sampling:
-        """As the policy wants it; `temperature` overrides for evaluation."""
-        chosen = self.temperature if temperature is None else temperature
-        return Sampling(chosen, self.top_p if chosen else 1.0, self.turn_tokens)
+    def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
+        """What the episode manager takes."""
+        budgets = Budgets(
+            max_turns=self.max_turns,
+            max_turn_tokens=self.max_turn_tokens,
+            max_episode_tokens=self.max_episode_tokens,
+            time_s=self.time_s,
+        )
+        return RolloutConfig(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            budgets=budgets,
+            concurrency=self.concurrency,
+            backend=self.backend,
+            seed=seed,
+            reward=reward,
+        )
 
 
 class WarmStartSection(Section):
@@ -187,13 +195,14 @@ class TrainSection(Section):
 class EvaluateSection(Section):
     """Measurement on the held-out split, before and after. `temperature` 0 is greedy.
 
+    `group_size`: episodes of each task.
     `control` overrides task parameters for a third measurement of the trained policy: the same questions and
     truth, but tools that answer from another world, for example `{seed = 1}`. What is solved there was guessed.
     `stratum` is the tag of the tasks that the headline speaks of; the tables show all.
     """
 
     tasks: Count | None = None
-    samples: Count = 1
+    group_size: Count = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
     control: dict[str, Any] = {}
     stratum: str | None = None
@@ -230,6 +239,10 @@ class Recipe(Section):
     def judge(self, task_set: TaskSet) -> Reward | str | None:
         """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
         return self.reward.judge(registry.load("environments", task.environment).reward for task in task_set["train"])
+
+    def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
+        """How the run's episodes are played. Raises: as `judge`."""
+        return self.episode.config(seed=self.seed, reward=self.judge(task_set))
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

@@ -89,11 +89,9 @@ class _Session:
         self.run, self.recipe, self.console = run, recipe, console
         self.device = device_of(recipe.machine.device)
         self.task_set: TaskSet = recipe.tasks.load()
-        episode = recipe.episode
         self.rollouts = Rollouts(
-            reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
-            backend=episode.backend, pool=episode.pool, seed=recipe.seed, ledger=Ledger(run.ledger),
-        )  # fmt: skip
+            recipe.rollout_config(self.task_set), pool=recipe.episode.pool, ledger=Ledger(run.ledger)
+        )
         self.progress = Progress(
             SpinnerColumn(), TextColumn("{task.description:<22}"), BarColumn(bar_width=28), MofNCompleteColumn(),
             TimeElapsedColumn(), TextColumn("{task.fields[note]}"), console=console,
@@ -190,14 +188,12 @@ class _Session:
             policy=policy if section.generation == "transformers" else self._trl_policy(tokenizer),
             rollouts=self.rollouts,
             estimator=chosen,
-            sampling=self.recipe.episode.sampling(),
             sources=sources_for(
                 chosen,
                 section.signals,
                 model=model,
                 policy=policy,
                 rollouts=self.rollouts,
-                sampling=self.recipe.episode.sampling(),
                 task_set=self.task_set,
                 encode=tokenizer.encode,
                 seed=self.recipe.seed,
@@ -246,19 +242,22 @@ class _Session:
             self.task_set, "held_out", tasks, policy=policy.name, label=f"{self.run.path.resolve()}/{when}",
             seed=self.recipe.seed,
         )  # fmt: skip
-        with self._bar(f"held-out {when}", len(tasks) * section.samples) as advance:
+        with self._bar(f"held-out {when}", len(tasks) * section.group_size) as advance:
             played = self.rollouts.play(
-                policy, tasks, run=f"held-out-{when}", group_size=section.samples,
-                sampling=self.recipe.episode.sampling(section.temperature), seen=lambda _: advance(),
-            )  # fmt: skip
+                policy,
+                tasks,
+                label=f"held-out-{when}",
+                group_size=section.group_size,
+                temperature=section.temperature,
+                on_trajectory=lambda _: advance(),
+            )
         evaluation = from_trajectories(
             played,
             label=when,
             task_set=self.task_set,
             split="held_out",
             policy=policy.name,
-            seed=self.recipe.seed,
-            sampling=self.recipe.episode.sampling(section.temperature),
+            config=self.rollouts.config.at_temperature(section.temperature),
         )
         evaluation.opened = opened
         self.run.write_json(label, evaluation.to_json())
@@ -271,9 +270,9 @@ class _Session:
         played = self.rollouts.play(
             policy,
             tasks,
-            run=f"{phase}-{step:06d}",
+            label=f"{phase}-{step:06d}",
             record=False,
-            sampling=self.recipe.episode.sampling(self.recipe.evaluate.temperature),
+            temperature=self.recipe.evaluate.temperature,
         )
         policy.model.train(training)
         found = summary(played)
@@ -284,7 +283,7 @@ class _Session:
         """What is done with the credit of every step: it is written down and, where the recipe says so, audited."""
         section = self.recipe.train
         audit = CreditAudit(
-            policy, self.rollouts, self.recipe.episode.sampling(), every=section.audit_every,
+            policy, self.rollouts, every=section.audit_every,
             sample=section.audit_sample, continuations=section.audit_continuations, group_size=section.group_size,
             iterations=section.iterations, seed=self.recipe.seed,
         ) if section.audit_every else None  # fmt: skip
@@ -340,7 +339,7 @@ class _Session:
             num_iterations=section.iterations, learning_rate=section.learning_rate, lr_scheduler_type="constant",
             warmup_steps=section.warmup_steps, loss_type=section.loss_type, beta=section.kl,
             temperature=recipe.episode.temperature, top_p=recipe.episode.top_p,
-            max_completion_length=recipe.episode.max_tokens, max_grad_norm=section.max_grad_norm,
+            max_completion_length=recipe.episode.max_episode_tokens, max_grad_norm=section.max_grad_norm,
             logging_steps=1, save_strategy="steps", save_steps=section.save_every,
             save_total_limit=section.keep_checkpoints, report_to=[], disable_tqdm=True,
             seed=recipe.seed, data_seed=recipe.seed, gradient_checkpointing=False, bf16=self.device != "cpu",

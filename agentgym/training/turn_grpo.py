@@ -27,7 +27,7 @@ from agentgym.credit import Group, batch_advantages
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
 from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
@@ -52,7 +52,6 @@ class TurnGRPOTrainer(GRPOTrainer):
         policy: samples from `model`; its `version` is set to the optimiser step.
         rollouts: plays the episodes.
         estimator: from a group of trajectories to one advantage per turn (see agentgym.credit).
-        sampling: of the agent's turns.
         sources: of signals that the estimator needs and no record holds (see agentgym.training.signals).
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         branching: how groups are grown as trees; None plays every episode from the start.
@@ -70,7 +69,6 @@ class TurnGRPOTrainer(GRPOTrainer):
         policy: Policy | Callable[[TurnGRPOTrainer], Policy],
         rollouts: Rollouts,
         estimator: Estimator,
-        sampling: Sampling,
         sources: Sequence[Source] = (),
         failures: Mapping[str, Treatment] = {},
         branching: Branching | None = None,
@@ -80,7 +78,7 @@ class TurnGRPOTrainer(GRPOTrainer):
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
-        self._turn_sampling, self._sources, self._branching, self._watch = sampling, sources, branching, watch
+        self._sources, self._branching, self._watch = sources, branching, watch
         self._curriculum = curriculum
         self._failures = failures
         self._rows: list[dict[str, Any]] = []
@@ -217,9 +215,12 @@ class TurnGRPOTrainer(GRPOTrainer):
         if self._branching is not None:
             play = partial(self._branching.grow, self._rollouts)
         return play(
-            self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling,
+            self.rollout_policy,
+            tasks,
+            label=label,
+            group_size=size,
             progress=min(step / max(self.state.max_steps, 1), 1.0),
-        )  # fmt: skip
+        )
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""

@@ -49,7 +49,11 @@ def demonstrations(
                 f"without [warm_start], or give the TaskSet a `{who}`."
             )
         return rollouts.play(
-            lambda task: ScriptedPolicy(script(task)), chosen, run=f"demonstration-{who}", record=False, seen=seen
+            lambda task: ScriptedPolicy(script(task)),
+            chosen,
+            label=f"demonstration-{who}",
+            record=False,
+            on_trajectory=seen,
         )
 
     played = play("oracle", tasks[:split])

@@ -26,8 +26,8 @@ from agentgym.registry import (
     shared_backend,
 )
 from agentgym.reward import Reward
-from agentgym.rollout.manager import EpisodeManager
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.rollout import EpisodeManager
+from agentgym.sandbox import SandboxSpec
 from agentgym.testing import (
     check_backend,
     check_call_format,

@@ -55,13 +55,14 @@ def normal(name: str) -> str:
 
 def distributions_in(requirements: list[str]) -> set[str]:
     """Normalised names of a requirement list."""
-    return {normal(re.match(r"[\w.-]+", one).group()) for one in requirements}  # type: ignore[union-attr]
+    return {normal(re.match(r"[\w.-]+", line).group()) for line in requirements}  # type: ignore[union-attr]
 
 
 @cache
 def import_names(distributions: frozenset[str]) -> set[str]:
-    """Top-level import names that installed distributions offer."""
-    return {name for name, owners in packages_distributions().items() if distributions & {normal(o) for o in owners}}
+    """Top-level import names that distributions offer; one that is not installed goes by its own name."""
+    offered = {name for name, owners in packages_distributions().items() if distributions & {normal(o) for o in owners}}
+    return offered | {name.replace("-", "_") for name in distributions}
 
 
 CORE = import_names(frozenset(distributions_in(project()["project"]["dependencies"])))

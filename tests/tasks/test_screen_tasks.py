@@ -18,7 +18,7 @@ from agentgym.messages import Call, Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
 from agentgym.rewards.boxes import inside
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task, seed_of
 from agentgym.tasks.importers.screenspot import load_screenspot
 
@@ -39,8 +39,13 @@ def pixels(part):
     return Image.open(io.BytesIO(base64.b64decode(part.data))).convert("RGB")
 
 
+<<<<<<< HEAD
 async def play(tasks, player):
     manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), concurrency=8)
+=======
+async def played(tasks, player):
+    manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8))
+>>>>>>> main
     return await manager.collect(tasks)
 
 
@@ -199,9 +204,9 @@ async def test_screenspot_is_read_and_played(screenspot):
     assert first.truth == {"box": [20, 30, 60, 50]}
     assert first.tags == ("icon", "windows")
     point = [Message("assistant", "", (Call("point", {"x": 40, "y": 40}),))]
-    first, second = await play(tasks["held_out"], lambda task: point)
-    assert (first.success, second.success) == (1.0, 0.0)
-    assert pixels(first.opening[0].images[0]).getpixel((40, 40)) == (255, 0, 0)
+    hit, miss = await play(tasks["held_out"], lambda task: point)
+    assert (hit.success, miss.success) == (1.0, 0.0)
+    assert pixels(hit.opening[0].images[0]).getpixel((40, 40)) == (255, 0, 0)
     Image.new("RGB", (200, 100)).save(folder / "images" / "a.png")
     with pytest.raises(TaskError, match="has changed"):
         await make(first.environment).reset(first.public(), seed=0)

@@ -103,7 +103,7 @@ def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_c
             "name": "rising",
             "tasks": {"set": "text/number-guess-v1"},
             "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1}},
-            "episode": {"max_turns": 2, "max_tokens": 48, "turn_tokens": 12},
+            "episode": {"max_turns": 2, "max_episode_tokens": 48, "max_turn_tokens": 12},
             "warm_start": {"demonstrations": 8, "steps": 1, "batch_size": 4, "validate_tasks": 1},
             "train": {"steps": 2, "tasks_per_step": 2, "group_size": 2, "save_every": 1, "validate_tasks": 1,
                       "curriculum": {"prompts": 2, "accuracy": 0.0}},

@@ -14,12 +14,12 @@ from agentgym import Environment, Message, Reward, Task, register, tool
 from agentgym.credit import estimator
 from agentgym.errors import CreditError, PolicyError
 from agentgym.messages import TextPart
-from agentgym.policy.contract import Request, Sampling
+from agentgym.policy.contract import Request
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vision import VisionPolicy
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.choosing import sources_for
@@ -80,7 +80,7 @@ def talker(model, renderer) -> VisionPolicy:
 @pytest.fixture
 def trainer(made, tmp_path):
     model, renderer = made
-    rollouts = Rollouts(reward=Luck(), budgets=Budgets(max_turns=3, max_void_turns=9), concurrency=6)
+    rollouts = Rollouts(RolloutConfig(reward=Luck(), budgets=Budgets(max_turns=3, max_void_turns=9), concurrency=6))
     settings: dict[str, Any] = dict(
         output_dir=str(tmp_path), per_device_train_batch_size=GROUP, steps_per_generation=2, num_generations=GROUP,
         gradient_accumulation_steps=2, max_completion_length=256, use_cpu=True, bf16=False, report_to=[], max_steps=1,
@@ -89,7 +89,7 @@ def trainer(made, tmp_path):
     with rollouts:
         yield TurnGRPOTrainer(
             model, args=GRPOConfig(**settings), tasks=TASKS, policy=talker(model, renderer), rollouts=rollouts,
-            estimator=estimator("grpo"), sampling=Sampling(max_tokens=30), processing_class=renderer.tokenizer,
+            estimator=estimator("grpo"), processing_class=renderer.tokenizer,
         )  # fmt: skip
 
 
@@ -160,7 +160,7 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
 
 def test_a_critic_that_would_be_blind_is_refused(made):
     model, renderer = made
-    told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, sampling=Sampling(), task_set=None)
+    told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, task_set=None)
     with pytest.raises(CreditError, match=r"turn_gae requires values: .* shown no images"):
         sources_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
     assert sources_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []

@@ -13,7 +13,7 @@ from trl import GRPOConfig
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training.turn_grpo import TurnGRPOTrainer
@@ -72,7 +72,7 @@ def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
     return TurnGRPOTrainer(
         make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1),
         args=GRPOConfig(**{**settings, **options}), tasks=TASKS, policy=Policy(), rollouts=Given(len(tokenizer)),
-        estimator=estimator("return_to_go"), sampling=Sampling(), processing_class=tokenizer,
+        estimator=estimator("return_to_go"), processing_class=tokenizer,
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
     processor.save_pretrained(tmp_path / "made")
     recipe = {
         "name": "walls", "tasks": {"set": "test/walls-v1"}, "policy": {"path": str(tmp_path / "made")},
-        "episode": {"max_turns": 1, "max_tokens": 48, "turn_tokens": 24},
+        "episode": {"max_turns": 1, "max_episode_tokens": 48, "max_turn_tokens": 24},
         "warm_start": {"demonstrations": 64, "steps": 60, "batch_size": 16, "learning_rate": 5e-3,
                        "validate_every": 60, "validate_tasks": 8},
         "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4, "validate_every": 2, "validate_tasks": 8,

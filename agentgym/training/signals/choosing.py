@@ -7,10 +7,10 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.credit import Estimator
-from agentgym.credit.kinds import REMEDIES
+from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
@@ -41,7 +41,7 @@ def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
                 if getattr(kind, method.__name__, method) is method:
                     raise CreditError(
                         f"{chosen.name} requires {name}, and {environment} offers none: it does not override "
-                        f"`{method.__name__}`. {REMEDIES[name]} Or choose another estimator."
+                        f"`{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
                     )
         if name == "gold_logprobs" and task_set.answer is None:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
@@ -54,7 +54,6 @@ def sources_for(
     model: Any,
     policy: Policy,
     rollouts: Rollouts,
-    sampling: Sampling,
     task_set: TaskSet,
     encode: Callable[[str], list[int]],
     seed: int = 0,
@@ -63,7 +62,6 @@ def sources_for(
 
     Args:
         chosen: says what it requires. `model`, `policy`: being trained. `encode`: from text to token ids.
-        sampling: of episodes that are played on.
     Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if what
         is required is read from text alone, and the policy reads images.
     """
@@ -74,7 +72,7 @@ def sources_for(
             "policy reads them. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
         )
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
-    set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
+    set_to = chosen.unwrapped.resolved_options  # wrappers have no say in what is discounted, or weighs how much
     worth = Worth(**{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")})
 
     def critic() -> Source:
@@ -88,7 +86,7 @@ def sources_for(
 
     makers: dict[str, Callable[[], Source]] = {
         "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
-        "continuations": lambda: PlayedOn(policy, rollouts, sampling, section.continuations),
+        "continuations": lambda: PlayedOn(policy, rollouts, section.continuations),
         "counterfactuals": lambda: LeftOut(rollouts, section.exact_turns),
         "contributions": lambda: Progress(model, **network),
         "values": critic,

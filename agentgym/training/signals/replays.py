@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.rollout.branch import Fork, tree_labels
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.source import Rows
@@ -24,8 +24,8 @@ class PlayedOn:
 
     gives: tuple[str, ...] = ("continuations",)
 
-    def __init__(self, policy: Policy, rollouts: Rollouts, sampling: Sampling, samples: int = 4) -> None:
-        self._policy, self._rollouts, self._sampling, self._samples = policy, rollouts, sampling, samples
+    def __init__(self, policy: Policy, rollouts: Rollouts, samples: int = 4) -> None:
+        self._policy, self._rollouts, self._samples = policy, rollouts, samples
         self._unplayed = 0.0
 
     def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
@@ -35,9 +35,7 @@ class PlayedOn:
         """
         forks = [Fork(t, turn) for t in played if t.valid for turn in range(1, len(t.turns))]
         found: dict[tuple[str, int], list[float]] = {}
-        for other in self._rollouts.branch(
-            self._policy, forks, self._samples, run=f"played-on-{step:06d}", sampling=self._sampling
-        ):
+        for other in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
             origin = other.provenance["branch"]
             if other.valid:
                 found.setdefault((origin["of"], origin["turn"]), []).append(other.return_from(origin["turn"]))
