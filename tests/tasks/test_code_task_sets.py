@@ -64,17 +64,11 @@ def test_what_is_unseen_has_no_sibling_in_training(name):
 
 async def outcomes(tasks, script_for):
     """Success of each task, played by a script."""
-<<<<<<< HEAD
-    trajectories = await EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8).collect(tasks)
+    trajectories = await EpisodeManager(
+        lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(concurrency=8)
+    ).collect(tasks)
     assert [t.error for t in trajectories if t.error] == []
     return {t.task.id: t.success for t in trajectories}
-=======
-    played = await EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(concurrency=8)).collect(
-        tasks
-    )
-    assert [t.error for t in played if t.error] == []
-    return {t.task.id: t.success for t in played}
->>>>>>> main
 
 
 def of_many_kinds(name, limit):

@@ -34,13 +34,8 @@ def pages():
     return load_task_set(PAGES)
 
 
-<<<<<<< HEAD
 async def play(tasks, player):
-    return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), concurrency=8).collect(tasks)
-=======
-async def played(tasks, player):
     return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8)).collect(tasks)
->>>>>>> main
 
 
 async def test_the_oracle_solves_every_kind_of_task_and_the_imperfect_oracle_none(pages):

@@ -39,13 +39,8 @@ def pixels(part):
     return Image.open(io.BytesIO(base64.b64decode(part.data))).convert("RGB")
 
 
-<<<<<<< HEAD
 async def play(tasks, player):
-    manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), concurrency=8)
-=======
-async def played(tasks, player):
     manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8))
->>>>>>> main
     return await manager.collect(tasks)
 
 

@@ -18,19 +18,12 @@ every_set = pytest.mark.parametrize("name", SETS)
 
 
 async def play(tasks, script_for):
-<<<<<<< HEAD
-    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), budgets=Budgets(max_turns=24))
-    trajectories = await manager.collect(tasks)
-    assert [t.error for t in trajectories if t.error] == []
-    return sum(t.success for t in trajectories) / len(trajectories)
-=======
     manager = EpisodeManager(
         lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(budgets=Budgets(max_turns=24))
     )
-    played = await manager.collect(tasks)
-    assert [t.error for t in played if t.error] == []
-    return sum(t.success for t in played) / len(played)
->>>>>>> main
+    trajectories = await manager.collect(tasks)
+    assert [t.error for t in trajectories if t.error] == []
+    return sum(t.success for t in trajectories) / len(trajectories)
 
 
 def test_every_world_has_a_set():
