@@ -12,9 +12,7 @@ from typing import Any, ClassVar, Self
 from agentgym.deprecation import adopt_renamed_members, renamed_member
 from agentgym.errors import SandboxUnavailable, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.sandbox.contract import Backend, Sandbox, Snapshot, Usage
-from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.metering import SandboxMeter, as_counts, metered
+from agentgym.sandbox import Backend, Sandbox, SandboxMeter, SandboxSpec, Snapshot, Usage, metered, usage_counts
 from agentgym.task import Task
 from agentgym.threads import in_thread
 from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
@@ -204,7 +202,7 @@ class Environment:
             return await self._call(call)
         with metered() as meter:
             result = await self._call(call)
-        return replace(result, usage=counts) if (counts := as_counts(meter.used)) else result
+        return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
 
     async def _call(self, call: Call) -> Result:
         if call.error is not None:

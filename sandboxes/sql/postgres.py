@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from agentgym import GuestModule, GuestObject, SandboxSpec, SandboxUnavailable
-from agentgym.sandbox import Sandbox, Snapshot
-from agentgym.sandbox.prepared import shared_snapshot
+from agentgym.sandbox import Sandbox, Snapshot, shared_snapshot
 
 from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
 from .writing import WritableSqlEnvironment

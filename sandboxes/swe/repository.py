@@ -14,8 +14,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from agentgym import SandboxError, SandboxSpec, TaskError
-from agentgym.sandbox import Backend, Sandbox, Snapshot
-from agentgym.sandbox.prepared import shared_snapshot
+from agentgym.sandbox import Backend, Sandbox, Snapshot, shared_snapshot
 
 ROOT = "repo"
 MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20
