@@ -2,7 +2,7 @@
 
 A guest module is an ordinary file of a package. It may import the standard library, what the sandbox's image has, and
 the guest modules that are sent before it (`from .other import name`). It refuses a request, with a text for the
-agent, by raising an exception of its own whose class is called `Refused`.
+agent, by raising an exception of its own whose class says `for_agent = True`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _serve(owner, name, arguments, limit):
         if len(reply) > limit:
             reply = _json.dumps({"refused": "The result is too big. Ask for less."})
     except Exception as error:
-        if not any(kind.__name__ == "Refused" for kind in type(error).__mro__):
+        if not getattr(error, "for_agent", False):
             raise
         reply = _json.dumps({"refused": str(error)})
     print("\\n" + reply)

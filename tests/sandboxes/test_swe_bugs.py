@@ -14,7 +14,7 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.bugs.build import Recipe, _impatient, _Journal, build
+from agentgym.sandboxes.swe.bugs.build import BugRecipe, _impatient, _Journal, build
 from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
 from agentgym.sandboxes.swe.bugs.mutations import mutations
 from agentgym.sandboxes.swe.bugs.package import steady
@@ -185,7 +185,7 @@ def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(sour
 
 @pytest.mark.needs_namespaces
 async def test_a_build_that_was_broken_off_goes_on(sources):
-    recipe = Recipe.load(sources / "recipe.toml")
+    recipe = BugRecipe.load(sources / "recipe.toml")
     out = sources / "bugs.jsonl"
     first = await build(recipe, out)
     kept = out.with_name("bugs.jsonl.found")
@@ -196,7 +196,7 @@ async def test_a_build_that_was_broken_off_goes_on(sources):
 
 @pytest.mark.needs_namespaces
 async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_tests_take_without_it(sources):
-    [package] = Recipe.load(sources / "recipe.toml").packages
+    [package] = BugRecipe.load(sources / "recipe.toml").packages
     source = SMALL["small.py"]
     endless = source.replace("    if x > 0:", "    while x > 0:\n        pass\n    if x > 0:")
     bug = make_patch({"small.py": source.encode()}, {"small.py": endless.encode()})
@@ -209,7 +209,7 @@ async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_te
 
 
 def test_what_is_kept_after_a_line_that_was_cut_short_is_read_again(sources):
-    [package] = Recipe.load(sources / "recipe.toml").packages
+    [package] = BugRecipe.load(sources / "recipe.toml").packages
     path = sources / "bugs.jsonl.found"
     path.write_text('{"package": "cut sho')
     _Journal(path).keep(package, [])
@@ -228,7 +228,7 @@ def test_a_recipe_says_what_is_wrong_with_it(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(TaskError, match=says):
-            Recipe.load(path)
+            BugRecipe.load(path)
 
 
 def test_a_source_is_what_its_hash_says(sources):
@@ -282,6 +282,6 @@ def test_plain():
         info.size = len(tests)
         made.addfile(info, io.BytesIO(tests.encode()))
     (sources / "recipe.toml").write_text(RECIPE.replace("small", "odd"))
-    [package] = Recipe.load(sources / "recipe.toml").packages
+    [package] = BugRecipe.load(sources / "recipe.toml").packages
     passing = await package.passing(RepositoryTests())
     assert passing == ["test_odd.py::test_plain"]
