@@ -11,6 +11,7 @@ import asyncio
 import json
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from agentgym.errors import SandboxDied, ToolError
@@ -47,11 +48,11 @@ class GuestModule:
     """Files of a package that run inside a sandbox.
 
     Args:
-        package: dotted name of the package that holds the files; `__package__` for one's own.
+        package: the package that holds the files, by its dotted name (`__package__` for one's own), or their folder.
         names: the files without `.py`, each behind those that it imports. Functions are called on the last.
     """
 
-    def __init__(self, package: str, *names: str) -> None:
+    def __init__(self, package: str | Path, *names: str) -> None:
         self.package, self.names = package, names
 
     def program(self, function: str, *arguments: Any) -> str:
@@ -133,9 +134,9 @@ class GuestObject:
 
 
 @cache
-def _source(package: str, names: tuple[str, ...]) -> str:
+def _source(package: str | Path, names: tuple[str, ...]) -> str:
     """The text that loads the files; the last is called `_guest`."""
-    folder = files(package)
+    folder = package if isinstance(package, Path) else files(package)
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in names]
     return _PRELUDE + "\n".join(f"_guest = _load({name!a}, {source!a})" for name, source in sources)
 
