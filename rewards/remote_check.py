@@ -49,7 +49,7 @@ class RemoteCheck:
                 checker = await tests.open_channel(["python3", "-I", "-S", "-c", _program(judge_checker)])
                 candidate = await submission.open_channel(["python3", "-I", "-S", "-c", _program(judge_candidate)])
                 order = {"setup": setup, "check": check, "entry_point": entry_point}
-                return await self._carry(checker, candidate, order, code)
+                return await self._relay(checker, candidate, order, code)
             finally:
                 await tests.close()
                 if submission is not None:

@@ -74,17 +74,17 @@ class SelfTests(Reward):
 
     def _written(self, turn: TurnView) -> list[str]:
         """The tests of all calls of a turn that succeeded, each once."""
-        found = [
+        tests = [
             test
             for call, result in zip(turn.calls, turn.results, strict=False)
             if result.ok
             for test in _listed(call.arguments.get(self.argument))
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(tests))
 
     def _final(self, episode: EpisodeView) -> list[str]:
-        found = final_call(episode)
-        return list(dict.fromkeys(_listed(found[0].arguments.get(self.argument))))[:MAX_TESTS] if found else []
+        final = final_call(episode)
+        return list(dict.fromkeys(_listed(final[0].arguments.get(self.argument))))[:MAX_TESTS] if final else []
 
 
 def is_plain(test: str) -> bool:
