@@ -76,10 +76,8 @@ def main() -> None:
     console = Console(highlight=False)
     bare_seconds = timed(bare(arguments.groups, arguments.size, arguments.turns), arguments.repeats)
     table = Table(box=None, pad_edge=False, title_justify="left", title_style="")
-    table.title = (
-        f"{asked.groups} groups of {asked.size} x {asked.turns}; bare numpy {1e6 * limit / asked.groups:.1f} us"
-    )
-    for heading in ("Estimator", "us / group", "of bare numpy", f"{asked.groups} groups, s"):
+    table.title = f"{arguments.groups} groups of {arguments.size} x {arguments.turns}; bare numpy {1e6 * bare_seconds / arguments.groups:.1f} us"
+    for heading in ("Estimator", "us / group", "of bare numpy", f"{arguments.groups} groups, s"):
         table.add_column(heading, justify="left" if heading == "Estimator" else "right", no_wrap=True)
     figures = {}
     for name in names:
@@ -101,7 +99,7 @@ def main() -> None:
             continue
         figures[name] = 1e6 * seconds / arguments.groups
         note = "" if turns == arguments.turns else f"  ({turns} turns)"
-        table.add_row(name + note, f"{figures[name]:.0f}", f"{seconds / limit:.0f} x", f"{seconds:.3f}")
+        table.add_row(name + note, f"{figures[name]:.0f}", f"{seconds / bare_seconds:.0f} x", f"{seconds:.3f}")
     console.print(table)
     if arguments.out:
         arguments.out.write_text(

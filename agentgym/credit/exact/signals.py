@@ -111,9 +111,8 @@ def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
         log_ratios = []
         for k in range(len(path.steps)):
             state, rest, turn = before(path, k), round(path.return_from(k), 9), path.steps[k]
-            log_ratios.append(
-                math.log(chance[state, turn, rest] * chance[(state,)] / chance[state, rest] / chance[state, turn])
-            )
+            ratio = chance[state, turn, rest] * chance[(state,)] / chance[state, rest] / chance[state, turn]
+            log_ratios.append(math.log(ratio))
         return log_ratios
 
     return of
