@@ -76,7 +76,9 @@ def main() -> None:
     console = Console(highlight=False)
     bare_seconds = timed(bare(arguments.groups, arguments.size, arguments.turns), arguments.repeats)
     table = Table(box=None, pad_edge=False, title_justify="left", title_style="")
-    table.title = f"{arguments.groups} groups of {arguments.size} x {arguments.turns}; bare numpy {1e6 * bare_seconds / arguments.groups:.1f} us"
+    per_group = 1e6 * bare_seconds / arguments.groups
+    sizes = f"{arguments.groups} groups of {arguments.size} x {arguments.turns}"
+    table.title = f"{sizes}; bare numpy {per_group:.1f} us"
     for heading in ("Estimator", "us / group", "of bare numpy", f"{arguments.groups} groups, s"):
         table.add_column(heading, justify="left" if heading == "Estimator" else "right", no_wrap=True)
     figures = {}
