@@ -24,7 +24,7 @@ import json as _json, operator as _operator, sys as _sys, types as _types
 _sys.modules["guests"] = _types.ModuleType("guests")
 def _load(name, source):
     module = _sys.modules["guests." + name] = _types.ModuleType("guests." + name)
-    module.__package__ = "guests"
+    module.__package__, module.__builtins__ = "guests", __builtins__
     exec(compile(source, name + ".py", "exec"), module.__dict__)
     return module
 def _serve(owner, name, arguments, limit):
