@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Reward
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.reward import Components, EpisodeView
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of

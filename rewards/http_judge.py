@@ -13,8 +13,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.errors import PolicyError, RewardError
+from agentgym import JudgeError, PolicyError, Reward, RewardError
 from agentgym.policy.http import JsonEndpoint, Patience
 from agentgym.reward import Components, EpisodeView, validate_components
 

@@ -64,7 +64,7 @@ def bench(
         def show(name: str, count: int) -> None:
             progress.update(bar, advance=1, note=f"{name}, {count} turns")
 
-        rows = benchmark.run(names, turns=counts, size=size, groups=groups, seeds=seeds, progress=show)
+        rows = benchmark.run_benchmark(names, turns=counts, size=size, groups=groups, seeds=seeds, progress=show)
     console = out()
     console.print(bench_table(rows))
     console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")

@@ -13,11 +13,12 @@ from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.contract import CallFormat
-from agentgym.registry import close_backends, load, load_task_set
+from agentgym.registry import BackendUser, load, load_task_set
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.episode import Episode, EpisodeConfig
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory
 
@@ -82,6 +83,7 @@ class TextEnv(gymnasium.Env[str, str]):
         config = RolloutConfig(reward=reward, budgets=budgets or Budgets())
         self._config = EpisodeConfig(EnvironmentFactory(config, lambda task: self._agent), config.budgets)
         self._runner = asyncio.Runner()
+        self._backends = BackendUser()
         self._playing: asyncio.Task[Trajectory] | None = None
         self._agent, self._shown = _Agent(), ""
 
@@ -133,7 +135,7 @@ class TextEnv(gymnasium.Env[str, str]):
         """End the episode and its sandboxes."""
         if self._playing is not None:
             self._runner.run(self._stop())
-            self._runner.run(close_backends())
+            self._runner.run(self._backends.close())
         self._runner.close()
 
     def _wait(self) -> None:

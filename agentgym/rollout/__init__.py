@@ -10,7 +10,7 @@ replay.py             branches of saved trajectories, and replays
 
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.episode import Checkpoints
+from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Message
+from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.policy.contract import Renderer
 from agentgym.trajectory import Turn
+
+EMPTY = "Your message was empty. Call a tool, or say your answer."
+CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."
+OVER_BUDGET = "This call was not finished: the episode has used up {budget}."
 
 
 class Conversation:
@@ -48,3 +52,8 @@ class Conversation:
         if self.prefix_ids is None or context_tokens is None:
             return None
         return context_tokens - len(self.prefix_ids)
+
+
+def over_budget(call: Call, budget: str) -> Result:
+    """The result of a call that was not run to its end, because `budget` is used up."""
+    return Result(OVER_BUDGET.format(budget=budget), ResultStatus.OVER_BUDGET, call.name, call.id)

@@ -22,16 +22,19 @@ class ToolSchemas:
     """What a policy is told of an environment's tools, and what they cost.
 
     Attributes:
+        tools: the mapping they were made from.
         schemas: in the OpenAI function-call shape.
         costs: by name, of those tools that cost something.
     """
 
+    tools: Mapping[str, Tool]
     schemas: Sequence[dict[str, Any]]
     costs: Mapping[str, float]
 
     @classmethod
     def of(cls, tools: Mapping[str, Tool]) -> ToolSchemas:
         return cls(
+            tools,
             tuple(tool.schema() for tool in tools.values()),
             {name: tool.options.cost for name, tool in tools.items() if tool.options.cost},
         )

@@ -8,64 +8,21 @@ there is one, and else marks the episode failed: it is kept, and never trained o
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Checkpoint
 from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError
-from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
-from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets, BudgetUsage
-from agentgym.rollout.conversation import Conversation
-from agentgym.rollout.environments import EnvironmentFactory, ToolSchemas
+from agentgym.rollout.budgets import BudgetUsage
+from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget
+from agentgym.rollout.environments import ToolSchemas
+from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.judging import Judge
 from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
-from agentgym.rollout.replay import Fork, RestoredEnvironment
-from agentgym.storage.ledger import Ledger
-from agentgym.task import Task, seed_of
+from agentgym.rollout.retries import Retries
+from agentgym.task import seed_of
 from agentgym.trajectory import Trajectory, Turn
-
-EMPTY = "Your message was empty. Call a tool, or say your answer."
-CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."
-OVER_BUDGET = "This call was not finished: the episode has used up {budget}."
-
-Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
-"""By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeConfig:
-    """What the episodes of a run have in common.
-
-    Attributes:
-        environments: makes the environments and knows their rewards.
-        seed_parts: begin the hash that seeds each request (the run's seed and label).
-        judged: whether rewards are asked.
-        fork: for a branch, where it leaves its record.
-        ledger: keeps each turn when it is finished.
-        checkpoints: filled in at those of its keys that occur.
-    """
-
-    environments: EnvironmentFactory
-    budgets: Budgets
-    temperature: float = 1.0
-    top_p: float = 1.0
-    seed_parts: tuple[object, ...] = ()
-    judged: bool = True
-    fork: Fork | None = None
-    ledger: Ledger | None = None
-    checkpoints: Checkpoints | None = None
-
-    def make_environment(self, task: Task) -> Environment:
-        """A fresh environment; of a branch with a checkpoint, one that is put back to it by its reset."""
-        environment = self.environments.make(task)
-        if self.fork is not None and self.fork.checkpoint is not None:
-            return RestoredEnvironment(environment, self.fork)
-        return environment
-
-    def reward_for(self, environment: Environment) -> Reward | None:
-        return self.environments.reward_for(environment.unwrapped) if self.judged else None
 
 
 class EpisodeOver(Exception):
@@ -73,33 +30,6 @@ class EpisodeOver(Exception):
 
     def __init__(self, reason: StopReason) -> None:
         self.reason = reason
-
-
-class Retries:
-    """How often an episode may still try again after a failure of the infrastructure, and what it was doing.
-
-    Attributes:
-        activity: what is being done now, for error messages: "running the tool 'add' in turn 2".
-    """
-
-    def __init__(self, trajectory: Trajectory, allowed: int) -> None:
-        self.remaining = allowed
-        self.activity = "starting"
-        self._noted = trajectory.provenance.retries
-
-    def note(self, activity: str) -> None:
-        self.activity = activity
-
-    def take(self, error: Exception) -> bool:
-        """Take a retry, if one is left, and note in the record what failed. Returns: whether one was left."""
-        if self.remaining <= 0:
-            return False
-        self.remaining -= 1
-        self._noted.append(self.describe(error))
-        return True
-
-    def describe(self, error: Exception) -> str:
-        return f"{type(error).__name__}: {str(error)[:2000]} (while {self.activity})"
 
 
 class Episode:
@@ -196,7 +126,7 @@ class PlayLoop:
         self._config, self._budgets, self._policy, self._trajectory = config, config.budgets, policy, trajectory
         self._environment, self._judge, self._retries = environment, judge, retries
         self._task = trajectory.task.public()
-        self._tools = ToolSchemas((), {})
+        self._tools = ToolSchemas({}, (), {})
         self._conversation = Conversation((), (), None)
         self._usage = BudgetUsage()
         self._ready = False
@@ -271,10 +201,16 @@ class PlayLoop:
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
         trajectory.provenance.image_digests = environment.current.image_digests
-        self._tools = self._config.environments.tool_schemas(environment.current.unwrapped)
         self._retries.note("rendering the prompt")
-        self._conversation = Conversation(opening, self._tools.schemas, policy.renderer)
+        self._conversation = Conversation(opening, self._read_tools().schemas, policy.renderer)
         trajectory.prompt_ids = self._conversation.prompt_ids
+
+    def _read_tools(self) -> ToolSchemas:
+        """The tools as they are now: an environment may add and remove some during an episode."""
+        environment = self._environment.current.unwrapped
+        if environment.tools is not self._tools.tools:
+            self._tools = self._config.environments.tool_schemas(environment)
+        return self._tools
 
     async def _read_state(self) -> EnvironmentState:
         """The state before the turn; its checkpoint is kept where somebody wants it."""
@@ -294,7 +230,7 @@ class PlayLoop:
         seed = seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index)
         request = Request(
             tuple(conversation.messages),
-            self._tools.schemas,
+            self._read_tools().schemas,
             None if prefix_ids is None else tuple(prefix_ids),
             Sampling(config.temperature, config.top_p, max_tokens, seed),
             trajectory.id,
@@ -417,11 +353,6 @@ class PlayLoop:
         turn.usage.update(await self._environment.usage_since_last(turn.results))
         self._trajectory.turns.append(turn)
         await self._judge_turn(turn, "judging the last turn")
-
-
-def over_budget(call: Call, budget: str) -> Result:
-    """The result of a call that was not run to its end, because `budget` is used up."""
-    return Result(OVER_BUDGET.format(budget=budget), ResultStatus.OVER_BUDGET, call.name, call.id)
 
 
 def check_reply(policy: Policy, reply: Reply) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agentgym.policy.contract import Policy
-from agentgym.rollout.episode import Episode, EpisodeConfig
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.replay import Fork, ReplayPolicy
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Provenance, Trajectory

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agentgym.environment import Checkpoint, Environment
 from agentgym.messages import Result
 from agentgym.sandbox.contract import Usage
-from agentgym.sandbox.metering import as_counts, since, together
+from agentgym.sandbox.metering import usage_counts, combine_usage, usage_since
 from agentgym.task import Task
 
 CLOSE_S = 60.0
@@ -79,9 +79,9 @@ class LiveEnvironment:
         if environment.backend is None and type(environment).usage is Environment.usage:
             return {}
         now = await environment.usage()
-        counts = as_counts(since(now, self._last_usage))
+        counts = usage_counts(usage_since(now, self._last_usage))
         self._last_usage = now
-        reported = together([dict(result.usage) for result in results])
+        reported = combine_usage([dict(result.usage) for result in results])
         for name in _REPORTED_BY_CALLS:
             if reported.get(name, 0) > counts.get(name, 0):
                 counts[name] = reported[name]

@@ -11,7 +11,8 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.episode import Checkpoints, Episode, EpisodeConfig
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
 from agentgym.rollout.replay import (

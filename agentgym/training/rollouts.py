@@ -11,7 +11,7 @@ from agentgym import registry
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
-from agentgym.sandbox.pool import Pool
+from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
@@ -46,6 +46,7 @@ class Rollouts:
         self.config, self.ledger = config, ledger
         self._manager: EpisodeManager | None = None
         self._runner = asyncio.Runner()
+        self._backends = registry.BackendUser()
 
     @property
     def reward(self) -> Reward | None:
@@ -133,7 +134,7 @@ class Rollouts:
         """End the sandboxes and the loop."""
         if isinstance(self.config.backend, Pool):
             self._runner.run(self.config.backend.close())
-        self._runner.run(registry.close_backends())
+        self._runner.run(self._backends.close())
         self._runner.close()
         if self.ledger is not None:
             self.ledger.close()

@@ -14,7 +14,8 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.episode import Episode, EpisodeConfig
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import Counter, CounterWithState

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.credit import Group, declare, estimator
+from agentgym.credit import Group, define_estimator, estimator
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
@@ -309,7 +309,7 @@ def test_where_a_trunk_was_over_its_branch_begins_anew(counted: Any):
         Branching(trunks=4).grow(rollouts, Gambler(), tasks, label="small", group_size=4)
 
 
-@declare(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
+@define_estimator(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
 def rising(group: Group) -> Array:
     """How much the value rises with each turn."""
     values = group.signal("values")
@@ -346,7 +346,7 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
         assert isinstance(critic, Critic)
         assert critic.worth == Worth(0.9, 1.0, 0.5)
 
-        @declare(
+        @define_estimator(
             requires=(
                 "gold_logprobs",
                 "contributions",
@@ -361,7 +361,7 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
         )
         def everything(group: Group) -> Array:
             """Needs all there is."""
-            return np.zeros(group.played.shape)
+            return np.zeros(group.turn_mask.shape)
 
         made = sources_for(everything, SignalsSection(), **options)
         assert {type(source) for source in made} == {

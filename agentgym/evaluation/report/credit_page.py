@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from agentgym.credit.bench import Figure, Row
+from agentgym.credit.bench import BenchmarkRow, BootstrapInterval
 from agentgym.errors import AgentGymError
-from agentgym.evaluation.report.html import STILL, Html, el
-from agentgym.evaluation.report.settings import written
+from agentgym.evaluation.report.html import STILL, Html, el, timestamp
 from agentgym.evaluation.report.svg import Series, line_chart
 
 DRAWN = ("turn_gae", "return_to_go", "gigpo", "grpo")
 
 
-def write_page(rows: Sequence[Row], path: Path) -> Path:
+def write_page(rows: Sequence[BenchmarkRow], path: Path) -> Path:
     """Write the page, whole or not at all. Raises: AgentGymError if it cannot be written."""
     partial = path.with_name(path.name + ".partial")
     try:
@@ -28,7 +27,7 @@ def write_page(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def render(rows: Sequence[Row]) -> Html:
+def render(rows: Sequence[BenchmarkRow]) -> Html:
     """The whole page: one file, no script, nothing from outside."""
     style = (files(__package__) / "style.css").read_text(encoding="utf-8")
     measured = [row for row in rows if row.measures is not None and row.learning is not None]
@@ -48,31 +47,54 @@ def render(rows: Sequence[Row]) -> Html:
             ),
             el(
                 "body",
-                el("header", el("p", "agentgym", cls="brand"), el("h1", "Which turn decided?"),
-                   el("p", written(), cls="fine"), cls="top"),
-                el("p", "Tasks of K turns in which exactly one turn decides how they end. The true credit of every "
-                   "turn is known; what an estimator says is compared with it.", cls="under"),
+                el(
+                    "header",
+                    el("p", "agentgym", cls="brand"),
+                    el("h1", "Which turn decided?"),
+                    el("p", timestamp(), cls="fine"),
+                    cls="top",
+                ),
+                el(
+                    "p",
+                    "Tasks of K turns in which exactly one turn decides how they end. The true credit of every "
+                    "turn is known; what an estimator says is compared with it.",
+                    cls="under",
+                ),
                 el("div", _charts(measured), cls="charts"),
                 el("h2", "Error of the credit"),
-                _heat(measured, lambda row: row.measures.error if row.measures else None, 1.0,
-                      "0: the truth up to a factor. 1: nothing of it. With 95 % intervals over groups."),
+                _heat(
+                    measured,
+                    lambda row: row.measures.error if row.measures else None,
+                    1.0,
+                    "0: the truth up to a factor. 1: nothing of it. With 95 % intervals over groups.",
+                ),
                 el("h2", "Updates until learnt"),
-                _heat(measured, lambda row: row.learning.steps if row.learning else None, most,
-                      "Median over seeds until the right action has chance 0.9, with its 95 % interval.", digits=0),
+                _heat(
+                    measured,
+                    lambda row: row.learning.steps if row.learning else None,
+                    most,
+                    "Median over seeds until the right action has chance 0.9, with its 95 % interval.",
+                    digits=0,
+                ),
                 el("h2", "Signs at the decisive turn"),
-                _heat(measured, lambda row: row.measures.sign if row.measures else None, 1.0,
-                      "Share of trajectories whose advantage there has the true sign.", good_high=True),
+                _heat(
+                    measured,
+                    lambda row: row.measures.sign if row.measures else None,
+                    1.0,
+                    "Share of trajectories whose advantage there has the true sign.",
+                    good_high=True,
+                ),
             ),
             lang="en",
         )
-    )  # fmt: skip
+    )
 
 
-def _charts(rows: Sequence[Row]) -> list[Html]:
+def _charts(rows: Sequence[BenchmarkRow]) -> list[Html]:
     names = [name for name in DRAWN if any(row.name == name for row in rows)]
     names = names or list(dict.fromkeys(row.name for row in rows))[:4]
 
-    def lines(figure: Callable[[Row], Figure | None]) -> list[Series]:
+    def lines(figure: Callable[[BenchmarkRow], BootstrapInterval | None]) -> list[Series]:
         series = []
         for colour, name in enumerate(names, 1):
             found = [(float(row.turns), figure(row)) for row in rows if row.name == name]
@@ -82,17 +104,30 @@ def _charts(rows: Sequence[Row]) -> list[Html]:
         return series
 
     return [
-        line_chart("Error of the credit", lines(lambda row: row.measures.error if row.measures else None),
-                   x_label="turns", note="0 is the truth, 1 nothing of it"),
-        line_chart("Updates until learnt", lines(lambda row: row.learning.steps if row.learning else None),
-                   x_label="turns", note="median over seeds"),
-    ]  # fmt: skip
+        line_chart(
+            "Error of the credit",
+            lines(lambda row: row.measures.error if row.measures else None),
+            x_label="turns",
+            note="0 is the truth, 1 nothing of it",
+        ),
+        line_chart(
+            "Updates until learnt",
+            lines(lambda row: row.learning.steps if row.learning else None),
+            x_label="turns",
+            note="median over seeds",
+        ),
+    ]
 
 
 def _heat(
-    rows: Sequence[Row], figure: Callable[[Row], Figure | None], most: float, caption: str,
-    *, digits: int = 2, good_high: bool = False,
-) -> Html:  # fmt: skip
+    rows: Sequence[BenchmarkRow],
+    figure: Callable[[BenchmarkRow], BootstrapInterval | None],
+    most: float,
+    caption: str,
+    *,
+    digits: int = 2,
+    good_high: bool = False,
+) -> Html:
     """A table whose cells are the redder, the worse."""
     counts = sorted({row.turns for row in rows})
     found = {(row.name, row.turns): figure(row) for row in rows}
@@ -107,7 +142,7 @@ def _heat(
     return el("div", table, cls="scroll")
 
 
-def _cell(figure: Figure | None, most: float, digits: int, good_high: bool) -> Html:
+def _cell(figure: BootstrapInterval | None, most: float, digits: int, good_high: bool) -> Html:
     if figure is None:
         return el("td", "-")
     share = min(max(figure.value / most, 0.0), 1.0) if most > 0 else 0.0
@@ -117,6 +152,6 @@ def _cell(figure: Figure | None, most: float, digits: int, good_high: bool) -> H
     return el("td", f"{figure.value:.{digits}f} ", el("small", interval), style=style, cls="num")
 
 
-def _mean(figures: Sequence[Figure | None]) -> float:
+def _mean(figures: Sequence[BootstrapInterval | None]) -> float:
     known = [figure.value for figure in figures if figure is not None]
     return sum(known) / len(known) if known else 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.credit import Estimator
-from agentgym.credit.kinds import REMEDIES
+from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
@@ -41,7 +41,7 @@ def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
                 if getattr(kind, method.__name__, method) is method:
                     raise CreditError(
                         f"{chosen.name} requires {name}, and {environment} offers none: it does not override "
-                        f"`{method.__name__}`. {REMEDIES[name]} Or choose another estimator."
+                        f"`{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
                     )
         if name == "gold_logprobs" and task_set.answer is None:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
@@ -72,7 +72,7 @@ def sources_for(
             "policy reads them. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
         )
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
-    set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
+    set_to = chosen.unwrapped.resolved_options  # wrappers have no say in what is discounted, or weighs how much
     worth = Worth(**{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")})
 
     def critic() -> Source:
