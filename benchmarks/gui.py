@@ -127,7 +127,7 @@ async def crashes(episodes: int, at_once: int) -> None:
         for browser in list(browsers_of(backend)._open):
             killed += int((await browser.sandbox.exec(["sh", "-c", KILL_ONE])).text.strip() or 0)
     found = await playing
-    retried = sum(len(one.provenance.get("retries", ())) for one in found)
+    retried = sum(len(one.provenance.retries) for one in found)
     print(f"{episodes} episodes, {at_once} at once, {killed} pages killed under them: {retried} turns played again, "
           f"{sum(one.error is not None for one in found)} episodes lost, "
           f"{sum(one.success == 1.0 for one in found)} solved")  # fmt: skip

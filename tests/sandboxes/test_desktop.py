@@ -89,7 +89,7 @@ async def test_an_agent_that_kills_the_desktop_is_judged_by_its_files_and_not_re
     ]  # fmt: skip
     (found,) = await played([task], lambda _: script)
     assert found.stop_reason is StopReason.ANSWERED
-    assert not found.provenance.get("retries")
+    assert not found.provenance.retries
     assert "has ended" in found.turns[3].results[0].content
     assert found.outcome == {"success": 1.0, "checks_passed": 1.0}
 
