@@ -9,7 +9,7 @@ import asyncio
 import random
 
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, register, tool
-from agentgym.evaluation import evaluate
+from agentgym.evaluation import evaluate, format_evaluation, format_gains
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import seed_of
@@ -84,9 +84,9 @@ async def main() -> None:
     halving = await evaluate(
         agent(lambda low, high: (low + high) // 2), tasks, config=RolloutConfig(budgets=budget), label="halving"
     )
-    print(one_by_one.summary())
-    print(halving.summary())
-    print(halving.compared_to(one_by_one))
+    print(format_evaluation(one_by_one))
+    print(format_evaluation(halving))
+    print(format_gains(one_by_one, halving))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ CODE = str(Path(__file__).with_name("acme_counter.py"))
 COMMANDS = [
     "list", "play", "rollout", "train", "eval", "show", "report", "view", "check", "tasks import", "tasks show",
     "tasks check", "compare", "power", "rescore", "replay", "fork", "export",
-    "credit bench", "credit audit", "sandbox doctor", "sandbox shell", "sandbox ps", "sandbox clean", "sandbox attack",
+    "dev credit-bench", "dev credit-bias", "dev sandbox-attack", "credit audit", "sandbox doctor", "sandbox shell", "sandbox ps", "sandbox clean",
 ]  # fmt: skip
 SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
