@@ -1,4 +1,4 @@
-"""The facts of a wiki, drawn from its seed, and its pages as JSON lines."""
+"""Generates the facts of a wiki from a seed, and writes its pages as JSON lines."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from agentgym.task import seed_of
+from agentgym import seed_of
 
 from .relations import KINDS, of_kind
 
 NAME = "search/wiki"
 EDITIONS = 100
-"""Seeds 0 to 99 are editions of one wiki: the same names, other facts; 100 to 199 of another; and so on."""
+"""Seeds 0 to 99 are editions of one wiki, with the same names and other facts; 100 to 199 of another; and so on."""
 SIZES = {
-    "person": 200, "town": 80, "region": 12, "river": 24, "firm": 48, "book": 80, "school": 24, "museum": 24,
-}  # fmt: skip
+    "person": 200,
+    "town": 80,
+    "region": 12,
+    "river": 24,
+    "firm": 48,
+    "book": 80,
+    "school": 24,
+    "museum": 24,
+}
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -52,13 +59,13 @@ _COLOUR = _split("black blue brown gold green grey red silver violet white yello
 
 
 @dataclass(frozen=True)
-class World:
-    """Who there is, and every fact.
+class KnowledgeBase:
+    """The entities of a wiki and all facts about them.
 
     Attributes:
-        names: of each kind, in a fixed order.
-        kind_of: name to kind.
-        facts: (name, relation) to what it leads to.
+        names: the names of each kind of entity, in a fixed order.
+        kind_of: from the name of an entity to its kind.
+        facts: from (name of an entity, relation) to another entity or a value.
     """
 
     names: Mapping[str, tuple[str, ...]]
@@ -66,16 +73,16 @@ class World:
     facts: Mapping[tuple[str, str], str]
 
     def walk(self, start: str, chain: tuple[str, ...]) -> list[str]:
-        """Everything on the way along a chain of relations: the start, and what each relation leads to."""
-        found = [start]
+        """The entities along a chain of relations: the start, and the object of each relation in turn."""
+        path = [start]
         for relation in chain:
-            found.append(self.facts[found[-1], relation])
-        return found
+            path.append(self.facts[path[-1], relation])
+        return path
 
 
 @cache
-def world(seed: int = 0) -> World:
-    """The world of a seed; see EDITIONS."""
+def knowledge_base(seed: int = 0) -> KnowledgeBase:
+    """Generate the knowledge base of a seed; see EDITIONS."""
     names = {kind: _names(kind, seed // EDITIONS) for kind in KINDS}
     rng = random.Random(seed_of(NAME, "facts", seed))
     facts: dict[tuple[str, str], str] = {}
@@ -83,45 +90,45 @@ def world(seed: int = 0) -> World:
         for name in names[kind]:
             for relation in of_kind(kind):
                 if relation.to_entity:
-                    others = [other for other in names[relation.target] if other != name]
-                    facts[name, relation.name] = rng.choice(others)
+                    candidates = [candidate for candidate in names[relation.target] if candidate != name]
+                    facts[name, relation.name] = rng.choice(candidates)
                 else:
                     facts[name, relation.name] = _value(relation.target, rng)
     people = list(names["person"])
     rng.shuffle(people)
-    for one, other in zip(people[::2], people[1::2], strict=True):
-        facts[one, "married_to"], facts[other, "married_to"] = other, one
+    for person, spouse in zip(people[::2], people[1::2], strict=True):
+        facts[person, "married_to"], facts[spouse, "married_to"] = spouse, person
     kind_of = {name: kind for kind, members in names.items() for name in members}
-    return World(names, kind_of, facts)
+    return KnowledgeBase(names, kind_of, facts)
 
 
 @cache
 def wiki(seed: int = 0) -> bytes:
-    """The pages of a world as JSON lines: id, title, text and links. The same bytes for the same seed."""
-    made = world(seed)
+    """The pages of a wiki as JSON lines: id, title, text and links. The same bytes for the same seed."""
+    base = knowledge_base(seed)
     rng = random.Random(seed_of(NAME, "pages", seed))
     lines: list[str] = []
-    for name, kind in made.kind_of.items():
+    for name, kind in base.kind_of.items():
         relations = list(of_kind(kind))
         rng.shuffle(relations)
-        links = dict.fromkeys(made.facts[name, relation.name] for relation in relations if relation.to_entity)
+        links = dict.fromkeys(base.facts[name, relation.name] for relation in relations if relation.to_entity)
         sentences = [f"{name} is a {kind}."]
         for relation in relations:
-            target = made.facts[name, relation.name]
-            shown = f"[{target}]" if relation.to_entity else target
-            sentences.append(rng.choice(relation.sentences).format(s=name, o=shown))
+            target = base.facts[name, relation.name]
+            written_target = f"[{target}]" if relation.to_entity else target
+            sentences.append(rng.choice(relation.sentences).format(s=name, o=written_target))
         page = {"id": str(len(lines)), "title": name, "text": " ".join(sentences), "links": list(links)}
         lines.append(json.dumps(page))
     return "\n".join(lines).encode()
 
 
 @cache
-def _names(kind: str, which: int) -> tuple[str, ...]:
-    """Names of one kind in one wiki: a slice of all combinations in a fixed order, so that two wikis share few."""
-    every = [_SHAPE[kind].format(*parts) for parts in product(*_PARTS[kind])]
-    random.Random(seed_of(NAME, "names", kind)).shuffle(every)
-    start = which * SIZES[kind]
-    return tuple(every[place % len(every)] for place in range(start, start + SIZES[kind]))
+def _names(kind: str, wiki_index: int) -> tuple[str, ...]:
+    """The names of one kind in one wiki: a slice of all combinations in a fixed order, so wikis share few."""
+    combinations = [_SHAPE[kind].format(*parts) for parts in product(*_PARTS[kind])]
+    random.Random(seed_of(NAME, "names", kind)).shuffle(combinations)
+    start = wiki_index * SIZES[kind]
+    return tuple(combinations[position % len(combinations)] for position in range(start, start + SIZES[kind]))
 
 
 _PARTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -135,9 +142,15 @@ _PARTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "museum": (_NOUN, ("Gallery", "House", "Museum")),
 }
 _SHAPE = {
-    "person": "{} {}", "town": "{}{}", "region": "{}{}", "river": "River {}{}", "firm": "{} {}", "book": "The {} {}",
-    "school": "{} {}", "museum": "{} {}",
-}  # fmt: skip
+    "person": "{} {}",
+    "town": "{}{}",
+    "region": "{}{}",
+    "river": "River {}{}",
+    "firm": "{} {}",
+    "book": "The {} {}",
+    "school": "{} {}",
+    "museum": "{} {}",
+}
 
 
 def _value(kind: str, rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""The files that the shell tasks begin with: logs, a table, notes, settings, leftovers."""
+"""Generates the files at the start of the shell tasks: logs, a table, notes, configuration and temporary files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KNOWN = {
     "words": ("red", "lamp", "river", "paper", "stone", "window", "garden", "music", "coffee", "train"),
     "kinds": ("fruit", "tools", "books", "toys"),
 }
-STRANGE = {
+UNSEEN = {
     "services": ("router", "cache", "queue", "gateway", "backup", "render", "index", "audit"),
     "names": ("kai", "lena", "milo", "nora", "otto", "pia", "quinn", "rosa", "sven", "tess"),
     "words": ("cloud", "anchor", "violin", "harbor", "needle", "copper", "meadow", "lantern", "saddle", "pebble"),
@@ -22,18 +22,18 @@ LEVELS = ("INFO", "WARN", "ERROR")
 
 
 @dataclass(frozen=True, slots=True)
-class World:
-    """One drawn set of files, and the words that it was drawn from."""
+class FileTree:
+    """The files of one task by path, and the vocabulary that they were generated from."""
 
     files: Mapping[str, str]
     words: Mapping[str, Sequence[str]]
 
     def log_lines(self) -> list[list[str]]:
-        """Every line of every log, split into time, level, service, milliseconds."""
+        """Every line of every log, split into time, level, service and milliseconds."""
         return [line.split() for path in self.below("logs") for line in self.files[path].splitlines()]
 
     def rows(self) -> list[list[str]]:
-        """The table's rows without its head: name, kind, count, price."""
+        """The table's rows without its header: name, kind, count, price."""
         return [line.split(",") for line in self.files["data/sales.csv"].splitlines()[1:]]
 
     def below(self, folder: str, suffix: str = "") -> list[str]:
@@ -41,8 +41,8 @@ class World:
         return sorted(path for path in self.files if path.startswith(f"{folder}/") and path.endswith(suffix))
 
 
-def draw(rng: random.Random, words: Mapping[str, Sequence[str]]) -> World:
-    """Draw the files."""
+def generate(rng: random.Random, words: Mapping[str, Sequence[str]]) -> FileTree:
+    """Generate the files from a vocabulary."""
     files: dict[str, str] = {}
     services = rng.sample(words["services"], 4)
     for day in range(1, rng.randint(3, 5)):
@@ -57,17 +57,17 @@ def draw(rng: random.Random, words: Mapping[str, Sequence[str]]) -> World:
         for _ in range(rng.randint(8, 20))
     ]
     files["data/sales.csv"] = "\n".join(["name,kind,count,price", *rows]) + "\n"
-    for place in rng.sample(words["words"], 6):
+    for word in rng.sample(words["words"], 6):
         folder = rng.choice(("notes", "notes/old", "notes/new"))
-        files[f"{folder}/{place}.txt"] = _prose(rng, words)
-    for place in rng.sample(words["words"], rng.randint(2, 4)):
-        files[f"notes/{place}.tmp"] = _prose(rng, words)
+        files[f"{folder}/{word}.txt"] = _prose(rng, words)
+    for word in rng.sample(words["words"], rng.randint(2, 4)):
+        files[f"notes/{word}.tmp"] = _prose(rng, words)
     for service in services[:3]:
         files[f"etc/{service}.conf"] = (
             f"name = {service}\nport = {rng.randint(1000, 9000)}\nowner = {rng.choice(words['names'])}\n"
             f"mode = {rng.choice(words['words'])}\n"
         )
-    return World(files, words)
+    return FileTree(files, words)
 
 
 def _prose(rng: random.Random, words: Mapping[str, Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""What the applications know at the beginning, as JSON: a function of the seed, byte for byte."""
+"""The initial data of the web applications as JSON, the same bytes for the same seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from functools import cache
 from typing import Any
 
-from agentgym.task import seed_of
+from agentgym import seed_of
 
 from .words import CODES, address_of, words_of
 
@@ -45,19 +45,28 @@ def shop_data(seed: int) -> dict[str, Any]:
     ratings = {category: rng.sample(range(10, 50), PRODUCTS) for category in words.goods}
     products = [
         {
-            "id": f"P{place + 101}", "name": name, "category": category, "colour": rng.choice(words.colours),
-            "price": prices[place], "rating": ratings[category][place] / 10, "stock": rng.randint(3, 15),
+            "id": f"P{number + 101}",
+            "name": name,
+            "category": category,
+            "colour": rng.choice(words.colours),
+            "price": prices[number],
+            "rating": ratings[category][number] / 10,
+            "stock": rng.randint(3, 15),
         }
-        for place, (category, name) in enumerate(chosen)
-    ]  # fmt: skip
+        for number, (category, name) in enumerate(chosen)
+    ]
     orders = [
         {
-            "id": f"A{1001 + place}", "items": {product["id"]: rng.randint(1, 2)}, "address": "Home",
-            "status": "placed" if place else "delivered", "shipping": "standard", "coupon": "",
+            "id": f"A{1001 + number}",
+            "items": {product["id"]: rng.randint(1, 2)},
+            "address": "Home",
+            "status": "placed" if number else "delivered",
+            "shipping": "standard",
+            "coupon": "",
             "total": product["price"],
         }
-        for place, product in enumerate(rng.sample(products, 4))
-    ]  # fmt: skip
+        for number, product in enumerate(rng.sample(products, 4))
+    ]
     return {
         "products": products,
         "addresses": ["Home", "Office", *rng.sample(words.people, 2)],
@@ -74,13 +83,21 @@ def mail_data(seed: int) -> dict[str, Any]:
     subjects = rng.sample([f"{opening} {matter}" for opening in openings for matter in words.matters], MESSAGES)
     numbers = rng.sample(range(1_000, 10_000), MESSAGES)
     messages = []
-    for place, subject in enumerate(subjects):
+    for number, subject in enumerate(subjects):
         person = rng.choice(words.people)
-        body = f"Hello, the reference is {numbers[place]}. We meet at {rng.choice(words.places)}. Regards, {person}"
-        messages.append({
-            "id": str(place + 1), "from": f"{person} <{address_of(person, words)}>", "subject": subject, "body": body,
-            "date": f"2026-03-{place + 1:02d}", "folder": "Inbox", "unread": rng.random() < 0.5, "starred": False,
-        })  # fmt: skip
+        body = f"Hello, the reference is {numbers[number]}. We meet at {rng.choice(words.places)}. Regards, {person}"
+        messages.append(
+            {
+                "id": str(number + 1),
+                "from": f"{person} <{address_of(person, words)}>",
+                "subject": subject,
+                "body": body,
+                "date": f"2026-03-{number + 1:02d}",
+                "folder": "Inbox",
+                "unread": rng.random() < 0.5,
+                "starred": False,
+            }
+        )
     return {"messages": messages}
 
 
@@ -93,15 +110,19 @@ def forum_data(seed: int) -> dict[str, Any]:
     titles = rng.sample([f"{form} {noun}" for form in ("Which", "Repairing a", "My first") for noun in nouns], THREADS)
     threads = [
         {
-            "id": str(place + 1), "topic": rng.choice(words.topics), "title": title, "author": rng.choice(words.people),
-            "text": f"I would like to hear about {rng.choice(words.matters)}.", "votes": votes[place],
+            "id": str(number + 1),
+            "topic": rng.choice(words.topics),
+            "title": title,
+            "author": rng.choice(words.people),
+            "text": f"I would like to hear about {rng.choice(words.matters)}.",
+            "votes": votes[number],
             "posts": [
                 {"author": rng.choice(words.people), "text": f"Try {rng.choice(words.places)}."}
                 for _ in range(rng.randint(0, 3))
             ],
         }
-        for place, title in enumerate(titles)
-    ]  # fmt: skip
+        for number, title in enumerate(titles)
+    ]
     return {"topics": list(words.topics), "threads": threads, "voted": []}
 
 
@@ -112,12 +133,14 @@ def calendar_data(seed: int) -> dict[str, Any]:
     pairs = [f"{occasion} with {person}" for occasion in words.occasions for person in words.people]
     events = [
         {
-            "id": str(place + 1), "title": title, "date": f"2026-05-{rng.randint(1, 31):02d}",
+            "id": str(number + 1),
+            "title": title,
+            "date": f"2026-05-{rng.randint(1, 31):02d}",
             "time": f"{rng.randint(7, 20):02d}:{rng.choice(('00', '15', '30', '45'))}",
             "place": rng.choice(words.places),
         }
-        for place, title in enumerate(rng.sample(pairs, EVENTS))
-    ]  # fmt: skip
+        for number, title in enumerate(rng.sample(pairs, EVENTS))
+    ]
     return {"events": events}
 
 
