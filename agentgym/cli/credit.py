@@ -100,7 +100,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     try:
         id_prefix = prefix
         if id_prefix is None:  # train-000012, whichever process played it, and its branches
-            id_prefix = "-".join((ledger.last_run("train-") or "train-").split("-")[:2])
+            id_prefix = "-".join((ledger.last_label("train-") or "train-").split("-")[:2])
         groups: dict[str, list[Trajectory]] = {}
         for trajectory in ledger.trajectories(id_prefix):
             groups.setdefault(trajectory.task.id, []).append(trajectory)
