@@ -15,5 +15,5 @@ def main() -> None:
     from agentgym.cli.app import app
     from agentgym.deprecation import AgentGymDeprecationWarning
 
-    warnings.simplefilter("default", AgentGymDeprecationWarning)  # Python hides these by default; users should see them
+    warnings.filterwarnings("default", category=AgentGymDeprecationWarning)  # else Python shows none of them
     app()

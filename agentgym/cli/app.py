@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -35,7 +34,6 @@ from agentgym.errors import AgentGymError
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
-
 RENAMED_COMMANDS = {
     ("credit", "bench"): ("dev", "credit-bench"),
     ("credit", "bias"): ("dev", "credit-bias"),
@@ -80,19 +78,14 @@ class Commands(TyperGroup):
 
 
 def current_spelling(arguments: list[str]) -> list[str]:
-    """Arguments in which old commands and options have their present names; each old one is reported on stderr."""
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always")
-        old_command = tuple(arguments[:2])
-        if old_command in RENAMED_COMMANDS:
-            new_command = RENAMED_COMMANDS[old_command]
-            warn_renamed(f"agentgym {' '.join(old_command)}", f"agentgym {' '.join(new_command)}")
-            arguments = [*new_command, *arguments[2:]]
-        if arguments and arguments[0] in RENAMED_OPTIONS:
-            where = f"agentgym {arguments[0]}"
-            arguments = renamed_options(arguments, RENAMED_OPTIONS[arguments[0]], where=where)
-    for note in notes:
-        err().print(f"Note: {note.message}", style="yellow", markup=False, soft_wrap=True)
+    """Arguments in which old commands and options have their present names; an old one gives a deprecation warning."""
+    old_command = tuple(arguments[:2])
+    if old_command in RENAMED_COMMANDS:
+        new_command = RENAMED_COMMANDS[old_command]
+        warn_renamed(f"agentgym {' '.join(old_command)}", f"agentgym {' '.join(new_command)}")
+        arguments = [*new_command, *arguments[2:]]
+    if arguments and arguments[0] in RENAMED_OPTIONS:
+        arguments = renamed_options(arguments, RENAMED_OPTIONS[arguments[0]], where=f"agentgym {arguments[0]}")
     return arguments
 
 

@@ -37,9 +37,10 @@ def test_tasks_given_twice_or_not_at_all_are_refused():
 
 def test_old_options_work_and_are_reported_with_the_new_name(tmp_path):
     words = ["acme/counts-v1", "--policy", "oracle", "--limit", 2, "--import", USER_CODE, "--json", tmp_path / "e.json"]
-    finished = agentgym("eval", *words, "--samples", 2, "--max-tokens=64")
+    with pytest.warns(DeprecationWarning) as warnings:
+        finished = agentgym("eval", *words, "--samples", 2, "--max-tokens=64")
     assert finished.exit_code == 0, finished.output
-    notes = " ".join(finished.stderr.split())
+    notes = " ".join(str(warning.message) for warning in warnings)
     assert "--samples of agentgym eval is now --group-size" in notes
     assert "--max-tokens of agentgym eval is now --max-turn-tokens" in notes
     assert json.loads((tmp_path / "e.json").read_text())["group_size"] == 2
@@ -48,9 +49,9 @@ def test_old_options_work_and_are_reported_with_the_new_name(tmp_path):
 @pytest.mark.parametrize("old", RENAMED_COMMANDS, ids=" ".join)
 def test_old_commands_work_and_are_reported_with_the_new_name(old):
     new = " ".join(RENAMED_COMMANDS[old])
-    finished = agentgym(*old, "--help")
+    with pytest.warns(DeprecationWarning, match=f"agentgym {' '.join(old)} is now agentgym {new}"):
+        finished = agentgym(*old, "--help")
     assert finished.exit_code == 0
-    assert f"agentgym {' '.join(old)} is now agentgym {new}" in finished.stderr
     assert f"Example: agentgym {new}" in " ".join(finished.stdout.split())
 
 
