@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli.app import RENAMED_COMMANDS, app
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.evaluation import Evaluation
 
 USER_CODE = str(Path(__file__).with_name("acme_counter.py"))
@@ -37,7 +38,7 @@ def test_tasks_given_twice_or_not_at_all_are_refused():
 
 def test_old_options_work_and_are_reported_with_the_new_name(tmp_path):
     words = ["acme/counts-v1", "--policy", "oracle", "--limit", 2, "--import", USER_CODE, "--json", tmp_path / "e.json"]
-    with pytest.warns(DeprecationWarning) as warnings:
+    with pytest.warns(AgentGymDeprecationWarning) as warnings:
         finished = agentgym("eval", *words, "--samples", 2, "--max-tokens=64")
     assert finished.exit_code == 0, finished.output
     notes = " ".join(str(warning.message) for warning in warnings)
