@@ -41,7 +41,9 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from agentgym.evaluation import compare, evaluate
+    from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.observed_state import ObservedState
     from agentgym.policy import Policy
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
@@ -82,6 +84,7 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
     "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
@@ -94,6 +97,7 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "observed_state": ("ObservedState",),
     "policy": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
@@ -122,6 +126,9 @@ __all__ = [
     "EpisodeManager",
     "EvaluationError",
     "Gate",
+    "GuestModule",
+    "GuestObject",
+    "GuestStopped",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -130,6 +137,7 @@ __all__ = [
     "Message",
     "MissingExtraError",
     "MissingSignalError",
+    "ObservedState",
     "Part",
     "Policy",
     "PolicyError",
