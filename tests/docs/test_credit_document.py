@@ -37,16 +37,16 @@ def test_every_proof_is_a_test_that_there_is():
 
 @pytest.mark.parametrize("table", [BIAS, BENCH])
 def test_a_table_has_a_row_for_every_estimator(table):
-    """To write it anew: agentgym credit bias --out docs/credit.md, agentgym credit bench --out docs/credit.md."""
+    """To write a table anew: agentgym dev credit-bias --out docs/credit.md, or credit-bench."""
     assert names_in(DOCUMENT, table) == registry.names("estimators")
 
 
 def test_every_estimator_and_wrapper_is_told_of_beside_its_picture():
-    told = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1`\*\* ", SECTIONS, re.MULTILINE)
-    assert sorted(told) == registry.names("estimators")
+    described = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1`\*\* ", SECTIONS, re.MULTILINE)
+    assert sorted(described) == registry.names("estimators")
     wrappers = DOCUMENT.partition("## Wrappers")[2].partition("## Signals")[0]
-    told = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1", wrappers, re.MULTILINE)
-    assert sorted(told) == registry.names("credit_wrappers")
+    described = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1", wrappers, re.MULTILINE)
+    assert sorted(described) == registry.names("credit_wrappers")
 
 
 def test_the_pictures_are_what_the_estimators_say():
