@@ -238,7 +238,8 @@ class Recipe(Section):
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:
         """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
-        return self.reward.judge(registry.load("environments", task.environment).reward for task in task_set["train"])
+        environments = dict.fromkeys(task.environment for task in task_set["train"])
+        return self.reward.judge(registry.prototype(name).reward for name in environments)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """How the run's episodes are played. Raises: as `judge`."""
