@@ -11,7 +11,7 @@ from agentgym import Checkpoint, Environment, Message, Task, tool
 from agentgym.errors import TaskError
 from agentgym.messages import Part, TextPart
 
-from .views import enlarged, lacking, screen_of, whole
+from .views import enlarged, missing_packages, screen_of, whole_screen
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,7 +39,7 @@ class Ground(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        return lacking()
+        return missing_packages()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Show the screen. Raises: TaskError where it cannot be shown."""
@@ -47,7 +47,7 @@ class Ground(Environment):
         assert self._screen is not None
         text = f"The screen is {self._screen.width} x {self._screen.height} pixels; (0, 0) is its upper left corner. "
         opening = task.opening()
-        picture = whole(self._screen, self._shown)
+        picture = whole_screen(self._screen, self._shown)
         return [Message("user", (TextPart(text), picture, TextPart(opening[0].text))), *opening[1:]]
 
     @tool
@@ -88,7 +88,7 @@ class Ground(Environment):
 
 def shown_of(task: Task) -> int:
     """How large a screen is shown. Raises: TaskError."""
-    shown = task.parameters.get("shown", LONGEST)
-    if not isinstance(shown, int) or not 32 <= shown <= 2048:
-        raise TaskError(f"{task.id}: parameters['shown'] is {shown!r}: 32 to 2048 pixels.")
-    return shown
+    pixels = task.parameters.get("shown", LONGEST)
+    if not isinstance(pixels, int) or not 32 <= pixels <= 2048:
+        raise TaskError(f"{task.id}: parameters['shown'] is {pixels!r}: 32 to 2048 pixels.")
+    return pixels

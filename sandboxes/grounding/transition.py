@@ -12,7 +12,7 @@ from agentgym.errors import TaskError
 from agentgym.messages import Part, TextPart
 
 from .environment import LONGEST, Pixel, shown_of
-from .views import enlarged, lacking, screen_of, whole
+from .views import enlarged, missing_packages, screen_of, whole_screen
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,16 +37,16 @@ class Transition(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        return lacking()
+        return missing_packages()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Show the screens. Raises: TaskError where they cannot be shown."""
         self._read(task)
         parts: list[Part] = []
-        for place, screen in enumerate(self._screens):
+        for index, screen in enumerate(self._screens):
             parts += [
-                TextPart(f"Screen {place}, {screen.width} x {screen.height} pixels: "),
-                whole(screen, self._shown),
+                TextPart(f"Screen {index}, {screen.width} x {screen.height} pixels: "),
+                whole_screen(screen, self._shown),
             ]
         opening = task.opening()
         return [Message("user", (*parts, TextPart(opening[0].text))), *opening[1:]]
@@ -94,7 +94,7 @@ class Transition(Environment):
         if not isinstance(screens, (list, tuple)) or not 2 <= len(screens) <= MOST:
             raise TaskError(f"{task.id}: parameters['screens'] is no list of 2 to {MOST} screens.")
         where = f"{task.id}: parameters['screens']"
-        self._screens = [screen_of(one, f"{where}[{place}]") for place, one in enumerate(screens)]
+        self._screens = [screen_of(screen, f"{where}[{index}]") for index, screen in enumerate(screens)]
         self._shown = shown_of(task)
         self._digest = hashlib.sha256(b"".join(screen.tobytes() for screen in self._screens)).hexdigest()
         self._seen = []

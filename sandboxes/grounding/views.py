@@ -25,7 +25,7 @@ ENLARGED = 8.0
 LACKING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
 
 
-def lacking() -> str:
+def missing_packages() -> str:
     """What to install before a screen can be shown; empty if nothing."""
     try:
         import PIL  # noqa: F401
@@ -59,7 +59,7 @@ def screen_of(data: Any, where: str) -> Image:
         raise TaskError(f"{where} cannot be read as an image: {error}") from error
 
 
-def whole(image: Image, longest: int) -> ImagePart:
+def whole_screen(image: Image, longest: int) -> ImagePart:
     """The screen, at most `longest` pixels wide and high."""
     scale = min(1.0, longest / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
@@ -81,8 +81,8 @@ def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tupl
         raise ToolError(f"A part is at least {SMALLEST} x {SMALLEST} pixels, not {x1 - x0} x {y1 - y0}.")
     scale = min(ENLARGED, longest / max(x1 - x0, y1 - y0))
     size = (max(1, round((x1 - x0) * scale)), max(1, round((y1 - y0) * scale)))
-    told = f"Screen from ({x0}, {y0}) to ({x1}, {y1}), {scale:.2f} times as large:"
-    return TextPart(told), as_part(image.crop(box).resize(size))
+    caption = f"Screen from ({x0}, {y0}) to ({x1}, {y1}), {scale:.2f} times as large:"
+    return TextPart(caption), as_part(image.crop(box).resize(size))
 
 
 def as_part(image: Image) -> ImagePart:
@@ -94,8 +94,8 @@ def as_part(image: Image) -> ImagePart:
 
 def _content(data: Mapping[str, Any]) -> bytes:
     if "asset" in data:
-        made: bytes = load("assets", str(data["asset"]))(str(data.get("name")))
-        return made
+        image_bytes: bytes = load("assets", str(data["asset"]))(str(data.get("name")))
+        return image_bytes
     return base64.b64decode(str(data["data"])) if "data" in data else _file(Path(str(data.get("path"))))
 
 

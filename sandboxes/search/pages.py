@@ -24,11 +24,11 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE.split(text) if sentence.strip()]
 
 
-def snippet(text: str, wanted: Collection[str]) -> str:
+def snippet(text: str, query_words: Collection[str]) -> str:
     """The first sentence that holds most of the wanted words, cut to SNIPPET_CHARS."""
     best, most = "", -1
     for sentence in sentences(text[:20_000]):
-        held = len(set(words(sentence)) & set(wanted))
+        held = len(set(words(sentence)) & set(query_words))
         if held > most:
             best, most = sentence, held
     best = " ".join(best.split())
@@ -63,10 +63,10 @@ def shown(page: Page, number: int, chars: int) -> str:
 
 def found_lines(page: Page, text: str, chars: int) -> list[str]:
     """The sentences of a page that hold a text, blind to case, each with the part it stands in; MAX_FOUND at most."""
-    wanted = " ".join(text.casefold().split())
-    found = []
+    needle = " ".join(text.casefold().split())
+    lines = []
     for number, part in enumerate(windows(page.text, chars), start=1):
         for sentence in sentences(part):
-            if wanted in " ".join(sentence.casefold().split()):
-                found.append(f"(part {number}) {' '.join(sentence.split())[:400]}")
-    return found[:MAX_FOUND]
+            if needle in " ".join(sentence.casefold().split()):
+                lines.append(f"(part {number}) {' '.join(sentence.split())[:400]}")
+    return lines[:MAX_FOUND]

@@ -26,8 +26,8 @@ def start_html(pages: int) -> str:
 
 def results_html(query: str, pages: Sequence[Page]) -> str:
     """A page of search results."""
-    wanted = words(query)
-    items = "".join(f"<li>{_anchor(page.title)}<br>{escape(snippet(page.text, wanted))}</li>" for page in pages)
+    query_words = words(query)
+    items = "".join(f"<li>{_anchor(page.title)}<br>{escape(snippet(page.text, query_words))}</li>" for page in pages)
     found = f"<ol>{items}</ol>" if items else "<p>Nothing was found.</p>"
     return _document(f"{query} - Search", f"{_form(query)}{found}")
 

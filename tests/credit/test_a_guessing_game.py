@@ -72,10 +72,10 @@ def learn(advantages_of: Callable[[Group], list[np.ndarray]], steps: int, rate: 
                 turn_rewards=[e[1] for e in episodes],
                 state_keys=[[state for state, _, _ in e[0]] for e in episodes],
             )
-            for (played, _, outcome), advantages in zip(episodes, advantages_of(group), strict=True):
+            for (steps, _, outcome), advantages in zip(episodes, advantages_of(group), strict=True):
                 wins += outcome
-                surrenders += played[-1][2] == GIVE_UP
-                for ((low, high), chances, action), advantage in zip(played, advantages, strict=True):
+                surrenders += steps[-1][2] == GIVE_UP
+                for ((low, high), chances, action), advantage in zip(steps, advantages, strict=True):
                     gradient[low, high] -= advantage * chances
                     gradient[low, high, action] += advantage
         table.logits += rate * gradient / (TASKS * GROUP)
@@ -87,12 +87,14 @@ def learn(advantages_of: Callable[[Group], list[np.ndarray]], steps: int, rate: 
 def naive(group: Group) -> list[np.ndarray]:
     """Return-to-go of turn rewards alone, standardised at each index over those that reached it."""
     rewards = np.nan_to_num(group.turn_rewards)
-    worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
-    found = np.zeros_like(worth)
-    for k in range(worth.shape[1]):
+    turn_returns = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+    advantages = np.zeros_like(turn_returns)
+    for k in range(turn_returns.shape[1]):
         here = group.turn_mask[:, k]
-        found[here, k] = (worth[here, k] - worth[here, k].mean()) / (worth[here, k].std() + 1e-6)
-    return [row[:count] for row, count in zip(found, group.turns, strict=True)]
+        advantages[here, k] = (turn_returns[here, k] - turn_returns[here, k].mean()) / (
+            turn_returns[here, k].std() + 1e-6
+        )
+    return [row[:count] for row, count in zip(advantages, group.turns, strict=True)]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -82,14 +82,14 @@ def test_noise_has_error_of_nearly_1_and_no_credit_has_1():
 
 def test_a_critic_without_error_is_exact(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(BifurcationTask, "errors", lambda self: np.zeros((self.turns + 1, 2)))
-    found = measure_credit(critic, 8, groups=20)
-    assert found.error.value == pytest.approx(0, abs=1e-6)
-    assert (found.sign.value, found.focus.value) == (1.0, pytest.approx(1.0))
+    actual = measure_credit(critic, 8, groups=20)
+    assert actual.error.value == pytest.approx(0, abs=1e-6)
+    assert (actual.sign.value, actual.focus.value) == (1.0, pytest.approx(1.0))
 
 
 def test_intervals_hold_their_value():
-    found = measure_credit(estimator("rloo"), 4, groups=60)
-    for figure in (found.error, found.sign, found.focus, found.noise):
+    actual = measure_credit(estimator("rloo"), 4, groups=60)
+    for figure in (actual.error, actual.sign, actual.focus, actual.noise):
         assert figure.low <= figure.value <= figure.high
 
 

@@ -57,8 +57,8 @@ def test_return_to_go_compares_what_still_came_at_each_index():
 
 def test_return_to_go_with_the_mean_keeps_the_own_trajectory_in():
     """Turn 0: mean 0.6. Turn 1: (1.0 + 0.3)/2 = 0.65. Turn 2, alone: the mean of all whole returns, 0.6."""
-    got = estimator("return_to_go", baseline="mean")(GROUP)
-    expect(got, [[0.9, 0.35], [-0.6], [-0.3, -0.35, -0.5]])
+    actual = estimator("return_to_go", baseline="mean")(GROUP)
+    expect(actual, [[0.9, 0.35], [-0.6], [-0.3, -0.35, -0.5]])
 
 
 def test_return_to_go_discounts_per_turn_and_leaves_the_last_turn_its_outcome():
@@ -67,8 +67,8 @@ def test_return_to_go_discounts_per_turn_and_leaves_the_last_turn_its_outcome():
     That is [0.125, 0.25, 0.1]. Turn 0: 1 - (0 + 0.125)/2 = 0.9375; 0 - 1.125/2 = -0.5625; 0.125 - 0.5 = -0.375.
     Turn 1: 1 - 0.25 = 0.75 and -0.75. Turn 2, alone: whole returns are not discounted, 0.1 - (1.5 + 0)/2 = -0.65.
     """
-    got = estimator("return_to_go", gamma=0.5)(GROUP)
-    expect(got, [[0.9375, 0.75], [-0.5625], [-0.375, -0.75, -0.65]])
+    actual = estimator("return_to_go", gamma=0.5)(GROUP)
+    expect(actual, [[0.9375, 0.75], [-0.5625], [-0.375, -0.75, -0.65]])
 
 
 def test_return_to_go_scaled_divides_the_whole_group_by_one_number():

@@ -58,10 +58,10 @@ def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
     group = Group.from_arrays(
         outcomes=[1, 0, 2], turn_rewards=[[1, 2, 3], [4], [5, 6]], state_keys=[["a", "b", "c"], ["d"], ["e", "f"]]
     )
-    kept = group.select(np.array([False, True, True]))
-    assert kept.turns.tolist() == [1, 2]
-    np.testing.assert_array_equal(kept.turn_rewards, [[4, math.nan], [5, 6]])
-    assert kept.state_keys == (("d",), ("e", "f"))
+    selected = group.select(np.array([False, True, True]))
+    assert selected.turns.tolist() == [1, 2]
+    np.testing.assert_array_equal(selected.turn_rewards, [[4, math.nan], [5, 6]])
+    assert selected.state_keys == (("d",), ("e", "f"))
 
 
 @pytest.mark.parametrize(

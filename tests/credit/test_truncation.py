@@ -27,8 +27,8 @@ def test_a_truncated_episode_goes_on_from_the_critic():
 
 def test_bootstrapping_is_what_turn_gae_does_with_its_option():
     by_option = estimator("turn_gae", truncated="bootstrap")(CUT)
-    for got, expected in zip(estimator("turn_gae")(bootstrapped(CUT)), by_option, strict=True):
-        np.testing.assert_array_equal(got, expected)
+    for actual, expected in zip(estimator("turn_gae")(bootstrapped(CUT)), by_option, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_value_to_go_on_from_is_asked_for():

@@ -42,12 +42,12 @@ class Dense:
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
         """See Ranking. A query that says nothing to the encoder finds nothing."""
-        wanted = self._encoder.encode_query(query)
-        if k < 1 or not wanted.any():
+        query_vector = self._encoder.encode_query(query)
+        if k < 1 or not query_vector.any():
             return []
         pages, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
         for start in range(0, len(self._vectors), _BLOCK):
-            block = self._vectors[start : start + _BLOCK].astype(np.float32, copy=False) @ wanted
+            block = self._vectors[start : start + _BLOCK].astype(np.float32, copy=False) @ query_vector
             pages = np.append(pages, np.arange(start, start + len(block)))
             scores = np.append(scores, block)
             order = np.lexsort((pages, -scores))[:k]

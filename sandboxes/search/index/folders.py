@@ -35,29 +35,29 @@ def root() -> Path:
     return cache_folder() / "search"
 
 
-def made_once(place: Path, build: Callable[[Path], None]) -> Path:
+def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
     """The folder `place`, built if it is not there: by one process at a time, and renamed when it is complete.
 
     A process that is killed while it builds leaves a folder that nothing reads and the next builder deletes.
     """
-    if place.is_dir():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(place.with_name(f".{place.name}.lock")):
-        if place.is_dir():
-            return place  # another process was faster
-        under_way = place.with_name(f".{place.name}.building")
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_name(f".{folder.name}.lock")):
+        if folder.is_dir():
+            return folder  # another process was faster
+        under_way = folder.with_name(f".{folder.name}.building")
         shutil.rmtree(under_way, ignore_errors=True)
         under_way.mkdir()
         try:
             build(under_way)
             for path in under_way.iterdir():
                 _to_disk(path)
-            under_way.rename(place)
-            _to_disk(place.parent)
+            under_way.rename(folder)
+            _to_disk(folder.parent)
         finally:
             shutil.rmtree(under_way, ignore_errors=True)
-    return place
+    return folder
 
 
 def digest_of_file(path: Path, version: str) -> str:

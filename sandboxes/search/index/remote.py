@@ -32,8 +32,8 @@ class RemoteRetriever:
         except PolicyError as error:
             raise SandboxError(f"The retriever {self.url} failed: {error}") from error
         try:
-            (found,) = answer["result"]
-            return [self._hit(row) for row in found[:k]]
+            (rows,) = answer["result"]
+            return [self._hit(row) for row in rows[:k]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SandboxError(
                 f"The retriever {self.url} answered {str(answer)[:200]!r}, where "
