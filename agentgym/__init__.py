@@ -40,9 +40,15 @@ if TYPE_CHECKING:
         ToolError,
         UnknownNameError,
     )
+    from agentgym.evaluation import compare, evaluate
+    from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.observed_state import ObservedState
+    from agentgym.policy import Policy
+    from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule
+    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
@@ -78,6 +84,8 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
+    "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
         "ImagePart",
@@ -89,8 +97,12 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "observed_state": ("ObservedState",),
+    "policy": ("Policy",),
+    "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
+    "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
@@ -102,6 +114,7 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "SPLITS",
     "AgentGymError",
+    "Budgets",
     "Call",
     "Checkpoint",
     "Combined",
@@ -110,8 +123,12 @@ __all__ = [
     "CreditError",
     "DuplicateNameError",
     "Environment",
+    "EpisodeManager",
     "EvaluationError",
     "Gate",
+    "GuestModule",
+    "GuestObject",
+    "GuestStopped",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -120,7 +137,9 @@ __all__ = [
     "Message",
     "MissingExtraError",
     "MissingSignalError",
+    "ObservedState",
     "Part",
+    "Policy",
     "PolicyError",
     "RecipeError",
     "ReplayDiverged",
@@ -128,11 +147,13 @@ __all__ = [
     "ResultStatus",
     "Reward",
     "RewardError",
+    "RolloutConfig",
     "SandboxDied",
     "SandboxError",
     "SandboxSpec",
     "SandboxUnavailable",
     "Schedule",
+    "ScriptedPolicy",
     "ShapeError",
     "Split",
     "SplitLeakError",
@@ -148,6 +169,8 @@ __all__ = [
     "Turn",
     "UnknownNameError",
     "close_backends",
+    "compare",
+    "evaluate",
     "images_of",
     "in_thread",
     "load",

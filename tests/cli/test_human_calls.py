@@ -85,4 +85,4 @@ def _say():
         """Say it."""
         return text
 
-    return Tool(say)
+    return Tool.from_function(say)

@@ -27,7 +27,7 @@ from agentgym.registry import (
 )
 from agentgym.reward import Reward
 from agentgym.rollout import EpisodeManager
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox import SandboxSpec
 from agentgym.testing import (
     check_backend,
     check_call_format,

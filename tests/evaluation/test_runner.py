@@ -194,7 +194,7 @@ def test_a_half_played_set_is_no_evaluation():
 
     played = [episode("a", 0), episode("a", 1), episode("b", 0)]
     with pytest.raises(EvaluationError, match="'b'"):
-        from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p")
+        from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
     with pytest.raises(EvaluationError, match="no episode was played"):
         from_trajectories([], label="x", task_set=SET, split="held_out", policy="p")
 

@@ -16,7 +16,7 @@ from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import shared_backend
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.sandbox.contract import Usage
+from agentgym.sandbox import Usage
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger

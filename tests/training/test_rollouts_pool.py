@@ -7,7 +7,7 @@ import pytest
 from agentgym import Call, Message, load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
-from agentgym.sandbox.pool import Pool
+from agentgym.sandbox import Pool
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
 
