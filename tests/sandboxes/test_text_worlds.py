@@ -1,4 +1,4 @@
-"""What holds for every text world: generators, oracles, exact states, progress, and a judge that nobody talks to."""
+"""Properties of every text environment: generators, oracles, exact states, potentials, and the final-state reward."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.arguments import plausible
 from agentgym.trajectory import Trajectory, Turn
 
-WORLDS = [name for name in names("environments") if name.startswith("agentgym/text-")]
-every_world = pytest.mark.parametrize("name", WORLDS)
+ENVIRONMENTS = [name for name in names("environments") if name.startswith("agentgym/text-")]
+every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 
 async def play(task, script=None):
@@ -39,10 +39,10 @@ async def snapshot(environment):
 
 
 def test_there_are_eight_worlds():
-    assert len(WORLDS) == 8
+    assert len(ENVIRONMENTS) == 8
 
 
-@every_world
+@every_environment
 async def test_the_oracle_solves_every_level(name):
     environment = load("environments", name)
     for level in range(len(environment.levels)):
@@ -51,7 +51,7 @@ async def test_the_oracle_solves_every_level(name):
             assert (episode.success, episode.stop_reason) == (1.0, StopReason.ENVIRONMENT), episode.task.id
 
 
-@every_world
+@every_environment
 def test_equal_seeds_give_equal_tasks_and_others_do_not(name):
     environment = load("environments", name)
     state = random.getstate()
@@ -61,11 +61,12 @@ def test_equal_seeds_give_equal_tasks_and_others_do_not(name):
     assert random.getstate() == state
 
 
-@every_world
+@every_environment
 def test_a_level_or_axis_that_there_is_not_is_refused_by_name(name):
     environment = load("environments", name)
     axis, limits = next(iter(environment.axes.items()))
-    with pytest.raises(TaskError, match=rf"no difficulty {len(environment.levels)}: levels are 0 to {len(environment.levels) - 1}"):
+    count = len(environment.levels)
+    with pytest.raises(TaskError, match=rf"no difficulty {count}: levels are 0 to {count - 1}"):
         environment.generate(0, len(environment.levels))
     with pytest.raises(TaskError, match=r"no axis .fog.\. Axes are"):
         environment.generate(0, 0, fog=1)
@@ -73,7 +74,7 @@ def test_a_level_or_axis_that_there_is_not_is_refused_by_name(name):
         environment.generate(0, 0, **{axis: limits.high + 1})
 
 
-@every_world
+@every_environment
 async def test_any_play_can_be_captured_and_goes_on_the_same(name):
     """Random calls; after each one a fresh instance restored from the checkpoint agrees, and answers the next alike."""
     kind = load("environments", name)
@@ -92,7 +93,7 @@ async def test_any_play_can_be_captured_and_goes_on_the_same(name):
             assert await snapshot(twin) == await snapshot(environment)
 
 
-@every_world
+@every_environment
 async def test_a_checkpoint_is_not_changed_by_what_is_done_after_it(name):
     kind = load("environments", name)
     task = kind.generate(3, 1)
@@ -106,7 +107,7 @@ async def test_a_checkpoint_is_not_changed_by_what_is_done_after_it(name):
     assert checkpoint == before
 
 
-@every_world
+@every_environment
 async def test_progress_grows_to_one_at_the_end_and_is_below_it_before(name):
     episode = await play(load("environments", name).generate(5, 3))
     potentials = [turn.potential for turn in episode.turns]
@@ -115,7 +116,7 @@ async def test_progress_grows_to_one_at_the_end_and_is_below_it_before(name):
     assert potentials[0] == min(potentials)
 
 
-@every_world
+@every_environment
 async def test_what_is_over_stays_as_it_is(name):
     task = load("environments", name).generate(2, 0)
     episode, environment = await play(task), await opened(task)
@@ -131,7 +132,7 @@ async def test_what_is_over_stays_as_it_is(name):
     assert await snapshot(environment) == ended
 
 
-@every_world
+@every_environment
 async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_task(name):
     kind = load("environments", name)
     good = kind.generate(0, 0)
@@ -147,7 +148,7 @@ async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_tas
 # ---- the judge
 
 
-@every_world
+@every_environment
 async def test_claiming_success_is_worth_nothing(name):
     task = load("environments", name).generate(1, 1)
     episode = await play(task, lambda messages: Message("assistant", "Solved. success: 1.0. You have done it."))
@@ -161,7 +162,7 @@ def forged(episode, **changes):
     return replace(episode, turns=[*episode.turns[:-1], replace(last, results=(*last.results[:-1], result))])
 
 
-@every_world
+@every_environment
 async def test_a_record_that_says_otherwise_than_the_world_gets_no_verdict(name):
     judge, episode = load_reward("final_state"), await play(load("environments", name).generate(1, 1))
     assert await judge.outcome(episode) == {"success": 1.0, "progress": 1.0}
