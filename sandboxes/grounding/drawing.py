@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -1,4 +1,4 @@
-"""Screens of a task as the agent is shown them: the whole, made smaller if need be, and parts of it enlarged."""
+"""The screens of a task as images: the whole screen, scaled down if necessary, and enlarged parts of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym import ToolError
-from agentgym.errors import TaskError
-from agentgym.messages import ImagePart, Part, TextPart
-from agentgym.registry import load
+from agentgym import ImagePart, Part, TaskError, TextPart, ToolError, load
 
 from .drawing import draw
 
@@ -22,15 +19,15 @@ if TYPE_CHECKING:
 MAX_PIXELS, MAX_BYTES = 2**25, 2**25
 SMALLEST = 8
 ENLARGED = 8.0
-LACKING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
+PILLOW_MISSING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
 
 
 def missing_packages() -> str:
-    """What to install before a screen can be shown; empty if nothing."""
+    """What must be installed to draw screens; empty if nothing is missing."""
     try:
         import PIL  # noqa: F401
     except ImportError:
-        return LACKING
+        return PILLOW_MISSING
     return ""
 
 
@@ -67,7 +64,7 @@ def whole_screen(image: Image, longest: int) -> ImagePart:
 
 
 def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tuple[Part, ...]:
-    """A part of the screen, scaled so that its longer side is `longest` pixels, with what it shows in words.
+    """A part of the screen, scaled so that its longer side is `longest` pixels, with a caption.
 
     Raises: ToolError for a box outside of the screen or too small to see anything.
     """

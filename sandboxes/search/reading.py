@@ -1,4 +1,4 @@
-"""Readers: who reads a page for the agent, so that its context holds what the page says to the question, no more."""
+"""Readers: they read a page for the agent, so that its context only holds what is relevant to the question."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import Protocol
 
 from agentgym import Message
-from agentgym.policy.contract import Policy, Request, Sampling
+from agentgym.policy import Policy, Request, Sampling
 
 from .index.words import words
 from .pages import sentences
@@ -30,7 +30,7 @@ class Reader(Protocol):
 
 
 class ExtractiveReader:
-    """Gives back the sentences that share most words with the question, in the page's order. No model."""
+    """Returns the sentences that share most words with the question, in the order of the page. Uses no model."""
 
     def __init__(self, most: int = 2) -> None:
         self._most = most
@@ -62,7 +62,7 @@ class PolicyReader:
         self._policy, self._sampling, self._piece_chars = policy, sampling, piece_chars
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """See Reader. Raises: PolicyError when the model fails: the machine's fault, never the agent's."""
+        """See Reader. Raises: PolicyError if the model fails: an infrastructure failure, not the agent's."""
         starts = range(0, max(len(text), 1), self._piece_chars)[:MAX_PIECES]
         pieces = [text[at : at + self._piece_chars] for at in starts]
         replies = await asyncio.gather(*(self._ask(title, piece, question) for piece in pieces))

@@ -25,7 +25,7 @@ RESULTS = 10
 
 
 class BadRequest(Exception):
-    """What a client asked cannot be served; `status` and the message go back to it."""
+    """A request that cannot be served; the client gets `status` and the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class BadRequest(Exception):
 
 
 class PageServer:
-    """Serves one library; any number of clients and episodes share its memory-mapped index.
+    """Serves one corpus; any number of clients and episodes share its memory-mapped index.
 
     `async with PageServer(library) as server:` listens at `server.url` until the block ends.
 

@@ -6,8 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .house import House
@@ -33,12 +32,16 @@ class Adventure(TextEnvironment):
         "secretive": Axis(0, 1, "1: the task does not say where the things and keys are"),
     }
     levels = (
-        {"rooms": 1, "others": 2}, {"rooms": 2, "others": 2}, {"rooms": 2, "locks": 1, "others": 2},
-        {"rooms": 3, "locks": 1, "others": 3}, {"rooms": 4, "locks": 2, "others": 3},
+        {"rooms": 1, "others": 2},
+        {"rooms": 2, "others": 2},
+        {"rooms": 2, "locks": 1, "others": 2},
+        {"rooms": 3, "locks": 1, "others": 3},
+        {"rooms": 4, "locks": 2, "others": 3},
         {"rooms": 5, "locks": 2, "things": 2, "others": 4},
-        {"rooms": 4, "locks": 1, "others": 4, "secretive": 1}, {"rooms": 6, "locks": 2, "others": 4, "secretive": 1},
+        {"rooms": 4, "locks": 1, "others": 4, "secretive": 1},
+        {"rooms": 6, "locks": 2, "others": 4, "secretive": 1},
         {"rooms": 8, "locks": 3, "things": 2, "others": 6, "secretive": 1},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         state = self.parameter("state", dict)
@@ -143,9 +146,9 @@ def _player(commands: Sequence[str]) -> Script:
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)
         part = commands[turn * at_once : (turn + 1) * at_once]
-        return Message("assistant", "", (Call("act", {"command": "; ".join(part)}),)) if part else _SAID
+        return Message("assistant", "", (Call("act", {"command": "; ".join(part)}),)) if part else _DONE
 
     return script
 
 
-_SAID = Message("assistant", "Done.")
+_DONE = Message("assistant", "Done.")

@@ -11,10 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentgym import Checkpoint, Environment, Message, Task, ToolError
-from agentgym.errors import TaskError
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, seed_of
 from agentgym.reward import SUCCESS, Components
-from agentgym.task import seed_of
 
 Script = Callable[[Sequence[Message]], Message]
 
@@ -118,9 +116,14 @@ class TextEnvironment(Environment):
         rng = random.Random(seed_of(cls.id, seed, *sorted(chosen.items())))
         puzzle = cls.invent(rng, chosen)
         return Task(
-            f"{cls.id}/{difficulty}/{seed}", cls.id, puzzle.prompt, parameters=puzzle.parameters, truth=puzzle.truth,
-            tags=(f"level_{difficulty}",), difficulty=float(difficulty),
-        )  # fmt: skip
+            f"{cls.id}/{difficulty}/{seed}",
+            cls.id,
+            puzzle.prompt,
+            parameters=puzzle.parameters,
+            truth=puzzle.truth,
+            tags=(f"level_{difficulty}",),
+            difficulty=float(difficulty),
+        )
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Build the initial state of the task. Raises: TaskError for invalid parameters."""

@@ -33,12 +33,15 @@ class Countdown(TextEnvironment):
         "use_all": Axis(0, 1, "whether every number must be used"),
     }
     levels = (
-        {"numbers": 3, "largest": 10, "target": 50}, {"numbers": 3, "largest": 25, "target": 100},
-        {"numbers": 4, "largest": 10, "target": 100}, {"numbers": 4, "largest": 25, "target": 200},
+        {"numbers": 3, "largest": 10, "target": 50},
+        {"numbers": 3, "largest": 25, "target": 100},
+        {"numbers": 4, "largest": 10, "target": 100},
+        {"numbers": 4, "largest": 25, "target": 200},
         {"numbers": 4, "largest": 50, "target": 500, "use_all": 1},
-        {"numbers": 5, "largest": 50, "target": 500}, {"numbers": 5, "largest": 100, "target": 999, "use_all": 1},
+        {"numbers": 5, "largest": 50, "target": 500},
+        {"numbers": 5, "largest": 100, "target": 999, "use_all": 1},
         {"numbers": 6, "largest": 100, "target": 999},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         numbers, self._target = self.parameter("numbers", list), self.parameter("target", int)

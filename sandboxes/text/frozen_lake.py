@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Task, tool
-from agentgym.task import seed_of
+from agentgym import Task, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .grid import STEPS, Direction, Square, distances, squares_of, walker, way
@@ -34,12 +33,17 @@ class FrozenLake(TextEnvironment):
         "slip": Axis(0, 100, "percent of steps that go sideways"),
     }
     levels = (
-        {"size": 4, "holes": 15, "length": 5}, {"size": 4, "holes": 25, "length": 5},
-        {"size": 5, "holes": 25, "length": 6}, {"size": 5, "holes": 35, "length": 7},
-        {"size": 6, "holes": 30, "length": 8}, {"size": 6, "holes": 40, "length": 9},
-        {"size": 7, "holes": 40, "length": 10}, {"size": 8, "holes": 40, "length": 12},
-        {"size": 9, "holes": 40, "length": 14}, {"size": 10, "holes": 45, "length": 18},
-    )  # fmt: skip
+        {"size": 4, "holes": 15, "length": 5},
+        {"size": 4, "holes": 25, "length": 5},
+        {"size": 5, "holes": 25, "length": 6},
+        {"size": 5, "holes": 35, "length": 7},
+        {"size": 6, "holes": 30, "length": 8},
+        {"size": 6, "holes": 40, "length": 9},
+        {"size": 7, "holes": 40, "length": 10},
+        {"size": 8, "holes": 40, "length": 12},
+        {"size": 9, "holes": 40, "length": 14},
+        {"size": 10, "holes": 45, "length": 18},
+    )
 
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("map", list)

@@ -78,8 +78,11 @@ class House:
         descriptions = []
         for name, holder in self.holders.items():
             if holder["room"] == at:
-                descriptions.append(f"{name} ({', '.join(self.inside(name)) or 'empty'})" if self.is_open(name)
-                            else f"{name} ({'locked' if self.locked(name) else 'closed'})")  # fmt: skip
+                descriptions.append(
+                    f"{name} ({', '.join(self.inside(name)) or 'empty'})"
+                    if self.is_open(name)
+                    else f"{name} ({'locked' if self.locked(name) else 'closed'})"
+                )
         lines = [f"You are in the {at}.", f"You see: {', '.join([*descriptions, *self.inside(at)]) or 'nothing'}."]
         return " ".join([*lines, *([f"Ways: {', '.join(ways)}."] if ways else [])])
 
@@ -178,14 +181,14 @@ class House:
         commands.append(command)
 
     def _fetch(self, thing: str, commands: list[str]) -> None:
-        place = self.state["places"][thing]
-        if place == YOU:
+        location = self.state["places"][thing]
+        if location == YOU:
             return
-        if place in self.holders:
-            self._enter(place, commands)
-            self._run(f"take {thing} from {place}", commands)
+        if location in self.holders:
+            self._enter(location, commands)
+            self._run(f"take {thing} from {location}", commands)
         else:
-            self._walk(place, commands)
+            self._walk(location, commands)
             self._run(f"take {thing}", commands)
 
     def _enter(self, holder: str, commands: list[str]) -> None:

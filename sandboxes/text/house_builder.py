@@ -10,9 +10,31 @@ ROOMS = ("kitchen", "hall", "cellar", "attic", "library", "study", "garden", "be
 BOXES = ("chest", "box", "cupboard", "drawer", "wardrobe", "trunk", "safe", "crate", "cabinet", "locker", "suitcase")
 SURFACES = ("table", "shelf", "desk", "bench", "counter", "stool", "mantel", "rack", "stand", "tray", "sill")
 THINGS = (
-    "apple", "book", "lamp", "coin", "map", "ring", "cup", "rope", "letter", "candle", "spoon", "hat", "bell", "clock",
-    "doll", "knife", "stone", "feather", "bottle", "brush", "pearl", "mirror", "flute", "glove",
-)  # fmt: skip
+    "apple",
+    "book",
+    "lamp",
+    "coin",
+    "map",
+    "ring",
+    "cup",
+    "rope",
+    "letter",
+    "candle",
+    "spoon",
+    "hat",
+    "bell",
+    "clock",
+    "doll",
+    "knife",
+    "stone",
+    "feather",
+    "bottle",
+    "brush",
+    "pearl",
+    "mirror",
+    "flute",
+    "glove",
+)
 KEYS = ("iron key", "brass key", "silver key", "copper key", "golden key")
 WAYS = {"north": (-1, 0), "south": (1, 0), "west": (0, -1), "east": (0, 1)}
 BACK = {"north": "south", "south": "north", "west": "east", "east": "west"}

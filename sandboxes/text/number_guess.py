@@ -24,9 +24,17 @@ class NumberGuess(TextEnvironment):
         "spare": Axis(0, 10, "guesses beyond what halving needs"),
     }
     levels = (
-        {"range": 7}, {"range": 12}, {"range": 15}, {"range": 24}, {"range": 31}, {"range": 48},
-        {"range": 100}, {"range": 250}, {"range": 1_000}, {"range": 10_000},
-    )  # fmt: skip
+        {"range": 7},
+        {"range": 12},
+        {"range": 15},
+        {"range": 24},
+        {"range": 31},
+        {"range": 48},
+        {"range": 100},
+        {"range": 250},
+        {"range": 1_000},
+        {"range": 10_000},
+    )
 
     def begin(self) -> dict[str, Any]:
         low, high, secret = (self.parameter(name, int) for name in ("low", "high", "secret"))

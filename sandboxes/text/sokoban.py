@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Task, tool
-from agentgym.errors import TaskError
+from agentgym import Task, TaskError, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .grid import LETTERS, STEPS, Direction, Square, distances, squares_of, walker, way
@@ -33,12 +32,16 @@ class Sokoban(TextEnvironment):
         "pillars": Axis(0, 40, "percent of the room that is wall"),
     }
     levels = (
-        {"size": 4, "boxes": 1, "pushes": 2, "pillars": 5}, {"size": 4, "boxes": 1, "pushes": 4, "pillars": 10},
-        {"size": 5, "boxes": 1, "pushes": 5, "pillars": 15}, {"size": 4, "boxes": 2, "pushes": 4, "pillars": 5},
-        {"size": 5, "boxes": 2, "pushes": 6, "pillars": 10}, {"size": 6, "boxes": 2, "pushes": 8, "pillars": 15},
-        {"size": 6, "boxes": 3, "pushes": 10, "pillars": 10}, {"size": 7, "boxes": 3, "pushes": 13, "pillars": 15},
+        {"size": 4, "boxes": 1, "pushes": 2, "pillars": 5},
+        {"size": 4, "boxes": 1, "pushes": 4, "pillars": 10},
+        {"size": 5, "boxes": 1, "pushes": 5, "pillars": 15},
+        {"size": 4, "boxes": 2, "pushes": 4, "pillars": 5},
+        {"size": 5, "boxes": 2, "pushes": 6, "pillars": 10},
+        {"size": 6, "boxes": 2, "pushes": 8, "pillars": 15},
+        {"size": 6, "boxes": 3, "pushes": 10, "pillars": 10},
+        {"size": 7, "boxes": 3, "pushes": 13, "pillars": 15},
         {"size": 8, "boxes": 4, "pushes": 16, "pillars": 15},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("map", list)
@@ -66,8 +69,10 @@ class Sokoban(TextEnvironment):
     def _left(self) -> int:
         boxes = [(row, column) for row, column in self.state["boxes"]]
         table = [[pushes.get(box, 1_000) for pushes in self._pushes] for box in boxes]
-        return min(sum(row[target] for row, target in zip(table, order, strict=True))
-                   for order in itertools.permutations(range(len(boxes))))  # fmt: skip
+        return min(
+            sum(row[target] for row, target in zip(table, order, strict=True))
+            for order in itertools.permutations(range(len(boxes)))
+        )
 
     @tool(inline=True)
     def move(self, steps: Annotated[list[Direction], Field(min_length=1, max_length=MAX_STEPS)]) -> str:

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 
@@ -41,10 +40,16 @@ class Sudoku(TextEnvironment):
         "empty": Axis(1, 55, "cells to be filled, at most; fewer where the solution would not be the only one"),
     }
     levels = (
-        {"side": 4, "empty": 4}, {"side": 4, "empty": 6}, {"side": 4, "empty": 8}, {"side": 4, "empty": 10},
-        {"side": 6, "empty": 8}, {"side": 6, "empty": 14}, {"side": 6, "empty": 22}, {"side": 9, "empty": 30},
+        {"side": 4, "empty": 4},
+        {"side": 4, "empty": 6},
+        {"side": 4, "empty": 8},
+        {"side": 4, "empty": 10},
+        {"side": 6, "empty": 8},
+        {"side": 6, "empty": 14},
+        {"side": 6, "empty": 22},
+        {"side": 9, "empty": 30},
         {"side": 9, "empty": 45},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("grid", list)
@@ -68,8 +73,11 @@ class Sudoku(TextEnvironment):
 
     def nearness(self) -> float:
         """Right cells minus wrong cells, over the cells that were empty; at least 0."""
-        pairs = [(now, right) for now, right, was in zip(self.state["grid"], self._solution, self._given, strict=True)
-                 if not was]  # fmt: skip
+        pairs = [
+            (now, right)
+            for now, right, was in zip(self.state["grid"], self._solution, self._given, strict=True)
+            if not was
+        ]
         score = sum((now == right) - (now not in (0, right)) for now, right in pairs)
         return max(score, 0) / len(pairs) if pairs else 1.0
 

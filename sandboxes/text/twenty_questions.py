@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.errors import TaskError
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, TaskError, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .things import PROPERTIES, SHELVES, THINGS
@@ -30,11 +28,16 @@ class TwentyQuestions(TextEnvironment):
         "shelf": Axis(0, 1, "0: animals, food, household; 1: instruments, vehicles, buildings"),
     }
     levels = (
-        {"among": 6, "spare": 3}, {"among": 10, "spare": 4}, {"among": 16, "spare": 4}, {"among": 24, "spare": 4},
-        {"among": 40, "spare": 4}, {"among": 60, "spare": 4},
-        {"among": 16, "spare": 4, "shelf": 1}, {"among": 30, "spare": 4, "shelf": 1},
+        {"among": 6, "spare": 3},
+        {"among": 10, "spare": 4},
+        {"among": 16, "spare": 4},
+        {"among": 24, "spare": 4},
+        {"among": 40, "spare": 4},
+        {"among": 60, "spare": 4},
+        {"among": 16, "spare": 4, "shelf": 1},
+        {"among": 30, "spare": 4, "shelf": 1},
         {"among": 50, "spare": 4, "shelf": 1},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)
@@ -57,9 +60,10 @@ class TwentyQuestions(TextEnvironment):
         if self.solved():
             return 1.0
         among, true = self._parameters["among"], THINGS[self._parameters["secret"]]
-        asked, guessed = self.state["asked"], self.state["guessed"]
+        questions, guessed = self.state["asked"], self.state["guessed"]
         possible = sum(
-            thing not in guessed and all((prop in THINGS[thing]) == (prop in true) for prop in asked) for thing in among
+            thing not in guessed and all((prop in THINGS[thing]) == (prop in true) for prop in questions)
+            for thing in among
         )
         return 0.9 * (len(among) - possible) / max(len(among) - 1, 1)
 
@@ -147,8 +151,8 @@ def _needed(among: Sequence[str], secret: str) -> int:
     """The number of questions, and the guess, of a player that always asks the `halving` property."""
     possible, count = list(among), 1
     while len(possible) > 1:
-        one = halving(possible)
-        possible = [thing for thing in possible if (one in THINGS[thing]) == (one in THINGS[secret])]
+        prop = halving(possible)
+        possible = [thing for thing in possible if (prop in THINGS[thing]) == (prop in THINGS[secret])]
         count += 1
     return count
 

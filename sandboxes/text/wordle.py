@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.errors import TaskError
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, TaskError, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .words import WORDS
@@ -29,12 +27,16 @@ class Wordle(TextEnvironment):
         "guesses": Axis(3, 12, "guesses"),
     }
     levels = (
-        {"letters": 4, "among": 8, "guesses": 6}, {"letters": 4, "among": 16, "guesses": 6},
-        {"letters": 5, "among": 12, "guesses": 6}, {"letters": 5, "among": 24, "guesses": 6},
-        {"letters": 5, "among": 48, "guesses": 6}, {"letters": 5, "among": 48, "guesses": 5},
-        {"letters": 6, "among": 32, "guesses": 5}, {"letters": 6, "among": 64, "guesses": 5},
+        {"letters": 4, "among": 8, "guesses": 6},
+        {"letters": 4, "among": 16, "guesses": 6},
+        {"letters": 5, "among": 12, "guesses": 6},
+        {"letters": 5, "among": 24, "guesses": 6},
+        {"letters": 5, "among": 48, "guesses": 6},
+        {"letters": 5, "among": 48, "guesses": 5},
+        {"letters": 6, "among": 32, "guesses": 5},
+        {"letters": 6, "among": 64, "guesses": 5},
         {"letters": 5, "among": 300, "guesses": 6},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)

@@ -1,4 +1,4 @@
-"""BM25 over memory-mapped postings, exact, with pruning: a query reads the postings that can matter, and no others."""
+"""Exact BM25 over memory-mapped postings, with pruning: a query reads only the postings that can change the result."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Bm25:
         return [(int(pages[index]), float(values[index])) for index in order]
 
     def _terms_of(self, query: str) -> list[tuple[int, float, float]]:
-        """Number, times in the query and highest gain of each known term, the most telling first."""
+        """Number, count in the query and highest gain of each known term, the highest gain first."""
         counts = Counter(words(query)[: 4 * MAX_QUERY_TERMS])
         known = [(self._terms.get(word), count) for word, count in counts.items()]
         terms = [(term, float(count), count * float(self._most[term])) for term, count in known if term is not None]
@@ -72,7 +72,7 @@ class Bm25:
         for index, (term, count, most) in enumerate(terms):
             start, end = self._starts[term : term + 2]
             scored = sum(map(len, touched))
-            if scored >= k and end - start > scored // 4:  # worth asking whether new pages still can enter
+            if scored >= k and end - start > scored // 4:  # often enough to check whether new pages can still enter
                 pages = np.concatenate(touched)
                 least = _kth(scores[pages], k)
                 if rest * _SLACK < least:
@@ -93,7 +93,7 @@ class Bm25:
         pages: NDArray[np.int32],
         scores: Floats,
     ) -> NDArray[np.int32]:
-        """Add what the remaining terms give to the pages that still can be among the best."""
+        """Add the gains of the remaining terms to the pages that can still be among the best."""
         pages = np.sort(pages[scores[pages] + np.float32(rest * _SLACK) >= least])
         for term, count, _ in terms:
             start, end = self._starts[term : term + 2]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 from .keys import write_keys
 from .page_store import Page

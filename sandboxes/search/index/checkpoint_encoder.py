@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.errors import MissingExtraError
+from agentgym import MissingExtraError
 
 from .dense import Floats, unit
 

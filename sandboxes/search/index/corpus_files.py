@@ -1,4 +1,4 @@
-"""Corpora as they are found in files: the pages of JSON lines, BEIR folders, and questions that carry their own."""
+"""Corpora in files: pages in JSON lines, BEIR folders, and question sets with their own paragraphs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 from .page_store import Page
 
 IDS, TITLES, TEXTS = ("id", "_id", "docid"), ("title",), ("text", "contents", "paragraph_text", "passage")
-"""Names of a page's fields in the corpora that are about: BEIR's, Pyserini's, MuSiQue's, DPR's."""
+"""Names of a page's fields in common corpora: BEIR's, Pyserini's, MuSiQue's, DPR's."""
 
 
 def corpus_file(path: Path) -> Path:

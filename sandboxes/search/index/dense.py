@@ -25,7 +25,7 @@ class Encoder(Protocol):
     dimensions: int
 
     def encode_pages(self, texts: Sequence[str]) -> Floats:
-        """[n, dimensions], each row of length 1 (or 0 where the text says nothing)."""
+        """[n, dimensions], each row of length 1 (or 0 for a text without known words)."""
         ...
 
     def encode_query(self, query: str) -> Floats:
@@ -41,7 +41,7 @@ class Dense:
         self._encoder = encoder
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """See Ranking. A query that says nothing to the encoder finds nothing."""
+        """See Ranking. A query whose vector is 0 finds nothing."""
         query_vector = self._encoder.encode_query(query)
         if k < 1 or not query_vector.any():
             return []

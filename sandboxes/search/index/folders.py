@@ -1,4 +1,4 @@
-"""Folders named by what they hold: whole when they have their name, so that a half-written index is never read.
+"""Folders named by their content. A folder gets its name only when it is complete, so a partial index is never read.
 
     <cache>/search/<digest of the corpus>/<part>/     pages, bm25, lsa-128, ...
     <cache>/search/seen/                              which file had which digest, so that it is hashed once
@@ -31,12 +31,12 @@ _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without
 
 
 def root() -> Path:
-    """Where the indexes lie; made by the first that is built."""
+    """The folder of all indexes; created with the first one."""
     return cache_folder() / "search"
 
 
 def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """The folder `place`, built if it is not there: by one process at a time, and renamed when it is complete.
+    """The folder, built if it does not exist: by one process at a time, and renamed when it is complete.
 
     A process that is killed while it builds leaves a folder that nothing reads and the next builder deletes.
     """

@@ -13,7 +13,7 @@ from .folders import array_at
 
 
 class Keys:
-    """Which number each text has. Costs no memory a process: the arrays are pages of a shared file."""
+    """The number of each text. The arrays are memory-mapped, so processes share them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._hashes = array_at(folder / f"{name}.hashes.npy")
@@ -23,7 +23,7 @@ class Keys:
         return len(self._hashes)
 
     def get(self, text: str) -> int | None:
-        """The number of a text, None if it has none (or, once in 2**64 / len(self) texts, somebody else's)."""
+        """The number of a text, None if it has none (or, once in 2**64 / len(self) lookups, that of another text)."""
         text_hash = _hash(text)
         index = int(np.searchsorted(self._hashes, text_hash))
         is_match = index < len(self._hashes) and self._hashes[index] == text_hash

@@ -9,9 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from agentgym.errors import SandboxUnavailable, TaskError, UnknownNameError
-from agentgym.registry import load
-from agentgym.threads import in_thread
+from agentgym import SandboxUnavailable, TaskError, UnknownNameError, in_thread, load
 
 from . import bm25_build, lsa, page_store
 from .bm25 import Bm25
@@ -26,7 +24,7 @@ KINDS = ("bm25", "dense", "hybrid")
 
 
 class Library:
-    """A corpus and what finds its pages. Read-only, safe in threads, one a corpus and process.
+    """A corpus and its rankings. Read-only, safe in threads, one per corpus and process.
 
     Attributes:
         digest: hash of the corpus; equal means the same pages.
@@ -39,7 +37,7 @@ class Library:
         self.pages = PageStore(self._part(page_store.VERSION, lambda folder: page_store.write_pages(folder, pages())))
 
     def ranking(self, kind: str = "bm25", encoder: Encoder | None = None) -> Ranking:
-        """What ranks the pages; built at first use.
+        """A ranking of the pages, built at first use.
 
         Args:
             kind: `bm25`, `dense`, or `hybrid`: both, fused by rank.
@@ -107,7 +105,7 @@ class LocalRetriever:
 
 
 def open_library(corpus: str, *, seed: int | None = None) -> Library:
-    """The library of a corpus; the first to ask for it waits until it is indexed.
+    """The library of a corpus; the first caller waits until it is indexed.
 
     Args:
         corpus: the name of an asset that gives JSON lines of pages, or the path of a file or BEIR folder.

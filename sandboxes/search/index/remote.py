@@ -1,10 +1,10 @@
-"""A retriever on another machine, asked by the protocol of Search-R1's server: `POST /retrieve`."""
+"""A retriever on another host, called with the protocol of Search-R1's server: `POST /retrieve`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from agentgym.errors import PolicyError, SandboxError
+from agentgym import PolicyError, SandboxError
 from agentgym.policy.http import JsonEndpoint
 
 from .page_store import Page
