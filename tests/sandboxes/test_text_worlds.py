@@ -166,7 +166,7 @@ def forged(episode, **changes):
 async def test_a_record_that_says_otherwise_than_the_world_gets_no_verdict(name):
     judge, episode = load_reward("final_state"), await play(load("environments", name).generate(1, 1))
     assert await judge.outcome(episode) == {"success": 1.0, "progress": 1.0}
-    with pytest.raises(JudgeError, match="The world is not deterministic, or the record was changed"):
+    with pytest.raises(JudgeError, match="The environment is not deterministic, or the record was changed"):
         await judge.outcome(forged(episode, content="You win."))
 
 
