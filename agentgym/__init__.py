@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         MissingSignalError,
         PolicyError,
         RecipeError,
+        RegistrationError,
         ReplayDiverged,
         RewardError,
         SandboxDied,
@@ -72,6 +73,7 @@ _HOME = {
         "MissingSignalError",
         "PolicyError",
         "RecipeError",
+        "RegistrationError",
         "ReplayDiverged",
         "RewardError",
         "SandboxDied",
@@ -142,6 +144,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "RecipeError",
+    "RegistrationError",
     "ReplayDiverged",
     "Result",
     "ResultStatus",
@@ -184,7 +187,7 @@ __all__ = [
     "task_to_json",
     "tool",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -180,6 +180,11 @@ class Environment:
         return sandbox
 
     @property
+    def unwrapped(self) -> Environment:
+        """The environment itself; of one that stands in front of another, that other one."""
+        return self
+
+    @property
     def image_digests(self) -> list[str]:
         """Digests of the images that its sandboxes run on; empty for the host's own programs."""
         digests = {getattr(sandbox, "image_digest", "") for sandbox in self._sandboxes}

@@ -104,7 +104,7 @@ STOPPED = GROUP.with_signals(
 
 
 @pytest.mark.parametrize(
-    ("options", "kept"),
+    ("options", "selected"),
     [
         ("over_turn=True", [True, False, True]),
         ("overlong=True", [True, True, False]),
