@@ -128,7 +128,7 @@ def test_standardised_at_each_index_the_agent_stops_calling_tools(name, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_it_is_the_spread_of_an_index_and_not_who_is_compared(seed):
+def test_the_division_per_index_causes_it_and_not_the_choice_of_trajectories(seed):
     """Over those who reached a turn alone, but in reward units, this game is learned. The flip problem is not."""
     course = learn(estimator("mt_grpo", absent="left_out"), steps=120, rate=2.0, seed=seed)
     assert np.mean(course.solved[-10:]) > 0.8

@@ -52,6 +52,6 @@ def test_facts_of_groups():
     assert facts.variance == (pytest.approx(0.5), 0.0)  # 0, 0, 1, -1 at turn 0; 2 alone at turn 1
 
 
-def test_without_state_keys_nothing_is_said_of_singletons():
+def test_without_state_keys_the_share_of_singletons_is_nan():
     group = Group.from_arrays(outcomes=[1, 0])
     assert np.isnan(group_statistics([group], [[np.ones(1), np.ones(1)]]).singletons)

@@ -32,7 +32,7 @@ def nothing(group: Group) -> Array:
     return np.zeros(group.turn_mask.shape)
 
 
-def test_the_true_credit_is_what_an_exhaustive_sum_gives():
+def test_the_true_credit_equals_an_exhaustive_sum():
     """Q(s, a) - V(s) by summing over every completion of every prefix of a task of three turns."""
     task, chance = BifurcationTask(3, 1, good=0.8, bad=0.3), np.array([0.6, 0.3, 0.5])
 
@@ -99,7 +99,7 @@ def test_credit_on_the_right_turn_teaches_faster_than_noise():
     assert good.never == 0
 
 
-def test_a_run_is_the_same_again_and_says_what_it_skips():
+def test_a_benchmark_is_reproducible_and_reports_what_it_skips():
     first = run_benchmark(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
     assert first == run_benchmark(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
     assert [(row.name, row.turns) for row in first] == [("rloo", 2), ("rloo", 4), ("grpo", 2), ("grpo", 4)]

@@ -40,7 +40,7 @@ def test_probabilities_of_all_paths_sum_to_one_and_an_exact_critic_agrees_with_t
         ("user_rl", {"score": "sum", **LEFT_OUT}),
     ],
 )
-def test_an_estimator_whose_baseline_holds_others_alone_is_unbiased(name, options, problem, size):
+def test_a_baseline_of_other_trajectories_only_is_unbiased(name, options, problem, size):
     chosen = make(name, **options)
     assert chosen.bias == "unbiased"
     np.testing.assert_allclose(problem.estimated_gradient(chosen, size), problem.true_gradient(), rtol=0, atol=1e-9)
@@ -48,7 +48,7 @@ def test_an_estimator_whose_baseline_holds_others_alone_is_unbiased(name, option
 
 @pytest.mark.parametrize("size", [1, *SIZES])
 @pytest.mark.parametrize("problem", [*PROBLEMS_WITH_SIGNALS.values(), *PROBLEMS_WITH_WRONG_CRITIC.values()])
-def test_turn_gae_at_lambda_1_is_unbiased_whatever_the_critic_says(problem: Problem, size: int):
+def test_turn_gae_at_lambda_1_is_unbiased_whatever_the_critic_predicts(problem: Problem, size: int):
     chosen = make("turn_gae")
     assert chosen.bias == "unbiased"
     if size > 1:
@@ -92,7 +92,7 @@ def test_archer_is_as_wrong_as_its_critic(problem: Problem):
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("problem", [*PROBLEMS_WITH_SIGNALS.values(), *PROBLEMS_WITH_WRONG_CRITIC.values()])
-def test_bilevel_gae_at_ones_is_unbiased_whatever_the_critic_says(problem: Problem, size: int):
+def test_bilevel_gae_with_all_decays_1_is_unbiased_whatever_the_critic_predicts(problem: Problem, size: int):
     chosen = make("bilevel_gae")
     assert chosen.bias == "unbiased"
     actual = with_tokens(problem).estimated_gradient(chosen, size)
@@ -139,7 +139,7 @@ def test_failures_that_the_agent_does_not_cause_leave_an_unbiased_estimator_unbi
 
 
 @pytest.mark.parametrize(("form", "problem"), [(form, problem) for form in RECORDED for problem in RECORDED[form]])
-def test_a_biased_form_is_as_biased_as_recorded(form, problem):
+def test_a_biased_form_has_the_recorded_bias(form, problem):
     """Pins: distance from the true gradient in units of its length, for groups of 2, 3 and 4."""
     name, options = form[0], dict(form[1:])
     chosen = make(name, **options)
@@ -170,7 +170,7 @@ def test_the_others_have_the_right_sign_on_the_flip_problem(name: str, size: int
     assert (PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make(name), size) > 0).all()
 
 
-def test_opo_pushes_a_choice_that_makes_no_difference():
+def test_opo_gives_a_gradient_to_a_choice_that_makes_no_difference():
     """The first choice changes nothing but how many tokens there are, the second decides, in few tokens or many."""
     paths = tuple(
         ProblemPath(

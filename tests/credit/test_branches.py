@@ -37,7 +37,7 @@ def test_a_turn_without_siblings_can_be_left_out():
     expect(estimator("sibling", alone="zero", weigh="leaves")(FORKED), [[0.5, 1], [0.5, -1], [-0.5, 0]])
 
 
-def test_a_trajectory_that_was_forked_off_needs_not_repeat_what_came_before():
+def test_a_forked_trajectory_need_not_repeat_the_turns_before_the_fork():
     """The second lists y alone, after a: then a stands once, and counts 3 * 1/2 = 1.5 there."""
     forked = Group.from_arrays(outcomes=[1, 0, 0], branches=[["a", "x"], ["y"], ["b", "z"]], parents=[None, "a", None])
     expect(estimator("sibling")(forked), [[0.75, 0.75], [-0.75], [-0.75, -0.75]])
@@ -45,7 +45,7 @@ def test_a_trajectory_that_was_forked_off_needs_not_repeat_what_came_before():
     assert tree.path.tolist() == [[0, 1], [0, 2], [3, 4]]
 
 
-def test_a_reward_before_the_fork_does_not_distinguish_what_came_after():
+def test_a_reward_before_the_fork_does_not_change_credit_after_it():
     rewarded = FORKED.with_signals(turn_rewards=[[0.25, 0], [0.25, 0], [0, 0]])
     expect(estimator("sibling", weigh="leaves")(rewarded), [[0.75, 1], [0.75, -1], [-0.75, -0.75]])
 
@@ -148,7 +148,7 @@ def totals(group: Group) -> dict:
         st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(-8, 8)), min_size=2, max_size=6
     )
 )
-def test_whole_rows_and_forked_rows_push_every_turn_alike(rows):
+def test_complete_and_forked_trajectories_give_every_turn_the_same_gradient(rows):
     """P7: a trajectory that lists only what came after its fork, against one that repeats the beginning."""
     paths = list({tuple(actions): outcome / 8 for actions, outcome in rows}.items())
     paths = [(way, o) for way, o in paths if not any(other[: len(way)] == way and other != way for other, _ in paths)]

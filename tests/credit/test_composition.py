@@ -42,7 +42,7 @@ def test_wrapping_by_hand_is_the_same():
     expect(by_hand(GROUP), [list(a) for a in estimator("rloo | gated(threshold=1.0)")(GROUP)])
 
 
-def test_the_caution_of_the_wrapped_estimator_is_still_said():
+def test_a_wrapped_estimator_still_warns():
     with pytest.warns(CreditWarning, match="use 'mt_grpo'"):
         estimator("mt_grpo_reach | masked")
 
@@ -67,7 +67,7 @@ def test_the_caution_of_the_wrapped_estimator_is_still_said():
         ("rloo(gama=1) | gated", "'rloo' has no option 'gama'"),
     ],
 )
-def test_what_cannot_be_read_says_why(text, says):
+def test_an_invalid_composition_names_the_reason(text, says):
     with pytest.raises(CreditError, match=says):
         estimator(text)
 
@@ -93,13 +93,13 @@ def test_a_wrapper_of_ones_own():
 
 
 @pytest.mark.parametrize("name", names("credit_wrappers"))
-def test_a_registered_wrapper_says_what_it_does(name):
+def test_every_registered_wrapper_has_a_summary(name):
     registered = load("credit_wrappers", name)
     assert registered.name == name
     assert registered.function.__doc__
 
 
-def test_what_a_wrapped_estimator_is_set_to_can_be_asked_of_its_innermost():
+def test_the_unwrapped_estimator_has_the_resolved_options():
     chosen = estimator("gigpo(turn_weight=0.5) | gated | off_policy(mode='mis')")
     assert chosen.unwrapped.name == "gigpo"
     assert (chosen.unwrapped.resolved_options["gamma"], chosen.unwrapped.resolved_options["turn_weight"]) == (0.95, 0.5)

@@ -39,7 +39,7 @@ def turns_of(game) -> int:
     return len(max(game, key=len))
 
 
-def test_the_value_of_a_turn_that_is_needed_and_of_two_that_can_stand_for_each_other():
+def test_values_of_a_needed_turn_and_of_two_interchangeable_turns():
     """Orders in which turn 0 tips the scale: it must come after 1 or 2, 4 of 6. Turn 1: after 0, before 2, 1 of 6."""
     np.testing.assert_allclose(shapley_values(one_and_either, 3), [4 / 6, 1 / 6, 1 / 6], atol=1e-15)
     np.testing.assert_array_equal(leave_one_out_values(one_and_either, 3), [1, 0, 0])
@@ -47,7 +47,7 @@ def test_the_value_of_a_turn_that_is_needed_and_of_two_that_can_stand_for_each_o
 
 @few
 @given(game=GAMES)
-def test_shapley_values_sum_to_what_the_episode_was_worth(game):
+def test_shapley_values_sum_to_the_return_of_the_episode(game):
     """P14, efficiency."""
     turns = turns_of(game)
     total = game[frozenset(range(turns))] - game[frozenset()]
@@ -63,7 +63,7 @@ def test_leaving_one_out_does_not_sum_to_anything(game):
 
 @few
 @given(game=GAMES, null=st.integers(0, 4))
-def test_a_turn_that_changes_nothing_is_worth_nothing(game, null):
+def test_a_turn_that_changes_nothing_gets_zero(game, null):
     """P14: what a repeated read is."""
     turns = turns_of(game)
     null %= turns
@@ -117,13 +117,13 @@ def test_an_order_and_its_reverse_cancel_what_is_additive_in_pairs():
     np.testing.assert_array_equal(error, [0, 0, 0])
 
 
-def test_a_replay_is_asked_for_once():
+def test_every_replay_is_requested_once():
     coalitions = []
     sampled_shapley_values(lambda s: float(coalitions.append(s) or 0), 3, orders=20, rng=np.random.default_rng(0))
     assert len(coalitions) == len(set(coalitions)) == 8
 
 
-def test_what_cannot_be_computed_is_refused():
+def test_values_that_cannot_be_computed_are_refused():
     with pytest.raises(CreditError, match="17 turns need 131072 replays"):
         shapley_values(lambda s: 0.0, 17)
     for orders in (0, 2, 5):
@@ -140,7 +140,7 @@ REPLAYED = Group.from_arrays(
 )
 
 
-def test_what_would_be_missed_without_a_turn_is_added_to_the_outcome():
+def test_the_loss_without_a_turn_is_added_to_the_outcome():
     """phi 1, 0, 0 with mean 1/3; the outcome gives 1 and -1."""
     expect(estimator("leave_one_turn_out")(REPLAYED), [[5 / 3, 2 / 3, 2 / 3], [-1]])
 

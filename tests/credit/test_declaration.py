@@ -92,14 +92,14 @@ def test_a_group_with_one_survivor_gets_zero():
     assert credit.flags == ("too_few", "failed")
 
 
-def test_a_group_that_failed_as_a_whole_gets_zero():
+def test_a_group_of_failed_trajectories_gets_zero():
     group = Group.from_arrays(outcomes=[None, None], turn_rewards=[[1, 2], []], valid=[False, False])
     credit = estimator("grpo").explain(group)
     assert [a.tolist() for a in credit.advantages] == [[0, 0], []]
     assert credit.flags == ("none_valid", "failed")
 
 
-def test_a_group_without_any_difference_says_so():
+def test_a_group_without_any_difference_is_flagged():
     credit = estimator("grpo").explain(Group.from_arrays(outcomes=[0.1, 0.1, 0.1], truncated=[0, 1, 0]))
     assert [a.tolist() for a in credit.advantages] == [[0], [0], [0]]
     assert credit.flags == ("no_spread", "truncated")

@@ -138,7 +138,7 @@ def test_turn_weight_zero_is_bit_for_bit_no_turn_rewards(rows):
 @every_form
 @few
 @given(rows=ROWS, position=st.integers(0, 6), broken=st.tuples(turn_reward, st.lists(turn_reward, max_size=9)))
-def test_a_failed_trajectory_changes_nobodys_advantage(chosen, rows, position, broken):
+def test_a_failed_trajectory_does_not_change_other_advantages(chosen, rows, position, broken):
     """P9, and P8 with it: neither its numbers nor the padding that its length adds are seen. It gets 0."""
     position = min(position, len(rows))
     with_broken = [*rows[:position], broken, *rows[position:]]

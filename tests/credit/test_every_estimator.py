@@ -138,7 +138,7 @@ def test_larger_rewards_scale_advantages_or_leave_them(name, seed, factor):
 @pytest.mark.parametrize("name", with_promise(zero_sum=True))
 @few
 @given(seed=seeds)
-def test_what_one_trajectory_gains_others_lose(name, seed):
+def test_advantages_of_the_trajectories_sum_to_zero(name, seed):
     """P5."""
     assert sum(a.mean() for a in make(name)(group_of(signals(seed)))) == pytest.approx(0, abs=1e-8)
 
@@ -164,7 +164,7 @@ def test_with_one_turn_each_it_is_a_trajectory_estimator_bit_for_bit(name, seed)
 @every
 @few
 @given(seed=seeds, other=seeds)
-def test_a_failed_trajectory_changes_nobodys_advantage(name, seed, other):
+def test_a_failed_trajectory_does_not_change_other_advantages(name, seed, other):
     """P8 and P9: neither its numbers, nor the padding that its length adds. It gets 0."""
     mine, more, chosen = signals(seed), signals(other), make(name)
     size, position = len(mine["outcomes"]), seed % (len(mine["outcomes"]) + 1)
@@ -250,7 +250,7 @@ def test_single_precision_signals_are_close_enough(name, seed):
 
 @few
 @given(seed=seeds)
-def test_vine_pays_the_return_above_what_was_expected_at_first(seed):
+def test_vine_sums_to_the_return_minus_the_first_value(seed):
     """Sum of r_k + V_{k+1} - V_k: R - V_0."""
     given_signals = signals(seed)
     group = group_of(given_signals)
@@ -285,7 +285,7 @@ def test_spa_shares_sum_to_the_outcome(seed):
 
 @few
 @given(seed=seeds)
-def test_igpo_pays_from_the_first_turn_on_what_the_answer_became_likelier_and_the_outcome(seed):
+def test_igpo_pays_every_gain_and_the_outcome(seed):
     """Gains of all turns but the last telescope to p_K - p_1; each of the K_i rewards is taken its mean off."""
     group = group_of(signals(seed))
     p, last = np.exp(group.gold_logprobs), group.turns - 1

@@ -27,7 +27,7 @@ def batch_of(name: str, *groups: Group, **options: object) -> list[list[list[flo
     return [[a.tolist() for a in credit.advantages] for credit in estimator(name, **options).batch(groups)]
 
 
-def test_reinforce_pp_whitens_what_still_came_each_trajectory_weighing_the_same():
+def test_reinforce_pp_whitens_returns_to_go_with_equal_weight_per_trajectory():
     """The mean of the trajectories' means: (2.5/2 + 0 + 0.7/3)/3; squares likewise."""
     m = (1.25 + 0 + 0.7 / 3) / 3
     square = (((1.5 - m) ** 2 + (1 - m) ** 2) / 2 + m**2 + (2 * (0.3 - m) ** 2 + (0.1 - m) ** 2) / 3) / 3
@@ -84,7 +84,7 @@ def test_opo_without_any_token_is_the_plain_mean():
     expect(estimator("opo", baseline="loo")(group), [[1.35, 1.35], [-0.9], [-0.45] * 3])
 
 
-def test_otb_weighs_returns_by_what_their_scores_weigh_up_to_the_turn():
+def test_otb_weights_returns_by_the_score_norms_up_to_the_turn():
     """Norms [1, 2], [2], [1, 0, 3]; summed up [1, 3], [2], [1, 1, 4].
 
     Turn 0: (1 * 1.5 + 2 * 0 + 1 * 0.3)/4 = 0.45. Turn 1: (3 * 1 + 1 * 0.3)/4 = 0.825. Turn 2: itself.
@@ -153,14 +153,14 @@ def test_gigpo_compares_turns_made_in_the_same_state():
     expect(actual, [[0.9 + 1.025, 0.9 + 0.35], [-0.6 - 0.475], [-0.3 - 0.175, -0.3 - 0.35, -0.3 - 0.375]])
 
 
-def test_gigpo_left_out_compares_with_other_trajectories_alone():
+def test_gigpo_with_leave_one_out_compares_with_other_trajectories_only():
     """In a the first meets 0, 0.3, 0.1 (mean 0.4/3), the second 1.5, 0.3, 0.1 (1.9/3), the third 1.5, 0 (0.75)."""
     actual = estimator("gigpo", gamma=1.0, scale="none", baseline="loo")(ROOMS)
     expected = [[1.35 + 1.5 - 0.4 / 3, 1.35 + 0.7], [-0.9 - 1.9 / 3], [-0.45 - 0.45, -0.45 - 0.7, -0.45 - 0.65]]
     expect(actual, expected)
 
 
-def test_gigpo_compares_a_state_that_nobody_shares_with_the_group():
+def test_gigpo_compares_a_singleton_state_with_the_group():
     """c, met once: 0.1 minus the others' mean return 0.75, or minus that of all, 0.6."""
     group = GROUP.with_signals(state_keys=[["a", "b"], ["a"], ["a", "b", "c"]])
     options = {"gamma": 1.0, "scale": "none"}
@@ -191,7 +191,7 @@ def test_hgpo_weighs_longer_histories_more():
     expect(actual[:2], [first, [(-0.6 - 2 * b) / 3]])
 
 
-def test_rtmc_subtracts_what_the_state_was_worth_from_what_the_action_was():
+def test_rtmc_subtracts_the_value_of_the_state_from_that_of_the_action():
     """V_0 = 0.6. V(a) = (1.8 + 0.6)/4 = 0.6 over first visits, V(b) = (1.3 + 0.6)/3 = 1.9/3.
 
     Q(a, x) = (1.5 + 0.3 + 0.6)/3 = 0.8, Q(a, y) = (0 + 0.6)/2, Q(b, x) = (1 + 1.9/3)/2, Q(b, y) = (0.3 + 1.9/3)/2.
@@ -201,7 +201,7 @@ def test_rtmc_subtracts_what_the_state_was_worth_from_what_the_action_was():
     expect(estimator("rtmc")(group), [[0.2, (1 + b) / 2 - b], [-0.3], [0.2, (0.3 + b) / 2 - b, 0.2]])
 
 
-def test_rtmc_counts_a_trajectorys_first_turn_in_a_state_alone():
+def test_rtmc_counts_only_the_first_turn_of_a_trajectory_in_a_state():
     """The first is in a twice, worth 2 and 1 then; V_0 = 1, V(a) = (2 + 0 + 1)/3, Q(a, x) = V(a) = 1, for both."""
     group = Group.from_arrays(
         outcomes=[1, 0], turn_rewards=[[1, 0], [0]], state_keys=[["a", "a"], ["a"]], action_keys=[["x", "x"], ["x"]]
@@ -214,7 +214,7 @@ def test_rtmc_counts_a_trajectorys_first_turn_in_a_state_alone():
 VALUED = GROUP.with_signals(values=[[0.5, 0.25], [0.4], [0.1, 0.2, 0.3]])
 
 
-def test_turn_gae_at_lambda_1_is_what_came_above_what_was_predicted():
+def test_turn_gae_at_lambda_1_is_the_return_minus_the_prediction():
     expect(estimator("turn_gae")(VALUED), [[1.0, 0.75], [-0.4], [0.2, 0.1, -0.2]])
 
 
@@ -306,7 +306,7 @@ def test_gdpo_standardises_every_component_by_itself():
     assert second == [[0], [0]]
 
 
-def test_mapo_mixes_deviation_and_share_by_how_sure_the_group_is():
+def test_mapo_mixes_two_deviations_by_how_much_the_group_agrees():
     """1, 1, 1, 0: p = 0.75, lambda = 1 - 4 * 0.1875 = 0.25, mean 0.75, std 0.5.
 
     0.75 * 0.25/0.5 + 0.25 * 0.25/0.75 = 0.375 + 1/12; 0.75 * -1.5 + 0.25 * -1 = -1.375.

@@ -104,7 +104,7 @@ def test_a_batch_that_cannot_be_compared_gets_zero(name):
 
 @few
 @given(first=seeds, second=seeds)
-def test_what_is_whitened_has_mean_0_and_variance_1_each_trajectory_weighing_the_same(first, second):
+def test_whitened_advantages_have_mean_0_and_variance_1_with_equal_weight_per_trajectory(first, second):
     groups = [group_of(first), group_of(second)]
     actual = [np.concatenate(value) for value in batch_advantages(make("reinforce_pp"), groups)]
     weights = [averaging_weights(group, "trajectories")[group.turn_mask] for group in groups]
@@ -276,7 +276,7 @@ def test_the_turns_number_is_that_of_its_first_token(seed, lam, boundary):
 
 @few
 @given(seed=seeds)
-def test_values_that_nobody_could_know_are_asked_for_by_name(seed):
+def test_a_missing_value_is_named(seed):
     given_signals = signals(seed)
     given_signals["values"][0][0] = None
     with pytest.raises(CreditError, match="values of the 0th valid trajectory, turn 0 is missing"):

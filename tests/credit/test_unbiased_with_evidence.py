@@ -40,7 +40,7 @@ UNBIASED = [
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("problem", PROBLEMS_WITH_EVIDENCE.values(), ids=PROBLEMS_WITH_EVIDENCE)
 @pytest.mark.parametrize(("name", "options"), UNBIASED, ids=str)
-def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean_whatever_it_is_told(name, options, problem, size):
+def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean_whatever_its_signals(name, options, problem, size):
     chosen = estimator(name, **options)
     assert chosen.bias == "unbiased"
     actual = problem.estimated_gradient(chosen, size)
@@ -109,7 +109,7 @@ def test_exact_hindsight_is_exact_where_every_return_can_follow_every_turn():
         ("hcapo", {}, "stop_or_go", 0.99710, 1.3671),
     ],
 )
-def test_what_is_not_unbiased_is_off_by_what_is_recorded(name, options, problem, cosine, error):
+def test_other_estimators_have_the_recorded_bias(name, options, problem, cosine, error):
     """Pins at N = 4, under arbitrary evidence: angle to the true gradient, and distance in units of its length."""
     chosen = estimator(name, **options)
     assert chosen.bias in ("biased", "heuristic")
@@ -130,7 +130,7 @@ def test_equal_shares_of_the_outcome_are_not_unbiased():
 
 @pytest.mark.parametrize("name", ["potential_shaping", "information_gain", "spa", "vine"])
 @pytest.mark.parametrize("size", [2, 4])
-def test_what_is_unbiased_has_the_right_sign_on_the_flip_problem(name: str, size: int):
+def test_unbiased_estimators_have_the_right_sign_on_the_flip_problem(name: str, size: int):
     """P19."""
     assert (PROBLEMS_WITH_EVIDENCE["flip"].estimated_gradient(estimator(name), size) > 0).all()
 
@@ -155,7 +155,7 @@ def test_a_gate_gives_the_gradient_of_the_gated_objective(base: str, problem: Pr
     np.testing.assert_allclose(actual, gated.true_gradient(), rtol=0, atol=1e-9)
 
 
-def test_a_gated_reward_paid_before_the_gate_is_known_misleads_what_looks_at_the_rest_only():
+def test_gated_rewards_paid_before_the_gate_is_known_bias_returns_to_go():
     """A pin at N = 3: late turns get nothing for opening the gate to what came before. Whole returns are exact."""
     problem = PROBLEMS_WITH_EVIDENCE["stop_or_go"]
     true = with_rewards(problem, lambda p: (p.outcome, [r if p.outcome >= 1 else 0.0 * r for r in p.rewards]))
@@ -167,7 +167,7 @@ def test_a_gated_reward_paid_before_the_gate_is_known_misleads_what_looks_at_the
 
 
 @pytest.mark.parametrize("problem", ROOMY.values(), ids=ROOMY)
-def test_levels_give_the_gradient_of_what_they_leave(problem: Problem):
+def test_levels_give_the_gradient_of_the_gated_objective(problem: Problem):
     """Success above gain above cost: gains need a success, costs need a success and a gain of at least 0.5."""
 
     def left(path):

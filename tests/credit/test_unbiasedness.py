@@ -47,7 +47,7 @@ def test_failures_that_the_agent_does_not_cause_leave_an_unbiased_estimator_unbi
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize(("name", "options"), [("dr_grpo", {}), ("mt_grpo", {"baseline": "mean"})])
-def test_a_mean_that_holds_the_own_trajectory_shrinks_the_gradient_by_exactly_one_nth(name, options, problem, size):
+def test_a_mean_that_includes_the_own_trajectory_shrinks_the_gradient_by_exactly_one_nth(name, options, problem, size):
     chosen = make(name, **options)
     assert chosen.bias == "direction"
     actual = problem.estimated_gradient(chosen, size)
@@ -87,7 +87,7 @@ def test_grpo_can_point_the_wrong_way_where_returns_are_graded():
         ("mt_grpo_reach", {}, "stop_or_go", 0.90284, 0.5440),
     ],
 )
-def test_a_biased_form_is_as_biased_as_recorded(name, options, problem, cosine, error):
+def test_a_biased_form_has_the_recorded_bias(name, options, problem, cosine, error):
     """Pins at N = 4: angle to the true gradient, and distance from it in units of its length."""
     chosen = make(name, **options)
     assert chosen.bias == "biased"
@@ -114,7 +114,7 @@ def test_every_recommended_estimator_has_the_right_sign_on_the_flip_problem(name
     assert (PROBLEMS["flip"].estimated_gradient(make(name), size) > 0).all()
 
 
-def test_a_zero_in_place_of_the_fallback_would_not_be_unbiased():
+def test_a_baseline_of_zero_in_place_of_the_fallback_is_biased():
     """What the fallback of return_to_go is for: without it, turns that one trajectory alone reached get 0."""
     problem, size, chosen = PROBLEMS["stop_or_go"], 4, make("return_to_go")
     total = np.zeros(3)

@@ -32,7 +32,7 @@ def test_a_gate_is_open_at_its_threshold():
     identical(estimator("rloo | gated(threshold=1.5)")(GROUP), estimator("rloo", turn_weight=0.0)(GROUP))
 
 
-def test_what_a_gate_lets_through_is_paid_at_the_end_or_where_it_was_earned():
+def test_gated_rewards_are_paid_at_the_end_or_on_their_turns():
     """At the end: to go 1.5, 1.5 | 0 | 0, 0, 0; turn 1: 1.5 - 0. In place: 1.5, 1.0, and turn 1: 1.0 - 0."""
     expect(estimator("return_to_go | gated")(GROUP)[:1], [[1.5, 1.5]])
     expect(estimator("return_to_go | gated(paid='turns')")(GROUP)[:1], [[1.5, 1.0]])
@@ -112,7 +112,7 @@ STOPPED = GROUP.with_signals(
         ("over_turn=True, overlong=True", [True, False, False]),
     ],
 )
-def test_a_masked_trajectory_is_not_trained_on_and_still_a_measure_for_others(options, selected):
+def test_a_masked_trajectory_is_not_trained_on_but_stays_in_the_baselines(options, selected):
     base = [[1.35, 1.35], [-0.9], [-0.45] * 3]
     expected = [row if keep else [0.0] * len(row) for row, keep in zip(base, selected, strict=True)]
     expect(estimator(f"rloo | masked({options})")(STOPPED), expected)
@@ -151,7 +151,7 @@ def test_long_episodes_lose_a_part_of_their_outcome():
         estimator("rloo | truncation(limit_tokens=10, buffer_tokens=80)")(long)
 
 
-def test_truncated_episodes_get_what_the_critic_still_expects():
+def test_truncated_episodes_get_the_predicted_value():
     """0.6 after the last turn of the second: returns 1 and 0.6."""
     cut = Group.from_arrays(outcomes=[1, 0], turns=[1, 1], truncated=[False, True], values=[[0.5, 9], [0.5, 0.6]])
     expect(estimator("rloo | truncation(mode='bootstrap')")(cut), [[0.4], [-0.4]])
@@ -238,7 +238,7 @@ def test_a_component_is_weighed_by_how_it_went_with_success():
     assert (actual.successes, actual.failures) == (4, 4)
 
 
-def test_too_few_successes_weigh_nothing():
+def test_too_few_successes_give_weight_zero():
     assert set(calibration([WINDOW], minimum=3).weights.values()) == {0.0}
     never = validate_components([[1], [0]], [[0], [1]], [0, 0])
     assert set(calibration([never], minimum=1).weights.values()) == {0.0}
