@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
+from agentgym.deprecation import renamed_keys
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.reward import Reward
@@ -116,6 +117,13 @@ class WarmStartSection(Section):
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current_keys(cls, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        return renamed_keys(table, {"novice": "imperfect_oracle"}, where="[warm_start]")
 
 
 class SignalsSection(Section):
