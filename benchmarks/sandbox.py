@@ -136,10 +136,15 @@ def write(found: Figures, folder: Path, quick: bool) -> None:
     """sandbox.json, sandbox.md, and the plots of what one costs by how many live."""
     folder.mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {
-        "python": platform.python_version(), "kernel": platform.release(), "cores": os.cpu_count(), "load": found.load,
-        "quick": quick, "rows": [asdict(row) | {"holds": row.holds, "ratio": row.ratio} for row in found.rows],
-        "costs": found.costs, "peers": sandbox_peers.as_data(found.peers),
-    }  # fmt: skip
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cores": os.cpu_count(),
+        "load": found.load,
+        "quick": quick,
+        "rows": [asdict(row) | {"holds": row.holds, "ratio": row.ratio} for row in found.rows],
+        "costs": found.costs,
+        "peers": sandbox_peers.as_data(found.peers),
+    }
     path, text = folder / "sandbox.json", folder / "sandbox.md"
     path.write_text(json.dumps(data, indent=1))
     text.write_text("\n\n".join(filter(None, [markdown(found.rows), sandbox_peers.markdown(found.peers)])) + "\n")

@@ -13,9 +13,11 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox import Backend
 
 _ROWS = [
-    "docker: warm run_python through the guest", "  one right after the other", "docker: exec(true) through the guest",
+    "docker: warm run_python through the guest",
+    "  one right after the other",
+    "docker: exec(true) through the guest",
     "docker: create + close",
-]  # fmt: skip
+]
 
 
 async def docker(rounds: int) -> list[Row]:

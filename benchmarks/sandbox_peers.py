@@ -93,8 +93,9 @@ def as_data(found: dict[str, Found]) -> dict[str, object]:
     """For the JSON file: medians by peer and work, with versions and reasons."""
     return {
         name: {
-            "version": one.version, "reason": one.reason,
+            "version": one.version,
+            "reason": one.reason,
             "ms": {work: median(values) for work, values in one.times.items() if values},
         }
         for name, one in found.items()
-    }  # fmt: skip
+    }

@@ -89,8 +89,14 @@ class Soak:
         rate = self.kills * HOST_SHARE
         life = int(rng.expovariate(rate)) + 1 if rate else left + 1
         kills = self.kills * (1 - HOST_SHARE)
-        words = {"backend": self.backend, "count": left, "at-once": self.at_once, "kills": kills, "pool": self.pool,
-                 "seed": rng.randrange(2**31)}  # fmt: skip
+        words = {
+            "backend": self.backend,
+            "count": left,
+            "at-once": self.at_once,
+            "kills": kills,
+            "pool": self.pool,
+            "seed": rng.randrange(2**31),
+        }
         command = [sys.executable, str(WORKER), *(f"--{name}={value}" for name, value in words.items())]
         host = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         tally.hosts.add(host.pid)

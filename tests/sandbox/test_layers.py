@@ -245,7 +245,7 @@ print(seen)
         [{"t": "l", "p": "work/x", "l": ""}],
         "deep",
     ],
-)  # fmt: skip
+)
 async def test_a_hostile_archive_is_unpacked_by_nobody_who_could_do_harm(backend, small, lines, first):
     """As if a snapshot had been kept where others write; the guest and the builder are what stands in its way."""
     if lines == "deep":

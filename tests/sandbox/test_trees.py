@@ -103,8 +103,10 @@ def test_a_merged_layer_keeps_hiding_what_its_parts_hid():
     third = folder + record((b"work", b"d"), "d") + record((b"work", b"d", b"new"), "f", 0o644, b"2")
     both = merged([second, third], lowest=False)
     assert [(c.path, c.header.get("o")) for c in changes_of(both)] == [
-        (b"work", None), (b"work/d", 1), (b"work/d/new", None)
-    ]  # fmt: skip
+        (b"work", None),
+        (b"work/d", 1),
+        (b"work/d/new", None),
+    ]
     assert sorted(tree_of(tree_of({}, changes_of(first)), changes_of(both))) == [b"work", b"work/d", b"work/d/new"]
 
 

@@ -16,9 +16,13 @@ from .root import AGENT_ID
 from .syscalls import Syscall, syscall
 
 NAMESPACES = (
-    kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
-    | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
-)  # fmt: skip
+    kernel.CLONE_NEWUSER
+    | kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWPID
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+)
 # Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
 RECEIVED, _WATCHED, _CHANGES, _MEMORY, _LAYERS = 200, 210, 211, 212, 220
 CONTROL, SPAWNER, MEMORY, CHANGES = 3, 4, (5, 6), 7  # ... and those that remain at the end

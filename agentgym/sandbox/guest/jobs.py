@@ -143,10 +143,13 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
             if cwd is not None:
                 os.chdir(cwd)
             pid = os.posix_spawnp(
-                arguments[0], arguments, environment, setsid=True,
+                arguments[0],
+                arguments,
+                environment,
+                setsid=True,
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT),
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(standard)],
-            )  # fmt: skip
+            )
         finally:
             if cwd is not None:
                 os.chdir("/work")

@@ -28,8 +28,21 @@ from .kernel import set_dumpable
 
 FILE_NAME = "<code>"
 MAX_INLINE_CODE = 1 << 16  # bytes of code in one message; longer code comes in a descriptor
-WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
-        "string", "time", "typing")  # fmt: skip
+WARM = (
+    "collections",
+    "contextlib",
+    "copy",
+    "functools",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "re",
+    "string",
+    "time",
+    "typing",
+)
 
 _INTERRUPT, _A_PROCESS, _TO_WRITE = int(SIGINT), os.PRIO_PROCESS, os.O_WRONLY
 _run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009

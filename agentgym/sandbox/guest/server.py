@@ -243,9 +243,14 @@ class Guest:
         if self.memory is not None:
             peak = int(os.pread(self.memory[1], 64, 0)) // 1024
         self._reply(
-            request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
-            written=written, started=self.runner.meter.started(),
-        )  # fmt: skip
+            request["id"],
+            cpu=round(seconds, 6),
+            peak=peak,
+            processes=len(processes),
+            disk=jobs.disk_used(),
+            written=written,
+            started=self.runner.meter.started(),
+        )
 
     def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         network.hand_over_listener(descriptors[0])
@@ -261,10 +266,23 @@ class Guest:
 _OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]] = {
     name: getattr(Guest, f"_{name}")
     for name in (
-        "exec", "python", "session", "cancel", "channel", "end_channel", "read", "write", "list", "pack", "unpack",
-        "usage", "listen", "clear", "renew",
+        "exec",
+        "python",
+        "session",
+        "cancel",
+        "channel",
+        "end_channel",
+        "read",
+        "write",
+        "list",
+        "pack",
+        "unpack",
+        "usage",
+        "listen",
+        "clear",
+        "renew",
     )
-}  # fmt: skip
+}
 
 
 def _read_whole(descriptor: int) -> bytes:

@@ -57,9 +57,11 @@ class GuestHandle:
     ) -> tuple[bool, str]:
         """Have the guest work on its files. Returns: whether that succeeded, and the error text if not."""
         header, blob = await self.link.call(
-            {"op": operation, "timeout": timeout_s, "limit": 4096, **fields}, deadline_s=timeout_s + 5, max_blob=8192,
+            {"op": operation, "timeout": timeout_s, "limit": 4096, **fields},
+            deadline_s=timeout_s + 5,
+            max_blob=8192,
             descriptors=descriptors,
-        )  # fmt: skip
+        )
         return header.get("exit") == 0, blob[:500].decode("utf-8", "replace")
 
     async def reset_in_place(self) -> bool:

@@ -46,9 +46,14 @@ class Link:
         return self._expect(0, 0)
 
     async def call(
-        self, request: dict[str, Any], blob: bytes = b"", *, deadline_s: float, max_blob: int = 0,
+        self,
+        request: dict[str, Any],
+        blob: bytes = b"",
+        *,
+        deadline_s: float,
+        max_blob: int = 0,
         descriptors: Sequence[int] = (),
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         """Send a request and wait for its reply.
 
         A blob that is too large for a frame is passed as a sealed memory file. If the call is cancelled, the guest
