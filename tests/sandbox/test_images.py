@@ -220,7 +220,7 @@ async def test_an_image_without_a_fitting_python_is_refused_with_the_reason(root
                 await backend.create(dataclasses.replace(small, image=str(folder)))
         for path, reason in (
             ("/no/such/file", "there is no such file"),
-            (str(tmp_path), "no root file system"),
+            (str(tmp_path), "not a root file system"),
             ("swe", "no image has this name. Known: host"),
         ):
             with pytest.raises(SandboxUnavailable, match=reason):
