@@ -160,7 +160,7 @@ async def test_the_digest_is_that_of_the_image_that_runs(backend, small):
 
 
 async def test_an_image_that_is_not_there_is_not_fetched_but_named(backend, small):
-    with pytest.raises(SandboxUnavailable, match=r"no image 'no/such:image'.*fetches none"):
+    with pytest.raises(SandboxUnavailable, match=r"no image 'no/such:image'.*never pulls"):
         await backend.create(dataclasses.replace(small, image="no/such:image"))
 
 
