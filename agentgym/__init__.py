@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         MissingSignalError,
         PolicyError,
         RecipeError,
+        RegistrationError,
         ReplayDiverged,
         RewardError,
         SandboxDied,
@@ -40,9 +41,15 @@ if TYPE_CHECKING:
         ToolError,
         UnknownNameError,
     )
+    from agentgym.evaluation import compare, evaluate
+    from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.observed_state import ObservedState
+    from agentgym.policy import Policy
+    from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule
+    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
@@ -66,6 +73,7 @@ _HOME = {
         "MissingSignalError",
         "PolicyError",
         "RecipeError",
+        "RegistrationError",
         "ReplayDiverged",
         "RewardError",
         "SandboxDied",
@@ -78,6 +86,8 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
+    "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
         "ImagePart",
@@ -89,8 +99,12 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "observed_state": ("ObservedState",),
+    "policy": ("Policy",),
+    "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
+    "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
@@ -102,6 +116,7 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "SPLITS",
     "AgentGymError",
+    "Budgets",
     "Call",
     "Checkpoint",
     "Combined",
@@ -110,8 +125,12 @@ __all__ = [
     "CreditError",
     "DuplicateNameError",
     "Environment",
+    "EpisodeManager",
     "EvaluationError",
     "Gate",
+    "GuestModule",
+    "GuestObject",
+    "GuestStopped",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -120,19 +139,24 @@ __all__ = [
     "Message",
     "MissingExtraError",
     "MissingSignalError",
+    "ObservedState",
     "Part",
+    "Policy",
     "PolicyError",
     "RecipeError",
+    "RegistrationError",
     "ReplayDiverged",
     "Result",
     "ResultStatus",
     "Reward",
     "RewardError",
+    "RolloutConfig",
     "SandboxDied",
     "SandboxError",
     "SandboxSpec",
     "SandboxUnavailable",
     "Schedule",
+    "ScriptedPolicy",
     "ShapeError",
     "Split",
     "SplitLeakError",
@@ -148,6 +172,8 @@ __all__ = [
     "Turn",
     "UnknownNameError",
     "close_backends",
+    "compare",
+    "evaluate",
     "images_of",
     "in_thread",
     "load",
@@ -161,7 +187,7 @@ __all__ = [
     "task_to_json",
     "tool",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

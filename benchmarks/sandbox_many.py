@@ -59,8 +59,8 @@ async def flatness(counts: Sequence[int], rounds: int) -> tuple[list[Row], Costs
             gc.collect()
             costs["MiB each"].append((count, (free - available_mib()) / count))
 
-            async def call(one: Sandbox = idle[0]) -> None:
-                done(await one.run_python("pass"))
+            async def call(sandbox: Sandbox = idle[0]) -> None:
+                done(await sandbox.run_python("pass"))
 
             times = await in_turn(
                 {"create + close": lambda: live(backend, call=False), 'run_python("pass")': call}, rounds

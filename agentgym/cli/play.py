@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from agentgym.cli.choosing import BackendName, RewardName, Seed, split_tasks
-from agentgym.cli.screen import Interrupted, out, run
+from agentgym.cli.console import Interrupted, out, run
+from agentgym.cli.options import BackendName, RewardName, Seed, split_tasks
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
 
@@ -37,13 +37,13 @@ def play(
     from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.task import Task
 
-    kind = registry.load("environments", environment)
+    tools = registry.prototype(environment).tools
     if prompt is not None:
         task = Task("play", environment, prompt, parameters=_json(parameters))
     else:
         task = _find_task(environment, tasks, index, task_id)
     console = out()
-    human = HumanPolicy(kind.tools, console)
+    human = HumanPolicy(tools, console)
     day = 24 * 3600.0  # a person may think
     config = RolloutConfig(
         environment=environment,

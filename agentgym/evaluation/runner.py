@@ -10,10 +10,12 @@ import numpy as np
 
 from agentgym import __version__, registry
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.openings import note_opening
-from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
+from agentgym.evaluation.held_out_uses import note_use
+from agentgym.evaluation.outcomes import TaskOutcome
+from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy.contract import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
@@ -30,6 +32,7 @@ class Progress:
     failed: int
 
 
+@takes_old_keywords
 async def evaluate(
     policy: Policy | Callable[[Task], Policy],
     task_set: str | TaskSet,
@@ -66,7 +69,7 @@ async def evaluate(
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
-    opened = opened_before(chosen, split, tasks, policy=name, label=label, seed=config.seed)
+    held_out_uses = note_held_out_use(chosen, split, tasks, policy=name, label=label, seed=config.seed)
     manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}")
     started, clock = time.time(), time.monotonic()
     played: list[Trajectory] = []
@@ -83,10 +86,15 @@ async def evaluate(
     order = {task.id: place for place, task in enumerate(tasks)}
     played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
-        played, label=label, task_set=chosen, split=split, step=step, config=config,
+        played,
+        label=label,
+        task_set=chosen,
+        split=split,
+        step=step,
+        config=config,
         policy=name,
-    )  # fmt: skip
-    evaluation.opened = opened
+    )
+    evaluation.held_out_uses = held_out_uses
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
     return evaluation
 
@@ -98,14 +106,14 @@ def from_trajectories(
     task_set: TaskSet,
     split: str,
     policy: str,
-    config: RolloutConfig,
+    config: RolloutConfig | None = None,
     step: int | None = None,
 ) -> Evaluation:
     """The record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
         played: every sample of every task, tasks in the order they are to be listed.
-        config: how they were played.
+        config: how they were played, if it is to be recorded.
     Raises: EvaluationError if nothing was played, a task lacks a sample that another has, or an episode
         was judged without a `success` component.
     """
@@ -114,36 +122,50 @@ def from_trajectories(
         by_task.setdefault(trajectory.task.id, []).append(trajectory)
     if not by_task:
         raise EvaluationError(f"{label}: no episode was played, so nothing can be measured.")
-    samples = max(map(len, by_task.values()))
-    if short := [name for name, group in by_task.items() if len(group) < samples]:
+    group_size = max(map(len, by_task.values()))
+    if short := [name for name, group in by_task.items() if len(group) < group_size]:
         raise EvaluationError(
-            f"{label}: {len(short)} tasks have fewer than {samples} samples, for example {short[0]!r}. The run is "
+            f"{label}: {len(short)} tasks have fewer than {group_size} episodes, for example {short[0]!r}. The run is "
             "not complete: resume it, then evaluate."
         )
     first = played[0]
     return Evaluation(
-        label=label, task_set=task_set.name, split=split, fingerprint=task_set.fingerprint(), policy=policy,
-        samples=samples, seed=config.seed, rows=[row_of(group) for group in by_task.values()],
+        label=label,
+        task_set=task_set.name,
+        split=split,
+        fingerprint=task_set.fingerprint(),
+        policy=policy,
+        group_size=group_size,
+        seed=config.seed if config else 0,
+        rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
-        run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
-        duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
-        sampling=_sampling_of(config),
-    )  # fmt: skip
+        run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"),
+        step=step,
+        created=time.time(),
+        duration_s=round(max(t.duration_s for t in played), 3),
+        version=__version__,
+        sampling=_sampling_of(config) if config else {},
+    )
 
 
-def opened_before(
+def note_held_out_use(
     task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int
-) -> int | None:  # fmt: skip
-    """Note that held-out tasks are about to be played; see agentgym.evaluation.openings.
+) -> int | None:
+    """Note that held-out tasks are about to be played; see agentgym.evaluation.held_out_uses.
 
     Returns: how often they had been before; None for another split, or where nobody counts.
     """
     if split != "held_out":
         return None
-    return note_opening(
-        task_set.name, task_set.fingerprint(), manifest_of(tasks), policy=policy, label=label, seed=seed,
+    return note_use(
+        task_set.name,
+        task_set.fingerprint(),
+        manifest_of(tasks),
+        policy=policy,
+        label=label,
+        seed=seed,
         tasks=len(tasks),
-    )  # fmt: skip
+    )
 
 
 def choose(task_set: TaskSet, split: str, limit: int | None = None) -> list[Task]:
@@ -169,20 +191,22 @@ def _sampling_of(config: RolloutConfig) -> dict[str, float]:
 
 def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> None:
     """A ledger may hold this label already. Raises: EvaluationError if it was another measurement."""
-    sampling = _sampling_of(config)
-    wanted = {"seed": config.seed, "temperature": sampling["temperature"], "max_tokens": sampling["max_tokens"]}
-    for name, value in wanted.items():
-        before = trajectory.provenance.get(name, value)
-        if before != value:
+    recorded, sampling = trajectory.provenance, _sampling_of(config)
+    for name, before, value in (
+        ("seed", recorded.seed, config.seed),
+        ("temperature", recorded.temperature, sampling["temperature"]),
+        ("max_turn_tokens", recorded.max_turn_tokens, sampling["max_tokens"]),
+    ):
+        if before is not None and before != value:
             raise EvaluationError(
                 f"The ledger already holds {trajectory.id!r}, played with {name} {before!r} and not {value!r}. Give "
                 f"another label than {label!r}, or another ledger."
             )
 
 
-def row_of(group: Sequence[Trajectory]) -> Row:
-    """What came out of the samples of one task. Raises: EvaluationError for one judged without `success`."""
-    row = Row(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
+def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
+    """The outcomes of the episodes of one task. Raises: EvaluationError for one judged without `success`."""
+    row = TaskOutcome(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.valid and trajectory.success is None:
             raise EvaluationError(

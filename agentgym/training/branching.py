@@ -84,7 +84,8 @@ class Branching:
         home = {trajectory.id: group for group in groups for trajectory in group}
         grown = rollouts.branch(policy, forks, 1, label=f"{label}-branch", record=True)
         for branch in sorted(grown, key=lambda trajectory: trajectory.id):  # they end in any order
-            home[branch.provenance["branch"]["of"]].append(branch)
+            assert branch.provenance.branch is not None
+            home[branch.provenance.branch.trajectory].append(branch)
         others = iter(rollouts.play(policy, anew, label=f"{label}-anew") if anew else ())
         for group in groups:
             group += [next(others) for _ in range(group_size - len(group))]

@@ -9,8 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 from .items import read_items, text_of
 
@@ -78,8 +77,8 @@ def _table(table: Any, where: str) -> dict[str, Any]:
 
 
 def _type(name: Any) -> str:
-    kept = "".join(char for char in str(name) if char.isalnum() or char in "_ (),.")
-    return kept or "TEXT"
+    cleaned = "".join(char for char in str(name) if char.isalnum() or char in "_ (),.")
+    return cleaned or "TEXT"
 
 
 def _cell(value: Any) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, TaskSet
+from agentgym import Split, TaskError, TaskSet
 
 from .items import field, read_items
 from .question_files import ENVIRONMENT, question_set, question_task
@@ -36,8 +35,8 @@ def load_hotpot(
     """
     path = Path(path)
     tasks = []
-    for place, row in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         tasks.append(
             question_task(
                 f"{name.split('/')[-1]}/{field(row, where, '_id', 'id')}",

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym import Split, Task, TaskError, TaskSet, seed_of
 
 NAME, ENVIRONMENT = "web/miniwob-v1", "agentgym/web-v1"
 EPISODES: dict[Split, int] = {"train": 20, "validation": 2, "held_out": 4}
@@ -37,7 +36,7 @@ use-spinner
 """
 TRAIN, HELD_OUT = _TRAIN.split(), _HELD_OUT.split()
 UNLISTED = ("button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says")
-"""Tasks that the split does not name: left out of the set, and playable by their name."""
+"""Tasks that the published split does not have. They are not in the set, but can be played by their name."""
 
 
 def load_miniwob(path: str | Path, *, seed: int = 0) -> TaskSet:

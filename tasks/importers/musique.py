@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, TaskSet
+from agentgym import Split, TaskError, TaskSet
 
 from .items import field, read_items
 from .question_files import ENVIRONMENT, question_set, question_task
@@ -33,8 +32,8 @@ def load_musique(
     """
     path = Path(path)
     tasks = []
-    for place, row in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         if row.get("answerable") is False:
             continue
         name = str(field(row, where, "id"))
@@ -62,6 +61,9 @@ def load_musique(
 
 
 def _supporting(paragraphs: Any, where: str) -> list[str]:
-    if not (isinstance(paragraphs, list) and all(isinstance(one, dict) and "title" in one for one in paragraphs)):
+    if not (
+        isinstance(paragraphs, list)
+        and all(isinstance(paragraph, dict) and "title" in paragraph for paragraph in paragraphs)
+    ):
         raise TaskError(f"{where}: the paragraphs are {str(paragraphs)[:80]}, where objects with a title are expected.")
-    return [str(one["title"]) for one in paragraphs if one.get("is_supporting")]
+    return [str(paragraph["title"]) for paragraph in paragraphs if paragraph.get("is_supporting")]

@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 MAX_ITEMS = 100_000
 
@@ -33,8 +32,9 @@ def load_screenspot(
     if images is None and not folder.is_dir():
         folder = path.parent
     digests: dict[str, str] = {}
-    tasks = [_task(item, f"{path}, item {index}", index, folder, digests, corners, split)
-             for index, item in enumerate(items)]  # fmt: skip
+    tasks = [
+        _task(item, f"{path}, item {index}", index, folder, digests, corners, split) for index, item in enumerate(items)
+    ]
     return TaskSet(f"gui/{path.stem}-v1", {split: tasks})
 
 
@@ -83,7 +83,7 @@ def _box(item: dict[str, Any], where: str, corners: bool | None) -> list[float]:
     numbers = isinstance(box, list) and len(box) == 4 and all(type(side) in (int, float) for side in box)
     if not numbers:
         raise TaskError(f"{where}: bbox is {box!r}; four numbers are wanted.")
-    left, top, third, fourth = map(float, box)  # type: ignore[arg-type]  # a list of numbers, as just seen
+    left, top, third, fourth = map(float, box)  # type: ignore[arg-type]  # a list of numbers, as checked above
     if not ("img_size" in item if corners is None else corners):
         third, fourth = left + third, top + fourth
     if not (0 <= left < third and 0 <= top < fourth):

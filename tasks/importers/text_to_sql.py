@@ -1,12 +1,11 @@
-"""What the readers of public text-to-SQL sets share: databases in folders, and tasks of a question."""
+"""Find databases in folders and make tasks of questions, for all importers of text-to-SQL."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task
+from agentgym import Split, Task, TaskError
 
 ENVIRONMENT = "agentgym/sql-query-v1"
 SUFFIXES = (".sqlite", ".db", ".sqlite3")
@@ -23,17 +22,26 @@ def first_file(folder: Path, *names: str) -> Path:
 
 def databases_in(folder: Path) -> dict[str, Path]:
     """SQLite files below a folder by their own names, without the ending: as a flat folder and a folder for each."""
-    found: dict[str, Path] = {}
+    databases: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in SUFFIXES and path.is_file():
-            found.setdefault(path.stem, path)
-    return found
+            databases.setdefault(path.stem, path)
+    return databases
 
 
 def question(
-    task_id: str, prompt: str, gold: str, database: Path, *, split: Split, set_name: str, name: str, hardness: str = "",
-    environment: str = ENVIRONMENT, suite: tuple[str, ...] = (),
-) -> Task:  # fmt: skip
+    task_id: str,
+    prompt: str,
+    gold: str,
+    database: Path,
+    *,
+    split: Split,
+    set_name: str,
+    name: str,
+    hardness: str = "",
+    environment: str = ENVIRONMENT,
+    suite: tuple[str, ...] = (),
+) -> Task:
     """A task: a question about a database, with its gold query.
 
     Args:

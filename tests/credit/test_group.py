@@ -6,24 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from credit_cases import a_trajectory, a_turn
 
 from agentgym.credit import Group, estimator
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.messages import Call, Message, StopReason
 from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
-
-TASK = Task("t-1", "acme/counter-v1", prompt="Count.")
-
-
-def a_turn(index: int, rewards: dict[str, float] | None = None, **fields: object) -> Turn:
-    call = Call("look")
-    return Turn(index, Message("assistant", calls=(call,)), calls=(call,), rewards=rewards or {}, **fields)
-
-
-def a_trajectory(*turns: Turn, outcome: dict[str, float] | None = None, **fields: object) -> Trajectory:
-    fields = {"id": "run/t-1#0", "task": TASK, "stop_reason": StopReason.ANSWERED, **fields}
-    return Trajectory(turns=list(turns), outcome={"success": 1.0} if outcome is None else outcome, **fields)
+from agentgym.trajectory import Turn
 
 
 def test_rows_of_unequal_length_are_padded_with_nan():
@@ -35,7 +24,7 @@ def test_rows_of_unequal_length_are_padded_with_nan():
     assert not group.truncated.any()
 
 
-def test_numpy_and_ragged_object_rows_are_both_welcome():
+def test_numpy_arrays_and_ragged_lists_are_both_accepted():
     group = Group.from_arrays(outcomes=np.array([1.0, 0.0]), turn_rewards=np.array([[0.5, 0.0], [1.0, 2.0]]))
     assert group.turns.tolist() == [2, 2]
 
@@ -47,10 +36,16 @@ def test_without_any_per_turn_signal_every_trajectory_has_one_turn():
 
 def test_every_signal_is_carried():
     group = Group.from_arrays(
-        outcomes=[1, 0], turn_rewards=[[0, 1], [0]], valid=[True, True], truncated=[False, True],
-        state_keys=[["a", "b"], ["a"]], values=[[0.1, 0.2, 0.0], [0.1]], potentials=[[0, 1], [0]],
-        branches=[["n0", "n1"], ["n0"]], tool_turn=[[True, False], [False]],
-    )  # fmt: skip
+        outcomes=[1, 0],
+        turn_rewards=[[0, 1], [0]],
+        valid=[True, True],
+        truncated=[False, True],
+        state_keys=[["a", "b"], ["a"]],
+        values=[[0.1, 0.2, 0.0], [0.1]],
+        potentials=[[0, 1], [0]],
+        branches=[["n0", "n1"], ["n0"]],
+        tool_turn=[[True, False], [False]],
+    )
     assert group.state_keys == (("a", "b"), ("a",))
     np.testing.assert_array_equal(group.values, [[0.1, 0.2, 0.0], [0.1, math.nan, math.nan]])
     np.testing.assert_array_equal(group.potentials, [[0, 1], [0, math.nan]])
@@ -59,14 +54,14 @@ def test_every_signal_is_carried():
     assert group.truncated.tolist() == [False, True]
 
 
-def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
+def test_select_keeps_the_chosen_rows_and_cuts_the_padding():
     group = Group.from_arrays(
         outcomes=[1, 0, 2], turn_rewards=[[1, 2, 3], [4], [5, 6]], state_keys=[["a", "b", "c"], ["d"], ["e", "f"]]
     )
-    kept = group.select(np.array([False, True, True]))
-    assert kept.turns.tolist() == [1, 2]
-    np.testing.assert_array_equal(kept.turn_rewards, [[4, math.nan], [5, 6]])
-    assert kept.state_keys == (("d",), ("e", "f"))
+    selected = group.select(np.array([False, True, True]))
+    assert selected.turns.tolist() == [1, 2]
+    np.testing.assert_array_equal(selected.turn_rewards, [[4, math.nan], [5, 6]])
+    assert selected.state_keys == (("d",), ("e", "f"))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +113,7 @@ def test_a_failed_trajectory_may_have_no_outcome_and_no_turn():
     assert group.turns.tolist() == [1, 2, 0]
 
 
-def test_a_missing_signal_says_what_is_carried_and_what_to_do():
+def test_the_error_for_a_missing_signal_lists_the_carried_ones_and_a_remedy():
     group = Group.from_arrays(turn_rewards=[[1, 2], [3]])
     with pytest.raises(MissingSignalError, match=r"carries no outcomes; it carries turn_rewards.*outcome` method"):
         estimator("rloo")(group)

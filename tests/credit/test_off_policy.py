@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from credit_cases import ROWS, expect, few, group_of, identical
 from hypothesis import given
 from hypothesis import strategies as st
-from test_estimator_properties import ROWS, few, group_of, identical
-from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.wrappers.off_policy import ratio_weights, turn_weights
+from agentgym.credit.wrappers.off_policy import mean_turn_weights, ratio_weights
 
 LN2 = math.log(2)
 # Turn ratios 2, 4 | 1/4; of the whole sequences 8 | 1/4. rloo gives 1 and -1.
@@ -69,8 +68,8 @@ MODES = st.sampled_from(["tis", "mis", "icepop"])
 @given(ratios=st.lists(st.lists(RATIOS, min_size=1, max_size=4), min_size=1, max_size=4), mode=MODES)
 def test_turns_of_one_token_weigh_alike_at_token_and_turn(ratios, mode):
     logs = np.array([[[x] for x in row] + [[math.nan]] * (4 - len(row)) for row in ratios])
-    found = [ratio_weights(logs, mode=mode, level=level) for level in ("token", "turn")]
-    np.testing.assert_array_equal(found[0], found[1])
+    weights = [ratio_weights(logs, mode=mode, level=level) for level in ("token", "turn")]
+    np.testing.assert_array_equal(weights[0], weights[1])
 
 
 @few
@@ -81,8 +80,8 @@ def test_turns_of_one_token_weigh_alike_at_token_and_turn(ratios, mode):
 )
 def test_trajectories_of_one_turn_weigh_alike_at_turn_and_sequence(ratios, mode, over):
     logs = np.array([[row + [math.nan] * (4 - len(row))] for row in ratios])
-    found = [ratio_weights(logs, mode=mode, level=level, over=over) for level in ("turn", "sequence")]
-    np.testing.assert_array_equal(found[0], found[1])
+    weights = [ratio_weights(logs, mode=mode, level=level, over=over) for level in ("turn", "sequence")]
+    np.testing.assert_array_equal(weights[0], weights[1])
 
 
 @few
@@ -90,16 +89,16 @@ def test_trajectories_of_one_turn_weigh_alike_at_turn_and_sequence(ratios, mode,
 def test_uncapped_turn_ratios_multiply_to_that_of_the_sequence(ratios):
     logs = np.array([[[x] for x in row] + [[math.nan]] * (4 - len(row)) for row in ratios])
     turns = ratio_weights(logs, mode="tis", level="turn", high=1e300)
-    whole = ratio_weights(logs, mode="tis", level="sequence", high=1e300)
+    of_sequence = ratio_weights(logs, mode="tis", level="sequence", high=1e300)
     for i, row in enumerate(ratios):
-        np.testing.assert_allclose(turns[i, : len(row), 0].prod(), whole[i, 0, 0], rtol=1e-12)
+        np.testing.assert_allclose(turns[i, : len(row), 0].prod(), of_sequence[i, 0, 0], rtol=1e-12)
 
 
 def test_a_turn_gets_the_mean_of_its_tokens_weights():
     logs = np.array([[[LN2, 0.0, math.nan], [math.nan] * 3]])
     weights = ratio_weights(logs, mode="tis", level="token")
     np.testing.assert_array_equal(weights, [[[2, 1, 1], [1, 1, 1]]])
-    np.testing.assert_array_equal(turn_weights(weights, logs), [[1.5, 1]])
+    np.testing.assert_array_equal(mean_turn_weights(weights, logs), [[1.5, 1]])
 
 
 def test_a_ratio_that_cannot_be_written_down_is_above_every_cap():

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from test_group import a_trajectory, a_turn
+from credit_cases import a_trajectory, a_turn
 
 from agentgym.credit import Group
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
@@ -63,7 +63,7 @@ def test_a_part_of_a_group_carries_its_part_of_every_signal():
     assert part.parents == ("root",)
 
 
-def test_turns_can_be_counted_in_named_components_alone():
+def test_turns_can_be_counted_in_named_components():
     assert Group.from_arrays(components={"found": [[1, 2], [3]]}).turns.tolist() == [2, 1]
 
 
@@ -110,11 +110,15 @@ def test_a_signal_that_makes_no_sense_is_named_with_its_trajectory_and_turn(arra
         Group.from_arrays(**{"turns": [2, 1], **arrays})
 
 
-def test_what_a_failed_trajectory_says_is_not_looked_at():
+def test_signals_of_a_failed_trajectory_are_not_checked():
     group = Group.from_arrays(
-        outcomes=[1, None], turns=[2, 1], valid=[True, False],
-        branches=[["a", "b"], ["b"]], gold_logprobs=[[-1, -1], [7]], counterfactuals=[{}, {(0,): math.nan}],
-    )  # fmt: skip
+        outcomes=[1, None],
+        turns=[2, 1],
+        valid=[True, False],
+        branches=[["a", "b"], ["b"]],
+        gold_logprobs=[[-1, -1], [7]],
+        counterfactuals=[{}, {(0,): math.nan}],
+    )
     assert group.valid.tolist() == [True, False]
 
 
@@ -133,7 +137,7 @@ def test_signals_are_added_to_a_group_that_is_there():
         group.with_signals(branches=[["a", "b"], ["b"]])
 
 
-def test_the_remedy_of_a_missing_signal_is_said():
+def test_the_error_for_a_missing_signal_names_its_remedy():
     with pytest.raises(MissingSignalError, match=r"carries no gold_logprobs.*teacher forcing"):
         Group.from_arrays(outcomes=[1]).signal("gold_logprobs")
 

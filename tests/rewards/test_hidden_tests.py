@@ -41,8 +41,8 @@ async def test_right_code_passes_every_test():
 @needs_namespaces
 async def test_code_that_is_right_in_part_is_told_how_much():
     """abs(x) * 2 is right for 2 alone: one of three."""
-    found = await HiddenTests().outcome(submitted("def f(x):\n    return abs(x) * 2", {"tests": TESTS}))
-    assert found == {"success": 0.0, "tests_passed": pytest.approx(1 / 3)}
+    components = await HiddenTests().outcome(submitted("def f(x):\n    return abs(x) * 2", {"tests": TESTS}))
+    assert components == {"success": 0.0, "tests_passed": pytest.approx(1 / 3)}
 
 
 async def test_without_a_submission_nothing_passes_and_no_sandbox_is_made():
@@ -72,7 +72,7 @@ def test_the_fraction_is_recorded_but_not_rewarded():
         "import builtins, json\njson.dumps = lambda *a, **k: 'true'\nf = lambda x: True",
         "import sys\nsys.modules['json'].dumps = lambda v: '[\"?\"]'\nf = lambda x: x",
         "import sys, os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
-        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'0 [\"n\", \"0x4\"]\\n' * 3)\n"
+        'import os\nfor fd in range(3, 64):\n    try: os.write(fd, b\'0 ["n", "0x4"]\\n\' * 3)\n'
         "    except OSError: pass",
         "import sys\nframe = sys._getframe()\nwhile frame:\n    frame.f_globals['encode'] = lambda v, depth=0: ['?']\n"
         "    frame = frame.f_back\nf = lambda x: x",
@@ -81,7 +81,7 @@ def test_the_fraction_is_recorded_but_not_rewarded():
         "def f(x):\n    deep = []\n    for _ in range(100_000): deep = [deep]\n    return deep",
         "f = lambda x: 'x' * 50_000_000",
     ],
-)  # fmt: skip
+)
 async def test_code_that_computes_nothing_passes_nothing(code):
     assert await judge(code) == [False] * 3
 
@@ -99,15 +99,15 @@ class TappedBackend:
 
 
 class TappedSandbox:
-    def __init__(self, machine, sent):
-        self.machine, self.sent = machine, sent
+    def __init__(self, sandbox, sent):
+        self.sandbox, self.sent = sandbox, sent
 
     async def run_python(self, code, **options):
         self.sent.append(code)
-        return await self.machine.run_python(code, **options)
+        return await self.sandbox.run_python(code, **options)
 
     async def close(self):
-        await self.machine.close()
+        await self.sandbox.close()
 
 
 @needs_namespaces
@@ -117,7 +117,7 @@ async def test_no_expected_value_enters_the_sandbox_of_the_submission():
     tests = ["assert f(1) == 1_234_567", "assert f('a') == 'secret'"]
     assert await judge("f = lambda x: x", tests, backend=backend) == [False, False]
     assert len(backend.sent) == 1
-    assert '"a"' in backend.sent[0] or "'a'" in backend.sent[0]
+    assert "f(1)" in backend.sent[0]
     assert "secret" not in backend.sent[0]
     assert not re.search(r"1_?234_?567|0x12d687", backend.sent[0])
 
@@ -163,8 +163,8 @@ async def test_expected_values_that_are_no_literals_are_computed_without_the_sub
 
 @needs_namespaces
 async def test_set_up_code_runs_before_the_submission():
-    found = await HiddenTests().judge("def f(x):\n    return x + base", ["assert f(1) == 11"], setup="base = 10")
-    assert found == [True]
+    passed = await HiddenTests().judge("def f(x):\n    return x + base", ["assert f(1) == 11"], setup="base = 10")
+    assert passed == [True]
 
 
 @needs_namespaces
@@ -220,13 +220,24 @@ def test_an_assertion_that_cannot_be_taken_apart_is_the_judges_trouble(test):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (1, 1.0), (True, 1), (0.1 + 0.2, 0.3), ([1, (2, 3)], [1, (2, 3)]), ({1, 2, 3}, {3, 2, 1}),
+        (1, 1.0),
+        (True, 1),
+        (0.1 + 0.2, 0.3),
+        ([1, (2, 3)], [1, (2, 3)]),
+        ({1, 2, 3}, {3, 2, 1}),
         (frozenset({1}), {1}),
-        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}), ({1: "x"}, {1.0: "x"}), (10**400, 10**400),
+        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}),
+        ({1: "x"}, {1.0: "x"}),
+        (10**400, 10**400),
         (float("inf"), float("inf")),
-        (b"ab", bytearray(b"ab")), (None, None), ("", ""), ([], []), (1 + 0j, 1), (-0.0, 0),
+        (b"ab", bytearray(b"ab")),
+        (None, None),
+        ("", ""),
+        ([], []),
+        (1 + 0j, 1),
+        (-0.0, 0),
     ],
-)  # fmt: skip
+)
 def test_values_that_are_equal_in_python_are_equal_as_data(left, right):
     assert left == pytest.approx(right) if isinstance(left, float) else left == right
     assert same(encode(left), encode(right))
@@ -235,13 +246,27 @@ def test_values_that_are_equal_in_python_are_equal_as_data(left, right):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (1, 2), (1, "1"), ([1], (1,)), ([1], [1, 1]), ({1}, [1]), (None, 0), (None, ""), ("a", "b"),
+        (1, 2),
+        (1, "1"),
+        ([1], (1,)),
+        ([1], [1, 1]),
+        ({1}, [1]),
+        (None, 0),
+        (None, ""),
+        ("a", "b"),
         ({"a": 1}, {"a": 2}),
-        ({"a": 1}, {"b": 1}), (float("nan"), float("nan")), (object(), object()), (len, len), (0.1, 0.1001),
+        ({"a": 1}, {"b": 1}),
+        (float("nan"), float("nan")),
+        (object(), object()),
+        (len, len),
+        (0.1, 0.1001),
         (10**17, 10**17 + 1),
-        ([], ()), ({}, set()), (b"a", "a"), (range(2), [0, 1]),
+        ([], ()),
+        ({}, set()),
+        (b"a", "a"),
+        (range(2), [0, 1]),
     ],
-)  # fmt: skip
+)
 def test_values_that_differ_differ_as_data(left, right):
     assert not same(encode(left), encode(right))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import answered, played
+from judging import answered, make_trajectory
 
 from agentgym import JudgeError, load_reward
 from agentgym.rewards.maths_notation import NoMaths, read
@@ -20,34 +20,115 @@ from agentgym.rewards.symbolic_maths import equivalent, extracted
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k/test.jsonl"
 
 SAME = [
-    ("1/2", "0.5"), (r"\frac{1}{2}", "1/2"), (r"\frac12", "0.5"), (r"\dfrac{3}{4}\text{ cm}", "0.75"),
-    ("1,234", "1234"), (r"\$1{,}234.50", "1234.5"), ("x=5", "5"), (r"2\sqrt{3}", "sqrt(12)"),
-    ("sqrt(2)/2", r"\frac{1}{\sqrt{2}}"), ("(x+1)^2", "x^2+2x+1"), ("x(x+2)+1", "x^2+2*x+1"),
-    (r"\sin^2 x+\cos^2 x", "1"), ("(1,2)", "(1, 2)"), (r"\{1,2\}", r"\{2,1\}"), ("1, 2", "2 and 1"),
-    ("[1,2)", r"\left[1,2\right)"), ("3x+2y=6", "6x+4y-12=0"), (r"1 \pm \sqrt{2}", r"1+\sqrt2, 1-\sqrt2"),
-    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix} 1 & 2 \\ 3 & 4\end{bmatrix}"), (r"50\%", "50"),
-    (r"90^\circ", "90"), (r"\log_{2} 8", "3"), (r"e^{i\pi}", "-1"), ("5!", "120"), (r"\binom{5}{2}", "10"),
-    ("1 1/2", "3/2"), (r"1\frac{1}{2}", "1.5"), ("Monday", r"\text{Monday}"), ("(B)", r"\text{B}"),
-    (r"\mathrm{(C)}", "C"), (r"x \in [1,2]", "[1,2]"), ("2^{100}", "1267650600228229401496703205376"),
-    (r"-\frac{2}{3}", r"\frac{-2}{3}"), ("|-3|", "3"), (r"\pi r^2", "pi*r**2"), ("x<3", "3>x"), ("1.5e3", "1500"),
-    (r"(-\infty, 2)\cup(3,\infty)", r"(3,oo) \cup (-\infty,2)"), (r"\sqrt[3]{-8}", "-2"), ("#### 42", "42"),
-    (r"so it is \boxed{\frac{1}{3}}.", "1/3"), ("x_1+x_2", "x_{2}+x_{1}"), (r"\ln(e^2)", "2"), ("0", "0"),
-    (r"2\pi", "6.283185307179586"), (r"\frac{\sqrt{3}}{3}", "1/sqrt(3)"), ("-5", "-5.0"), ("3:4", "3:4"),
-    ("x = 1 or x = 2", "1, 2"), ("0.1 + 0.2", "0.3"),
-]  # fmt: skip
+    ("1/2", "0.5"),
+    (r"\frac{1}{2}", "1/2"),
+    (r"\frac12", "0.5"),
+    (r"\dfrac{3}{4}\text{ cm}", "0.75"),
+    ("1,234", "1234"),
+    (r"\$1{,}234.50", "1234.5"),
+    ("x=5", "5"),
+    (r"2\sqrt{3}", "sqrt(12)"),
+    ("sqrt(2)/2", r"\frac{1}{\sqrt{2}}"),
+    ("(x+1)^2", "x^2+2x+1"),
+    ("x(x+2)+1", "x^2+2*x+1"),
+    (r"\sin^2 x+\cos^2 x", "1"),
+    ("(1,2)", "(1, 2)"),
+    (r"\{1,2\}", r"\{2,1\}"),
+    ("1, 2", "2 and 1"),
+    ("[1,2)", r"\left[1,2\right)"),
+    ("3x+2y=6", "6x+4y-12=0"),
+    (r"1 \pm \sqrt{2}", r"1+\sqrt2, 1-\sqrt2"),
+    (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix} 1 & 2 \\ 3 & 4\end{bmatrix}"),
+    (r"50\%", "50"),
+    (r"90^\circ", "90"),
+    (r"\log_{2} 8", "3"),
+    (r"e^{i\pi}", "-1"),
+    ("5!", "120"),
+    (r"\binom{5}{2}", "10"),
+    ("1 1/2", "3/2"),
+    (r"1\frac{1}{2}", "1.5"),
+    ("Monday", r"\text{Monday}"),
+    ("(B)", r"\text{B}"),
+    (r"\mathrm{(C)}", "C"),
+    (r"x \in [1,2]", "[1,2]"),
+    ("2^{100}", "1267650600228229401496703205376"),
+    (r"-\frac{2}{3}", r"\frac{-2}{3}"),
+    ("|-3|", "3"),
+    (r"\pi r^2", "pi*r**2"),
+    ("x<3", "3>x"),
+    ("1.5e3", "1500"),
+    (r"(-\infty, 2)\cup(3,\infty)", r"(3,oo) \cup (-\infty,2)"),
+    (r"\sqrt[3]{-8}", "-2"),
+    ("#### 42", "42"),
+    (r"so it is \boxed{\frac{1}{3}}.", "1/3"),
+    ("x_1+x_2", "x_{2}+x_{1}"),
+    (r"\ln(e^2)", "2"),
+    ("0", "0"),
+    (r"2\pi", "6.283185307179586"),
+    (r"\frac{\sqrt{3}}{3}", "1/sqrt(3)"),
+    ("-5", "-5.0"),
+    ("3:4", "3:4"),
+    ("x = 1 or x = 2", "1, 2"),
+    ("0.1 + 0.2", "0.3"),
+]
 OTHER = [
-    ("0.333", "1/3"), ("on", "no"), ("2^{1000}+1", "2^{1000}"), ("(1,2)", "(2,1)"), ("[1,2)", "[1,2]"), ("", "5"),
-    ("5 or 6", "5"), ("5, 6", "5"), ("5, 5", "5"), ("x", "5"), ("x=y", "5"), ("x+1", "x+2"), ("sqrt(x^2)", "x"),
-    ("3x+2y=6", "3x+2y=7"), ("x<3", "x>3"), ("0", "1/10^60"), ("5=5", "5"), ("x=5=6", "5"), ("1", "x/x + 0*oo"),
-    ("Tuesday", "Monday"), ("A", "B"), ("42", "24"), ("5 is not the answer", "5"), (r"\boxed{}", "5"),
-    (r"\boxed{5} or rather \boxed{6}", "5"), ("\\boxed{5", "5"),
-]  # fmt: skip
+    ("0.333", "1/3"),
+    ("on", "no"),
+    ("2^{1000}+1", "2^{1000}"),
+    ("(1,2)", "(2,1)"),
+    ("[1,2)", "[1,2]"),
+    ("", "5"),
+    ("5 or 6", "5"),
+    ("5, 6", "5"),
+    ("5, 5", "5"),
+    ("x", "5"),
+    ("x=y", "5"),
+    ("x+1", "x+2"),
+    ("sqrt(x^2)", "x"),
+    ("3x+2y=6", "3x+2y=7"),
+    ("x<3", "x>3"),
+    ("0", "1/10^60"),
+    ("5=5", "5"),
+    ("x=5=6", "5"),
+    ("1", "x/x + 0*oo"),
+    ("Tuesday", "Monday"),
+    ("A", "B"),
+    ("42", "24"),
+    ("5 is not the answer", "5"),
+    (r"\boxed{}", "5"),
+    (r"\boxed{5} or rather \boxed{6}", "5"),
+    ("\\boxed{5", "5"),
+]
 HOSTILE = [
-    "9**9**9**9", "9^{9^{9^{9}}}", "100000!", "((((9!)!)!)!)!", "exp(exp(exp(10)))", "sin(10^{10^{8}})", "1/0", "0^0",
-    "oo-oo", "(" * 500 + "5" + ")" * 500, "1" * 700, "1e999^999", "__import__('os').system('true')", "5" + "\\" * 400,
-    r"\begin{matrix}" * 30, "{" * 300, "|" * 300, r"\frac" * 90, r"\sqrt" * 90, "^" * 100, "-" * 599, "x_" * 200,
-    "2^" * 190 + "2", "1+" * 250 + "1", r"\binom{10^{30}}{10^{29}}", "lambda: 5", "5\x00", "\ud800",
-]  # fmt: skip
+    "9**9**9**9",
+    "9^{9^{9^{9}}}",
+    "100000!",
+    "((((9!)!)!)!)!",
+    "exp(exp(exp(10)))",
+    "sin(10^{10^{8}})",
+    "1/0",
+    "0^0",
+    "oo-oo",
+    "(" * 500 + "5" + ")" * 500,
+    "1" * 700,
+    "1e999^999",
+    "__import__('os').system('true')",
+    "5" + "\\" * 400,
+    r"\begin{matrix}" * 30,
+    "{" * 300,
+    "|" * 300,
+    r"\frac" * 90,
+    r"\sqrt" * 90,
+    "^" * 100,
+    "-" * 599,
+    "x_" * 200,
+    "2^" * 190 + "2",
+    "1+" * 250 + "1",
+    r"\binom{10^{30}}{10^{29}}",
+    "lambda: 5",
+    "5\x00",
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize(("given", "gold"), SAME)
@@ -107,11 +188,11 @@ def test_the_last_box_counts():
 
 def test_it_judges_final_answers_against_one_or_several_golds():
     judge = load_reward("symbolic_maths")
-    assert judge.outcome(played([answered(r"\frac{2}{4}")], truth={"answer": "0.5"})) == {"success": 1.0}
-    assert judge.outcome(played([answered("3")], truth={"answer": ["2", "3"]})) == {"success": 1.0}
-    assert judge.outcome(played("I give up", truth={"answer": "2"})) == {"success": 0.0}
+    assert judge.outcome(make_trajectory([answered(r"\frac{2}{4}")], truth={"answer": "0.5"})) == {"success": 1.0}
+    assert judge.outcome(make_trajectory([answered("3")], truth={"answer": ["2", "3"]})) == {"success": 1.0}
+    assert judge.outcome(make_trajectory("I give up", truth={"answer": "2"})) == {"success": 0.0}
     with pytest.raises(JudgeError, match="no truth"):
-        judge.outcome(played([answered("3")]))
+        judge.outcome(make_trajectory([answered("3")]))
 
 
 @pytest.mark.skipif(not GSM8K.is_file(), reason="the GSM8K file is not in ../shared/data/gsm8k")

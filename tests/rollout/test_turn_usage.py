@@ -10,8 +10,8 @@ from scripted_episodes import make_manager, say
 
 from agentgym import Environment, SandboxSpec, Task, tool
 from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
-from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.runner import from_trajectories
+from agentgym.evaluation.text import format_usage
 from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import shared_backend
@@ -103,7 +103,7 @@ def writing(*kilobytes: int):
 
 async def test_every_turn_and_every_call_says_what_it_took():
     played = await play(writing(100), writing(20, 30, 40), say("submit"))
-    assert played.provenance["reset_usage"]["written_bytes"] == about(500)
+    assert played.provenance.reset_usage["written_bytes"] == about(500)
     first, second, last = (turn.usage for turn in played.turns)
     assert (first["written_bytes"], first["started"]) == (about(100), 1)
     assert first["cpu_s"] > 0
@@ -164,9 +164,9 @@ async def test_a_world_without_sandboxes_has_no_usage_and_its_own_may_be_told():
 
 
 async def test_the_record_names_the_images_of_the_sandboxes(monkeypatch):
-    assert "images" not in (await play(say("submit"))).provenance, "the host's own programs have no digest"
+    assert (await play(say("submit"))).provenance.image_digests == [], "the host's own programs have no digest"
     monkeypatch.setattr(GuestSandbox, "image_digest", "sha256:5678")
-    assert (await play(say("submit"))).provenance["images"] == ["sha256:5678"]
+    assert (await play(say("submit"))).provenance.image_digests == ["sha256:5678"]
 
 
 async def test_parallel_episodes_never_count_each_others_calls():
@@ -192,10 +192,10 @@ async def test_tables_and_evaluations_tell_the_totals():
     assert text.count("586 KiB written") == 3, "of the episode, of the episodes, of the evaluation"
 
 
-def test_figures_are_told_in_words():
+def test_figures_are_told_format_usage():
     usage = {"prompt_tokens": 1234, "cost": 0.5, "cpu_s": 0.0123, "wall_s": 7200.0, "peak_memory_mib": 2048.0,
              "written_bytes": 5 * 2**20, "started": 1, "disk_bytes": 9}  # fmt: skip
-    assert in_words(usage) == [
+    assert format_usage(usage) == [
         "1,234 prompt tokens", "cost 0.5", "CPU 12.3 ms", "wall 2.0 h", "peak 2.0 GiB", "5 MiB written", "1 process",
     ]  # fmt: skip
-    assert in_words({}) == []
+    assert format_usage({}) == []

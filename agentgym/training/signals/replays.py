@@ -7,7 +7,7 @@ from itertools import combinations
 
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
-from agentgym.rollout.branch import Fork, tree_labels
+from agentgym.rollout import Fork, tree_labels
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.source import Rows
 from agentgym.trajectory import Trajectory
@@ -36,9 +36,9 @@ class PlayedOn:
         forks = [Fork(t, turn) for t in played if t.valid for turn in range(1, len(t.turns))]
         found: dict[tuple[str, int], list[float]] = {}
         for other in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
-            origin = other.provenance["branch"]
-            if other.valid:
-                found.setdefault((origin["of"], origin["turn"]), []).append(other.return_from(origin["turn"]))
+            fork = other.provenance.branch
+            if other.valid and fork is not None:
+                found.setdefault((fork.trajectory, fork.turn), []).append(other.return_from(fork.turn))
         self._unplayed = 1 - len(found) / len(forks) if forks else 0.0
         starts: dict[str, list[float]] = {}
         for t in played:

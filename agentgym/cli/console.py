@@ -1,0 +1,92 @@
+"""Where the commands write: results to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+T = TypeVar("T")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a command, with what to type to go on."""
+
+    def __init__(self, hint: str) -> None:
+        self.hint = hint
+        super().__init__(hint)
+
+
+def out() -> Console:
+    """Standard output. Made anew each time, so that a redirected stream is found."""
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def err() -> Console:
+    """Standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_error(message: str) -> None:
+    """One clean red message."""
+    err().print(Text.assemble(("Error: ", "bold red"), (message, "red")), soft_wrap=True)
+
+
+@contextmanager
+def resumable(hint: str) -> Iterator[None]:
+    """Turn Ctrl-C into Interrupted, which says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(hint) from error
+
+
+def run(work: Coroutine[Any, Any, T], agent: object = None) -> T:
+    """Run a command's async part; end the sandboxes' shared backends, and the agent if it is a policy, with it."""
+    return asyncio.run(_closing(work, agent))
+
+
+async def _closing(work: Coroutine[Any, Any, T], agent: object) -> T:
+    from agentgym.policy.contract import Policy
+    from agentgym.registry import close_backends
+
+    try:
+        return await work
+    finally:
+        if isinstance(agent, Policy):
+            await agent.close()
+        await close_backends()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write what the user asked for into a file, whole or not at all, and say where. Raises: EvaluationError."""
+    from agentgym.errors import EvaluationError
+
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8", errors="replace")
+        partial.replace(path)
+    except OSError as error:
+        raise EvaluationError(f"Cannot write {path}: {error.strerror}.") from error
+    out().print(f"Written: {path}", markup=False, soft_wrap=True)
+
+
+def progress_bar() -> Progress:
+    """A bar with a count and a note, on standard error; nothing but its last state where that is no terminal."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=err(),
+    )

@@ -1,0 +1,136 @@
+"""Runs inside the sandbox: searches files, and runs tests in the warm interpreter. Standard library, and pytest.
+
+This text is sent to the sandbox as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+
+SKIPPED = {".git", "__pycache__", ".pytest_cache", ".tox", ".eggs"}
+MAX_HITS, MAX_LINE = 50, 200
+PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own name plugins that are not here
+
+
+class RequestRefused(Exception):
+    """The request cannot be served; the message is written for the agent."""
+
+    for_agent = True
+
+
+def files_under(path: str) -> list[str]:
+    """Regular files under a path, sorted, without git's own."""
+    if os.path.isfile(path):
+        return [path]
+    paths = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        paths += [os.path.join(folder, name) for name in sorted(names) if os.path.isfile(os.path.join(folder, name))]
+    return paths
+
+
+def listing(path: str) -> str:
+    """The files under a path, one a line."""
+    begin([])
+    if not os.path.exists(path):
+        raise RequestRefused(f"There is no file or folder {path!r}.")
+    paths = [os.path.relpath(name) for name in files_under(path)]
+    more = f"\n[{len(paths) - 200} more files; name a folder]" if len(paths) > 200 else ""
+    return "\n".join(paths[:200]) + more or "[no files]"
+
+
+def search(pattern: str, path: str) -> str:
+    """The lines that match a regular expression: file:line: text."""
+    begin([])
+    try:
+        matcher = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise RequestRefused(f"{pattern[:80]!r} is no regular expression: {error}.") from error
+    if not os.path.exists(path):
+        raise RequestRefused(f"There is no file or folder {path!r}.")
+    hits = []
+    for name in files_under(path):
+        try:
+            with open(name, encoding="utf-8") as file:
+                for number, line in enumerate(file, 1):
+                    if matcher.search(line):
+                        hits.append(f"{os.path.relpath(name)}:{number}: {line.rstrip()[:MAX_LINE]}")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if len(hits) > MAX_HITS:
+            hits[MAX_HITS:] = ["[more; search in one folder or for something rarer]"]
+            break
+    return "\n".join(hits) or "[nothing found]"
+
+
+def syntax_note(path: str) -> str:
+    """A note if a file cannot be read as Python, and nothing if it can."""
+    begin([])
+    try:
+        with open(path, encoding="utf-8") as file:
+            compile(file.read(), path, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
+        return f" Careful: it is no valid Python now ({str(error)[:120]})."
+    return ""
+
+
+def run_tests(arguments: list[str], source: list[str]) -> None:
+    """Run pytest in this process, as a user would, and let it print."""
+    begin(source)
+    import pytest
+
+    code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *PLAIN, *arguments])
+    sys.stdout.flush()
+    os._exit(int(code))
+
+
+def judge_tests(nonce: str, chosen: list[str], source: list[str], cpu_s: int) -> None:
+    """Run tests and write {test: outcome} as one line that begins with the nonce; they themselves write to nowhere.
+
+    What is tested runs in this process. It could find the nonce if it looked for it in the frames above.
+    """
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    report = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    begin(source)
+    import pytest
+
+    outcomes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+
+    class Recorder:
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            worst = outcomes.get(report.nodeid)
+            if report.failed or worst in (None, "passed"):
+                outcomes[report.nodeid] = report.outcome
+            if report.failed:
+                reasons[report.nodeid] = str(report.longrepr)[-4000:]
+
+        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+            if report.failed:
+                outcomes[report.nodeid] = "error"
+                reasons[report.nodeid] = str(report.longrepr)[-4000:]
+
+    options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
+    options += ["--rootdir=/work/repo", "--maxfail=0"]
+    pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
+    data = f"{nonce} {json.dumps([outcomes, reasons])}\n".encode()
+    while data:
+        data = data[os.write(report, data) :]
+    os._exit(0)
+
+
+def begin(source: list[str]) -> None:
+    """Stand in the repository with its sources importable and nothing of it imported."""
+    os.chdir("/work/repo")
+    sys.dont_write_bytecode = True
+    sys.path[:0] = [os.path.join("/work/repo", path) for path in source]
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.join("/work/repo", path) for path in source)
+    os.environ.setdefault("HOME", "/tmp")
