@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -26,11 +27,18 @@ from agentgym.cli import (
     view,
 )
 from agentgym.cli.screen import complain, err
+from agentgym.deprecation import renamed_options
 from agentgym.errors import AgentGymError
 
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
+RENAMED_OPTIONS = {
+    "eval": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
+    "rollout": {"--max-tokens": "--max-turn-tokens"},
+    "fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
+}
+"""By command, the options that had another name."""
 
 
 class Commands(TyperGroup):
@@ -38,7 +46,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
-        return super().parse_args(ctx, [argument for argument in args if argument != "--debug"])
+        return super().parse_args(ctx, _with_new_options([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -60,6 +68,17 @@ class Commands(TyperGroup):
             hint = getattr(error, "hint", "")
             err().print(f"\nStopped. {hint}".rstrip(), markup=False, soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _with_new_options(arguments: list[str]) -> list[str]:
+    """The arguments with options of an earlier release under their new names, which standard error is told."""
+    command = next(iter(arguments), "")
+    with warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always")
+        arguments = renamed_options(arguments, RENAMED_OPTIONS.get(command, {}), where=f"agentgym {command}")
+    for warning in noted:
+        err().print(str(warning.message), style="yellow", markup=False, soft_wrap=True)
+    return arguments
 
 
 app = typer.Typer(

@@ -14,6 +14,7 @@ from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
 from agentgym.policy.contract import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout.config import accepts_old_keywords
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
@@ -30,6 +31,7 @@ class Progress:
     failed: int
 
 
+@accepts_old_keywords
 async def evaluate(
     policy: Policy | Callable[[Task], Policy],
     task_set: str | TaskSet,

@@ -7,9 +7,10 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from agentgym import __version__
+from agentgym.deprecation import renamed_keywords
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.config import RolloutConfig, accepts_old_keywords
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
@@ -40,6 +41,8 @@ class EpisodeManager:
     Raises: UnknownNameError for an unknown reward.
     """
 
+    @renamed_keywords(run="label")
+    @accepts_old_keywords
     def __init__(
         self,
         policy: Policy | Callable[[Task], Policy],
@@ -51,6 +54,7 @@ class EpisodeManager:
         self.policy, self.config, self.ledger, self.label = policy, config, ledger, label
         self._environments = EnvironmentFactory(config, policy)
 
+    @renamed_keywords(seen="on_trajectory")
     async def collect(
         self,
         tasks: Iterable[Task],
