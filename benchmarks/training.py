@@ -53,29 +53,38 @@ class Recorded:
 
         turns = [
             Turn(
-                index=k, message=Message("assistant", "x"), token_ids=draw(28), logprobs=[-1.0] * 28,
-                observation_ids=draw(30) if k < 2 else [], rewards={"executed": 0.1},
+                index=k,
+                message=Message("assistant", "x"),
+                token_ids=draw(28),
+                logprobs=[-1.0] * 28,
+                observation_ids=draw(30) if k < 2 else [],
+                rewards={"executed": 0.1},
             )
             for k in range(3)
-        ]  # fmt: skip
+        ]
         return Trajectory(
-            id=f"{task.id}#{sample}", task=task, sample=sample, prompt_ids=draw(96), turns=turns,
-            outcome={"success": float(self._rng.random() < 0.5)}, stop_reason=StopReason.ANSWERED,
-        )  # fmt: skip
+            id=f"{task.id}#{sample}",
+            task=task,
+            sample=sample,
+            prompt_ids=draw(96),
+            turns=turns,
+            outcome={"success": float(self._rng.random() < 0.5)},
+            stop_reason=StopReason.ANSWERED,
+        )
 
 
 def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
     """The same episodes through TRL alone: a rollout_func and a scalar reward."""
 
     def roll_out(prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
-        played = recorded.play(Policy(), tasks[: len(prompts) // GROUP], group_size=GROUP)
-        arrays = [t.arrays() for t in played]
+        trajectories = recorded.play(Policy(), tasks[: len(prompts) // GROUP], group_size=GROUP)
+        arrays = [t.arrays() for t in trajectories]
         return {
             "prompt_ids": [a.ids[: a.prompt_length].tolist() for a in arrays],
             "completion_ids": [a.ids[a.prompt_length :].tolist() for a in arrays],
             "env_mask": [a.loss_mask[a.prompt_length :].astype(int).tolist() for a in arrays],
             "logprobs": [a.logprobs[a.prompt_length :].tolist() for a in arrays],
-            "episode_return": [t.outcome_reward for t in played],
+            "episode_return": [t.outcome_reward for t in trajectories],
         }
 
     return roll_out
@@ -110,20 +119,36 @@ def main() -> None:
     ]  # more than any number of rounds draws
     with tempfile.TemporaryDirectory() as scratch:
         shared: dict[str, Any] = dict(
-            output_dir=str(Path(scratch)), per_device_train_batch_size=GROUP * GROUPS, num_generations=GROUP,
-            max_completion_length=256, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
-            loss_type="dr_grpo", disable_tqdm=True, dataloader_pin_memory=False, max_steps=10**6,
-        )  # fmt: skip
+            output_dir=str(Path(scratch)),
+            per_device_train_batch_size=GROUP * GROUPS,
+            num_generations=GROUP,
+            max_completion_length=256,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to=[],
+            loss_type="dr_grpo",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            max_steps=10**6,
+        )
         ours = turn_grpo.TurnGRPOTrainer(
-            make_model(tokenizer), args=GRPOConfig(**shared), tasks=tasks, policy=Policy(),
-            rollouts=Recorded(len(tokenizer)), estimator=estimator("return_to_go"),
+            make_model(tokenizer),
+            args=GRPOConfig(**shared),
+            tasks=tasks,
+            policy=Policy(),
+            rollouts=Recorded(len(tokenizer)),
+            estimator=estimator("return_to_go"),
             processing_class=tokenizer,
-        )  # fmt: skip
+        )
         bare = GRPOTrainer(
-            make_model(tokenizer), reward_funcs=[turn_grpo.episode_return], args=GRPOConfig(**shared),
-            train_dataset=ours.train_dataset, processing_class=tokenizer,
+            make_model(tokenizer),
+            reward_funcs=[turn_grpo.episode_return],
+            args=GRPOConfig(**shared),
+            train_dataset=ours.train_dataset,
+            processing_class=tokenizer,
             rollout_func=bare_rollout(Recorded(len(tokenizer)), tasks),
-        )  # fmt: skip
+        )
         runners = {"TurnGRPOTrainer": steps_of(ours), "bare GRPOTrainer": steps_of(bare)}
         times: dict[str, list[float]] = {name: [] for name in runners}
         for round_ in range(rounds + 2):
@@ -134,8 +159,8 @@ def main() -> None:
     table = Table(title=f"One step of {GROUP * GROUPS} episodes, {rounds} rounds, one thread")
     for column in ("trainer", "median ms", "min ms", "max ms"):
         table.add_column(column, justify="right" if column != "trainer" else "left")
-    for name, found in times.items():
-        table.add_row(name, *(f"{1000 * f(found):.1f}" for f in (statistics.median, min, max)))
+    for name, seconds in times.items():
+        table.add_row(name, *(f"{1000 * f(seconds):.1f}" for f in (statistics.median, min, max)))
     Console().print(table)
     ratio = statistics.median(times["TurnGRPOTrainer"]) / statistics.median(times["bare GRPOTrainer"])
     print(f"ratio {ratio:.3f} (limit 1.05)")

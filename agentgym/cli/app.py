@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +37,7 @@ RENAMED_OPTIONS = {
     "rollout": {"--max-tokens": "--max-turn-tokens"},
     "fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
 }
-"""By command, the options that had another name."""
+"""Old options of each command, and what they are called now."""
 
 
 class Commands(TyperGroup):
@@ -46,7 +45,10 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
-        return super().parse_args(ctx, _with_new_options([argument for argument in args if argument != "--debug"]))
+        current = [argument for argument in args if argument != "--debug"]
+        if current and current[0] in RENAMED_OPTIONS:
+            current = renamed_options(current, RENAMED_OPTIONS[current[0]], where=f"agentgym {current[0]}")
+        return super().parse_args(ctx, current)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -68,17 +70,6 @@ class Commands(TyperGroup):
             hint = getattr(error, "hint", "")
             err().print(f"\nStopped. {hint}".rstrip(), markup=False, soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from error
-
-
-def _with_new_options(arguments: list[str]) -> list[str]:
-    """The arguments with options of an earlier release under their new names, which standard error is told."""
-    command = next(iter(arguments), "")
-    with warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always")
-        arguments = renamed_options(arguments, RENAMED_OPTIONS.get(command, {}), where=f"agentgym {command}")
-    for warning in noted:
-        err().print(str(warning.message), style="yellow", markup=False, soft_wrap=True)
-    return arguments
 
 
 app = typer.Typer(

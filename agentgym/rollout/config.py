@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from functools import wraps
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import Field, SkipValidation
 
-from agentgym.deprecation import warn_renamed
 from agentgym.environment import Environment
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets, Count
@@ -51,39 +49,3 @@ class RolloutConfig:
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""
         return replace(self, temperature=temperature, top_p=self.top_p if temperature else 1.0)
-
-
-_Callable = TypeVar("_Callable", bound=Callable[..., Any])
-_OLD_NAMES = {
-    "samples": "group_size",
-    "environment": "environment",
-    "reward": "reward",
-    "budgets": "budgets",
-    "concurrency": "concurrency",
-    "seed": "seed",
-    "backend": "backend",
-    "environment_options": "environment_options",
-}
-
-
-def accepts_old_keywords(function: _Callable) -> _Callable:
-    """Let a function that takes `config` still take the options of RolloutConfig one by one, with a warning."""
-
-    @wraps(function)
-    def with_config(*args: Any, **kwargs: Any) -> Any:
-        old = [name for name in (*_OLD_NAMES, "sampling") if name in kwargs]
-        if old:
-            written = ", ".join(f"{name}=" for name in old)
-            warn_renamed(
-                f"{written} of {function.__qualname__.removesuffix('.__init__')}()", "config=RolloutConfig(...)"
-            )
-            options = {_OLD_NAMES[name]: kwargs.pop(name) for name in old if name != "sampling"}
-            options = {name: value for name, value in options.items() if value is not None}
-            if (sampling := kwargs.pop("sampling", None)) is not None:
-                budgets = options.get("budgets", Budgets())
-                options["budgets"] = replace(budgets, max_turn_tokens=sampling.max_tokens)
-                options |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
-            kwargs["config"] = RolloutConfig(**options)
-        return function(*args, **kwargs)
-
-    return with_config  # type: ignore[return-value]

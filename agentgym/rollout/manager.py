@@ -10,12 +10,13 @@ from agentgym import __version__
 from agentgym.deprecation import renamed_keywords
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.config import RolloutConfig, accepts_old_keywords
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
+from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.rollout.replay import (
     Divergence,
     ExhaustedPolicy,
@@ -42,7 +43,7 @@ class EpisodeManager:
     """
 
     @renamed_keywords(run="label")
-    @accepts_old_keywords
+    @takes_old_keywords
     def __init__(
         self,
         policy: Policy | Callable[[Task], Policy],

@@ -25,7 +25,7 @@ async def test_a_manager_takes_the_old_keywords_and_names_the_new_ones():
             run="old",  # type: ignore[call-arg]
         )
     text = " ".join(str(warning.message) for warning in noted)
-    assert "RolloutConfig(...)" in text
+    assert "config=RolloutConfig(...)" in text
     assert "label=" in text
     assert (manager.config.concurrency, manager.config.temperature, manager.label) == (3, 0.5, "old")
     assert manager.config.budgets.max_turn_tokens == 30
