@@ -42,8 +42,8 @@ class EpisodeManager:
     Raises: UnknownNameError for an unknown reward.
     """
 
-    @renamed_keywords(run="label")
     @takes_old_keywords
+    @renamed_keywords(run="label")
     def __init__(
         self,
         policy: Policy | Callable[[Task], Policy],
@@ -106,6 +106,7 @@ class EpisodeManager:
             async for _, trajectory in results:
                 yield trajectory
 
+    @renamed_keywords(samples="group_size")
     async def branch(
         self,
         forks: Iterable[Fork],

@@ -29,7 +29,8 @@ from agentgym.credit import Estimator
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.runner import choose, from_trajectories, opened_before
+from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
+from agentgym.evaluation.text import format_gains
 from agentgym.policy.contract import Policy
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.contract import CallFormat
@@ -238,7 +239,7 @@ class _Session:
         tasks = choose(self.task_set, "held_out", section.tasks)
         if parameters:
             tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
-        opened = opened_before(
+        held_out_uses = note_held_out_use(
             self.task_set, "held_out", tasks, policy=policy.name, label=f"{self.run.path.resolve()}/{when}",
             seed=self.recipe.seed,
         )  # fmt: skip
@@ -259,7 +260,7 @@ class _Session:
             policy=policy.name,
             config=self.rollouts.config.at_temperature(section.temperature),
         )
-        evaluation.opened = opened
+        evaluation.held_out_uses = held_out_uses
         self.run.write_json(label, evaluation.to_json())
 
     # ---- what stages use -----------------------------------------------------------------------------------
@@ -364,7 +365,7 @@ class _Session:
         if all(file.is_file() for file in files):
             before, after = (Evaluation.load(file) for file in files)
             stratum = self.recipe.evaluate.stratum
-            self.console.print(after.compared_to(before, first=stratum))
+            self.console.print(format_gains(before, after, first=stratum))
             control = self.run.path / "evaluation" / "control.json"
             if control.is_file():
                 guessed = Evaluation.load(control).success(stratum).value

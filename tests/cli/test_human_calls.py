@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import Call
-from agentgym.cli.choosing import split_tasks
 from agentgym.cli.human import Unreadable, parse_call
+from agentgym.cli.options import split_tasks
 from agentgym.testing.counter import Counter
 
 TOOLS = Counter.tools
