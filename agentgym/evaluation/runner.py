@@ -15,6 +15,7 @@ from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy.contract import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
@@ -31,6 +32,7 @@ class Progress:
     failed: int
 
 
+@takes_old_keywords
 async def evaluate(
     policy: Policy | Callable[[Task], Policy],
     task_set: str | TaskSet,
