@@ -161,7 +161,7 @@ async def test_a_rollout_and_an_evaluation_as_version_0_1_wrote_them_still_run()
     assert len(branches) == 2
     with warns(r"samples=, seed= of evaluate"):
         evaluation = await evaluate(ScriptedPolicy(guess), "text/number-guess-v1", "train", limit=2, samples=2, seed=5)
-    assert evaluation.samples == 2
+    assert evaluation.group_size == 2
 
 
 def guess(messages):
