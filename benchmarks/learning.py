@@ -48,19 +48,38 @@ from agentgym.training.recipe import Recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
 ARMS = {
-    "outcome": "grpo(turn_weight=0.0)", "flattened": "grpo", "return_to_go": "return_to_go", "mt_grpo": "mt_grpo",
-}  # fmt: skip
+    "outcome": "grpo(turn_weight=0.0)",
+    "flattened": "grpo",
+    "return_to_go": "return_to_go",
+    "mt_grpo": "mt_grpo",
+}
 GPU = [
-    "policy.tiny.hidden=1024", "policy.tiny.layers=16", "policy.tiny.heads=16", "policy.tiny.kv_heads=8",
-    "policy.tiny.head_dim=64", "policy.tiny.vocabulary=4096", "machine.device=cuda", "train.learning_rate=5e-5",
-    "warm_start.learning_rate=3e-4", "machine.lockstep=false",
-]  # fmt: skip
+    "policy.tiny.hidden=1024",
+    "policy.tiny.layers=16",
+    "policy.tiny.heads=16",
+    "policy.tiny.kv_heads=8",
+    "policy.tiny.head_dim=64",
+    "policy.tiny.vocabulary=4096",
+    "machine.device=cuda",
+    "train.learning_rate=5e-5",
+    "warm_start.learning_rate=3e-4",
+    "machine.lockstep=false",
+]
 COMMON = ["train.save_every=10", "train.keep_checkpoints=1", "train.validate_every=5", "evaluate.control={}"]
 STRATUM = "unseen_entities"
 DRAWS = 10_000
 COLOURS = (
-    "#7f7f7f", "#e69f00", "#0072b2", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#000000", "#b2a000", "#8c564b",
-)  # fmt: skip
+    "#7f7f7f",
+    "#e69f00",
+    "#0072b2",
+    "#009e73",
+    "#d55e00",
+    "#cc79a7",
+    "#56b4e9",
+    "#000000",
+    "#b2a000",
+    "#8c564b",
+)
 
 
 @dataclass(frozen=True)
@@ -174,9 +193,16 @@ def paired_interval(these: list[dict[str, Any]], those: list[dict[str, Any]]) ->
 
 
 COLUMNS = [
-    "estimator", "tool execution", "exact match (validation)", "held out: unseen entities", "against the first, paired",
-    "held out: unseen templates", "steps to 80 % by seed", "mean of the curve", "minutes",
-]  # fmt: skip
+    "estimator",
+    "tool execution",
+    "exact match (validation)",
+    "held out: unseen entities",
+    "against the first, paired",
+    "held out: unseen templates",
+    "steps to 80 % by seed",
+    "mean of the curve",
+    "minutes",
+]
 SHOWN = (0, 3, 4, 6, 7)  # what fits on a screen
 
 

@@ -53,15 +53,24 @@ class Recorded:
 
         turns = [
             Turn(
-                index=k, message=Message("assistant", "x"), token_ids=draw(28), logprobs=[-1.0] * 28,
-                observation_ids=draw(30) if k < 2 else [], rewards={"executed": 0.1},
+                index=k,
+                message=Message("assistant", "x"),
+                token_ids=draw(28),
+                logprobs=[-1.0] * 28,
+                observation_ids=draw(30) if k < 2 else [],
+                rewards={"executed": 0.1},
             )
             for k in range(3)
-        ]  # fmt: skip
+        ]
         return Trajectory(
-            id=f"{task.id}#{sample}", task=task, sample=sample, prompt_ids=draw(96), turns=turns,
-            outcome={"success": float(self._rng.random() < 0.5)}, stop_reason=StopReason.ANSWERED,
-        )  # fmt: skip
+            id=f"{task.id}#{sample}",
+            task=task,
+            sample=sample,
+            prompt_ids=draw(96),
+            turns=turns,
+            outcome={"success": float(self._rng.random() < 0.5)},
+            stop_reason=StopReason.ANSWERED,
+        )
 
 
 def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
@@ -110,20 +119,37 @@ def main() -> None:
     ]  # more than any number of rounds draws
     with tempfile.TemporaryDirectory() as scratch:
         shared: dict[str, Any] = dict(
-            output_dir=str(Path(scratch)), per_device_train_batch_size=GROUP * GROUPS, num_generations=GROUP,
-            max_completion_length=256, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
-            loss_type="dr_grpo", disable_tqdm=True, dataloader_pin_memory=False, max_steps=10**6,
-        )  # fmt: skip
+            output_dir=str(Path(scratch)),
+            per_device_train_batch_size=GROUP * GROUPS,
+            num_generations=GROUP,
+            max_completion_length=256,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to=[],
+            loss_type="dr_grpo",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            max_steps=10**6,
+        )
         ours = turn_grpo.TurnGRPOTrainer(
-            make_model(tokenizer), args=GRPOConfig(**shared), tasks=tasks, policy=Policy(),
-            rollouts=Recorded(len(tokenizer)), estimator=estimator("return_to_go"), sampling=Sampling(),
+            make_model(tokenizer),
+            args=GRPOConfig(**shared),
+            tasks=tasks,
+            policy=Policy(),
+            rollouts=Recorded(len(tokenizer)),
+            estimator=estimator("return_to_go"),
+            sampling=Sampling(),
             processing_class=tokenizer,
-        )  # fmt: skip
+        )
         bare = GRPOTrainer(
-            make_model(tokenizer), reward_funcs=[turn_grpo.episode_return], args=GRPOConfig(**shared),
-            train_dataset=ours.train_dataset, processing_class=tokenizer,
+            make_model(tokenizer),
+            reward_funcs=[turn_grpo.episode_return],
+            args=GRPOConfig(**shared),
+            train_dataset=ours.train_dataset,
+            processing_class=tokenizer,
             rollout_func=bare_rollout(Recorded(len(tokenizer)), tasks),
-        )  # fmt: skip
+        )
         runners = {"TurnGRPOTrainer": steps_of(ours), "bare GRPOTrainer": steps_of(bare)}
         times: dict[str, list[float]] = {name: [] for name in runners}
         for round_ in range(rounds + 2):

@@ -164,9 +164,9 @@ def audit(
     if estimators:
         chosen = [estimator(name) for name in _names(estimators)]
     elif credit := _recorded(kept, groups):
-        recorded = {recipe.train.made_estimator().name: credit}
+        recorded = {recipe.train.make_estimator().name: credit}
     else:
-        chosen = [recipe.train.made_estimator()]
+        chosen = [recipe.train.make_estimator()]
     agent, told = load_policy(policy or str(folder), task_set)
     manager = EpisodeManager(
         agent, reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), sampling=recipe.episode.sampling(),

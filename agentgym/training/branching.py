@@ -71,9 +71,14 @@ class Branching:
             for trunk, turn in zip(trunks[place], turns[place], strict=True)
         }
         begun = rollouts.play(
-            policy, tasks, run=run, group_size=self.trunks, sampling=sampling, checkpoints=checkpoints,
+            policy,
+            tasks,
+            run=run,
+            group_size=self.trunks,
+            sampling=sampling,
+            checkpoints=checkpoints,
             progress=progress,
-        )  # fmt: skip
+        )
         groups = [begun[at : at + self.trunks] for at in range(0, len(begun), self.trunks)]
         forks: list[Fork] = []
         anew: list[Task] = []

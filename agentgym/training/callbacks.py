@@ -25,7 +25,7 @@ HEALTHY, STEP = "healthy", "step"
 """Name of the folder with the last healthy checkpoint, and of the file in it that says of which step it is."""
 
 
-class Logged(TrainerCallback):
+class LoggingCallback(TrainerCallback):
     """Every number TRL logs goes to the run's metrics file and onto the progress bar."""
 
     def __init__(self, folder: RunFolder, phase: str, progress: Progress, bar: TaskID, show: dict[str, str]) -> None:
@@ -43,7 +43,7 @@ class Logged(TrainerCallback):
         self._progress.update(self._bar, completed=state.global_step, total=state.max_steps)
 
 
-class Validated(TrainerCallback):
+class ValidationCallback(TrainerCallback):
     """Plays validation tasks every few steps; may end the training when they succeed often enough.
 
     Args:
@@ -65,7 +65,7 @@ class Validated(TrainerCallback):
         return control
 
 
-class Marked(TrainerCallback):
+class CheckpointCompleteCallback(TrainerCallback):
     """Marks a checkpoint as complete once everything in it is written, a curriculum's state included."""
 
     def __init__(self, curriculum: Curriculum | None = None) -> None:
@@ -78,7 +78,7 @@ class Marked(TrainerCallback):
         (folder / COMPLETE).touch()
 
 
-class Guarded(TrainerCallback):
+class CollapseGuardCallback(TrainerCallback):
     """Shows a collapse guard every logged step, keeps the last healthy checkpoint, and stops the run if it is to.
 
     Comes after `Marked`. Alarms stand in guard.json of the run folder. A run that is resumed shows the guard the steps
@@ -104,8 +104,9 @@ class Guarded(TrainerCallback):
             told = f"Guard, step {alarm.step}: {alarm.reason}. The last healthy one: {kept}."
             self._console.print(told, style="yellow", markup=False)
         if raised:
-            alarms = [asdict(alarm) | {"value": str(alarm.value), "limit": str(alarm.limit)}
-                      for alarm in self._guard.alarms]  # fmt: skip
+            alarms = [
+                asdict(alarm) | {"value": str(alarm.value), "limit": str(alarm.limit)} for alarm in self._guard.alarms
+            ]
             self._folder.write_json("guard.json", {"stopped": stop, "alarms": alarms})
         if stop:
             self.stopped = control.should_training_stop = True

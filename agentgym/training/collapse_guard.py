@@ -148,8 +148,12 @@ class CollapseGuard:
 def _rules(s: GuardSection) -> dict[str, _Rule]:
     return {
         "zero_gradient": _Rule(
-            "guard/zero_gradient", s.zero_gradient, True, False,
-            "Almost no group tells its episodes apart, so there is nothing to learn from", True,
+            "guard/zero_gradient",
+            s.zero_gradient,
+            True,
+            False,
+            "Almost no group tells its episodes apart, so there is nothing to learn from",
+            True,
         ),
         "no_tool": _Rule("guard/no_tool", s.no_tool, True, False, "The agent no longer uses its tools"),
         "ended_on_tool": _Rule(
@@ -162,7 +166,5 @@ def _rules(s: GuardSection) -> dict[str, _Rule]:
             "guard/diversity", s.diversity_floor, False, True, "All episodes of a group say the same", True
         ),
         "gradient": _Rule("grad_norm", s.gradient_growth, True, True, "The gradient explodes"),
-        "drift": _Rule(
-            "guard/drift", s.drift, True, False, "Sampler and trainer no longer agree on what was sampled"
-        ),
-    }  # fmt: skip
+        "drift": _Rule("guard/drift", s.drift, True, False, "Sampler and trainer no longer agree on what was sampled"),
+    }

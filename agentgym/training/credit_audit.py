@@ -31,17 +31,25 @@ class CreditAudit:
     """
 
     def __init__(
-        self, policy: Policy, rollouts: Rollouts, sampling: Sampling, *, every: int, sample: int, continuations: int,
-        group_size: int, iterations: int = 1, seed: int = 0, clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        policy: Policy,
+        rollouts: Rollouts,
+        sampling: Sampling,
+        *,
+        every: int,
+        sample: int,
+        continuations: int,
+        group_size: int,
+        iterations: int = 1,
+        seed: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._policy, self._rollouts, self._sampling = policy, rollouts, sampling
         self._every, self._iterations = every * iterations, iterations
         self._sample, self._continuations, self._size = sample, continuations, group_size
         self._seed, self._clock = seed, clock
 
-    def __call__(
-        self, step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]
-    ) -> Mapping[str, float]:  # fmt: skip
+    def __call__(self, step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> Mapping[str, float]:
         """Figures of the log, or nothing at a step that is not audited.
 
         Args:
@@ -69,8 +77,12 @@ class CreditAudit:
         else:
             agreed, facts = audit.agreements[NAME], audit.facts[NAME]
             found |= {
-                "turns": float(audit.turns), "sign": agreed.sign, "rank": agreed.rank, "noise": audit.noise,
-                "zero_gradient": facts.zero_gradient, "singletons": facts.singletons,
-            }  # fmt: skip
+                "turns": float(audit.turns),
+                "sign": agreed.sign,
+                "rank": agreed.rank,
+                "noise": audit.noise,
+                "zero_gradient": facts.zero_gradient,
+                "singletons": facts.singletons,
+            }
         found["seconds"] = self._clock() - started
         return {f"audit/{name}": value for name, value in found.items() if math.isfinite(value)}

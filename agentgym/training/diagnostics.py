@@ -15,9 +15,7 @@ from agentgym.storage.failures import turn_failures
 from agentgym.trajectory import Trajectory, Turn
 
 
-def diagnose(
-    played: Sequence[Trajectory], credit: Sequence[NDArray[np.float64]], group_size: int
-) -> dict[str, float]:  # fmt: skip
+def diagnose(played: Sequence[Trajectory], credit: Sequence[NDArray[np.float64]], group_size: int) -> dict[str, float]:
     """Figures by name under "guard/"; shares are in [0, 1], and what is not defined is left out.
 
     Args:

@@ -34,7 +34,7 @@ def tokenizer_of(reader: Any) -> Any:
     return getattr(reader, "tokenizer", reader)
 
 
-def save_whole(model: Any, reader: Any, folder: Path) -> None:
+def save_atomically(model: Any, reader: Any, folder: Path) -> None:
     """Save a model and its tokenizer or processor so that the folder exists only once everything in it is written."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -20,9 +20,9 @@ from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
+from agentgym.training.failure_masks import check_treatments
 from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
-from agentgym.training.treatment import check_treatments
 
 
 class TasksSection(Section):
@@ -179,7 +179,7 @@ class TrainSection(Section):
     failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
 
-    def made_estimator(self) -> Estimator:
+    def make_estimator(self) -> Estimator:
         """The estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
         return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)
 
@@ -278,7 +278,7 @@ class Recipe(Section):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CreditWarning)  # said when the run starts
-                self.train.made_estimator()
+                self.train.make_estimator()
         except (UnknownNameError, CreditError) as error:
             raise RecipeError(f"{where}: train.estimator = {self.train.estimator!r}. {error}") from error
         for kind, name, key in wanted:

@@ -82,7 +82,7 @@ class Rollouts:
 
     def branch(
         self, policy: Policy, forks: Sequence[Fork], samples: int, *, run: str, sampling: Sampling, record: bool = False
-    ) -> list[Trajectory]:  # fmt: skip
+    ) -> list[Trajectory]:
         """Continue saved trajectories from their forks, `samples` times each, in no order. `record`: as `play`."""
         manager = self._manager(policy, run, sampling, self.ledger if record else None)
 
@@ -114,13 +114,25 @@ class Rollouts:
         return self._runner.run(all_of_them())
 
     def _manager(
-        self, policy: Policy | Callable[[Task], Policy], run: str, sampling: Sampling, ledger: Ledger | None,
+        self,
+        policy: Policy | Callable[[Task], Policy],
+        run: str,
+        sampling: Sampling,
+        ledger: Ledger | None,
         checkpoints: Checkpoints | None = None,
-    ) -> EpisodeManager:  # fmt: skip
+    ) -> EpisodeManager:
         return EpisodeManager(
-            policy, reward=self.reward, budgets=self.budgets, sampling=sampling, concurrency=self.concurrency,
-            ledger=ledger, seed=self.seed, run=run, backend=self.backend, checkpoints=checkpoints,
-        )  # fmt: skip
+            policy,
+            reward=self.reward,
+            budgets=self.budgets,
+            sampling=sampling,
+            concurrency=self.concurrency,
+            ledger=ledger,
+            seed=self.seed,
+            run=run,
+            backend=self.backend,
+            checkpoints=checkpoints,
+        )
 
     def close(self) -> None:
         """End the sandboxes and the loop."""

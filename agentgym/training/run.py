@@ -40,17 +40,24 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.branching import Branching
-from agentgym.training.callbacks import HEALTHY, Guarded, Logged, Marked, Validated, latest_checkpoint
+from agentgym.training.callbacks import (
+    HEALTHY,
+    CheckpointCompleteCallback,
+    CollapseGuardCallback,
+    LoggingCallback,
+    ValidationCallback,
+    latest_checkpoint,
+)
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import curriculum_of
-from agentgym.training.models import load_model, load_state, save_whole, tokenizer_of
-from agentgym.training.quiet import quiet
+from agentgym.training.models import load_model, load_state, save_atomically, tokenizer_of
 from agentgym.training.recipe import Recipe, WarmStartSection
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.seeing import Sight
-from agentgym.training.signals.choosing import check_offered, sources_for
+from agentgym.training.signals.selection import check_signals_available, providers_for
+from agentgym.training.silence import silence_libraries
 from agentgym.training.turn_grpo import TurnGRPOTrainer, Watcher, summary
+from agentgym.training.vision_inputs import VisionInputs
 from agentgym.training.warm_start import demonstrations, imitate, texts, tokenise
 from agentgym.trajectory import Trajectory
 
@@ -91,21 +98,31 @@ class _Session:
         self.task_set: TaskSet = recipe.tasks.load()
         episode = recipe.episode
         self.rollouts = Rollouts(
-            reward=recipe.judge(self.task_set), budgets=episode.budgets(), concurrency=episode.concurrency,
-            backend=episode.backend, pool=episode.pool, seed=recipe.seed, ledger=Ledger(run.ledger),
-        )  # fmt: skip
+            reward=recipe.judge(self.task_set),
+            budgets=episode.budgets(),
+            concurrency=episode.concurrency,
+            backend=episode.backend,
+            pool=episode.pool,
+            seed=recipe.seed,
+            ledger=Ledger(run.ledger),
+        )
         self.progress = Progress(
-            SpinnerColumn(), TextColumn("{task.description:<22}"), BarColumn(bar_width=28), MofNCompleteColumn(),
-            TimeElapsedColumn(), TextColumn("{task.fields[note]}"), console=console,
-        )  # fmt: skip
+            SpinnerColumn(),
+            TextColumn("{task.description:<22}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+        )
         self.started = time.monotonic()
         self._warm = run.checkpoints / "warm_start"  # there once the warm start is done
 
     def execute(self) -> None:
         recipe = self.recipe
         if recipe.train.steps:
-            check_offered(recipe.train.made_estimator(), self.task_set)
-        with quiet(), self.progress:
+            check_signals_available(recipe.train.make_estimator(), self.task_set)
+        with silence_libraries(), self.progress:
             model, reader = self._policy_model()
             policy = self._local_policy(model, reader)
             if recipe.warm_start and recipe.policy.path and not self._warm.is_dir():
@@ -145,9 +162,13 @@ class _Session:
         count = min(section.demonstrations, len(self.task_set["train"]))
         with self._bar("demonstrations", count) as advance:
             return demonstrations(
-                self.rollouts, self.task_set, count, novice=section.novice, seed=self.recipe.seed,
+                self.rollouts,
+                self.task_set,
+                count,
+                novice=section.novice,
+                seed=self.recipe.seed,
                 seen=lambda _: advance(),
-            )  # fmt: skip
+            )
 
     def _warm_start(self, model: Any, reader: Any, examples: list[Trajectory], policy: TransformersPolicy) -> None:
         section = self.recipe.warm_start
@@ -157,19 +178,27 @@ class _Session:
         examples = [tokenise(trajectory, renderer) for trajectory in examples]
         bar = self.progress.add_task("warm start", total=section.steps, note="")
         show = {"loss": "loss", "mean_token_accuracy": "token accuracy"}
-        looked = Validated(
+        looked = ValidationCallback(
             lambda step: self._validate(policy, step, section.validate_tasks, "warm_start_validation"),
-            every=section.validate_every, until=section.until_success,
-        )  # fmt: skip
+            every=section.validate_every,
+            until=section.until_success,
+        )
         if section.steps:
             imitate(
-                model, tokenizer_of(reader), examples, folder=self.run.path / "scratch", steps=section.steps,
-                batch_size=section.batch_size, learning_rate=section.learning_rate, seed=self.recipe.seed,
-                callbacks=[Logged(self.run, "warm_start", self.progress, bar, show), looked],
-                use_cpu=self.device == "cpu", sight=Sight.of(policy, model),
-            )  # fmt: skip
+                model,
+                tokenizer_of(reader),
+                examples,
+                folder=self.run.path / "scratch",
+                steps=section.steps,
+                batch_size=section.batch_size,
+                learning_rate=section.learning_rate,
+                seed=self.recipe.seed,
+                callbacks=[LoggingCallback(self.run, "warm_start", self.progress, bar, show), looked],
+                use_cpu=self.device == "cpu",
+                sight=VisionInputs.of(policy, model),
+            )
         shutil.rmtree(self.run.path / "scratch", ignore_errors=True)
-        save_whole(model, reader, self._warm)
+        save_atomically(model, reader, self._warm)
 
     def _reinforce(self, model: Any, reader: Any, policy: TransformersPolicy) -> None:
         section, final, tokenizer = self.recipe.train, self.run.checkpoints / "final", tokenizer_of(reader)
@@ -180,9 +209,9 @@ class _Session:
         self.run.forget(("train", "validation"), int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0)
         bar = self.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
         show = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
-        chosen = section.made_estimator()
+        chosen = section.make_estimator()
         curriculum = curriculum_of(section.curriculum, self.task_set["train"], self.recipe.seed, checkpoint)
-        guarded = Guarded(CollapseGuard(self.recipe.guard), self.run, self.console)
+        guarded = CollapseGuardCallback(CollapseGuard(self.recipe.guard), self.run, self.console)
         trainer = TurnGRPOTrainer(
             model,
             args=self._grpo_config(),
@@ -191,7 +220,7 @@ class _Session:
             rollouts=self.rollouts,
             estimator=chosen,
             sampling=self.recipe.episode.sampling(),
-            sources=sources_for(
+            sources=providers_for(
                 chosen,
                 section.signals,
                 model=model,
@@ -208,12 +237,12 @@ class _Session:
             curriculum=curriculum,
             processing_class=tokenizer,
             callbacks=[
-                Logged(self.run, "train", self.progress, bar, show),
-                Validated(
+                LoggingCallback(self.run, "train", self.progress, bar, show),
+                ValidationCallback(
                     lambda step: self._validate(policy, step, section.validate_tasks, "validation"),
                     every=section.validate_every,
                 ),
-                Marked(curriculum),
+                CheckpointCompleteCallback(curriculum),
                 guarded,
                 TensorBoardCallback(SummaryWriter(str(self.run.tensorboard))),
             ],
@@ -222,7 +251,7 @@ class _Session:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         if guarded.stopped and (healthy := self.run.checkpoints / HEALTHY).is_dir():
             model.load_state_dict(load_state(healthy))
-        save_whole(model, reader, final)
+        save_atomically(model, reader, final)
 
     def _branching(self, chosen: Estimator) -> Branching | None:
         signals = self.recipe.train.signals
@@ -243,14 +272,22 @@ class _Session:
         if parameters:
             tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
         opened = opened_before(
-            self.task_set, "held_out", tasks, policy=policy.name, label=f"{self.run.path.resolve()}/{when}",
+            self.task_set,
+            "held_out",
+            tasks,
+            policy=policy.name,
+            label=f"{self.run.path.resolve()}/{when}",
             seed=self.recipe.seed,
-        )  # fmt: skip
+        )
         with self._bar(f"held-out {when}", len(tasks) * section.samples) as advance:
             played = self.rollouts.play(
-                policy, tasks, run=f"held-out-{when}", group_size=section.samples,
-                sampling=self.recipe.episode.sampling(section.temperature), seen=lambda _: advance(),
-            )  # fmt: skip
+                policy,
+                tasks,
+                run=f"held-out-{when}",
+                group_size=section.samples,
+                sampling=self.recipe.episode.sampling(section.temperature),
+                seen=lambda _: advance(),
+            )
         evaluation = from_trajectories(
             played,
             label=when,
@@ -283,11 +320,21 @@ class _Session:
     def _watch(self, policy: Policy) -> Watcher:
         """What is done with the credit of every step: it is written down and, where the recipe says so, audited."""
         section = self.recipe.train
-        audit = CreditAudit(
-            policy, self.rollouts, self.recipe.episode.sampling(), every=section.audit_every,
-            sample=section.audit_sample, continuations=section.audit_continuations, group_size=section.group_size,
-            iterations=section.iterations, seed=self.recipe.seed,
-        ) if section.audit_every else None  # fmt: skip
+        audit = (
+            CreditAudit(
+                policy,
+                self.rollouts,
+                self.recipe.episode.sampling(),
+                every=section.audit_every,
+                sample=section.audit_sample,
+                continuations=section.audit_continuations,
+                group_size=section.group_size,
+                iterations=section.iterations,
+                seed=self.recipe.seed,
+            )
+            if section.audit_every
+            else None
+        )
 
         def watch(step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> Mapping[str, float]:
             self._record_credit(step, played, credit)
@@ -334,18 +381,36 @@ class _Session:
                 "(train.tasks_per_step x train.group_size)."
             )
         options: dict[str, Any] = dict(
-            output_dir=str(self.run.checkpoints), max_steps=section.steps * section.iterations,
-            per_device_train_batch_size=rows // section.minibatches, steps_per_generation=section.minibatches,
-            gradient_accumulation_steps=section.minibatches, num_generations=section.group_size,
-            num_iterations=section.iterations, learning_rate=section.learning_rate, lr_scheduler_type="constant",
-            warmup_steps=section.warmup_steps, loss_type=section.loss_type, beta=section.kl,
-            temperature=recipe.episode.temperature, top_p=recipe.episode.top_p,
-            max_completion_length=recipe.episode.max_tokens, max_grad_norm=section.max_grad_norm,
-            logging_steps=1, save_strategy="steps", save_steps=section.save_every,
-            save_total_limit=section.keep_checkpoints, report_to=[], disable_tqdm=True,
-            seed=recipe.seed, data_seed=recipe.seed, gradient_checkpointing=False, bf16=self.device != "cpu",
-            use_cpu=self.device == "cpu", weight_decay=0.0, dataloader_pin_memory=False,
-        )  # fmt: skip
+            output_dir=str(self.run.checkpoints),
+            max_steps=section.steps * section.iterations,
+            per_device_train_batch_size=rows // section.minibatches,
+            steps_per_generation=section.minibatches,
+            gradient_accumulation_steps=section.minibatches,
+            num_generations=section.group_size,
+            num_iterations=section.iterations,
+            learning_rate=section.learning_rate,
+            lr_scheduler_type="constant",
+            warmup_steps=section.warmup_steps,
+            loss_type=section.loss_type,
+            beta=section.kl,
+            temperature=recipe.episode.temperature,
+            top_p=recipe.episode.top_p,
+            max_completion_length=recipe.episode.max_tokens,
+            max_grad_norm=section.max_grad_norm,
+            logging_steps=1,
+            save_strategy="steps",
+            save_steps=section.save_every,
+            save_total_limit=section.keep_checkpoints,
+            report_to=[],
+            disable_tqdm=True,
+            seed=recipe.seed,
+            data_seed=recipe.seed,
+            gradient_checkpointing=False,
+            bf16=self.device != "cpu",
+            use_cpu=self.device == "cpu",
+            weight_decay=0.0,
+            dataloader_pin_memory=False,
+        )
         try:
             return GRPOConfig(**{**options, **section.trl})
         except (TypeError, ValueError) as error:

@@ -70,11 +70,15 @@ class TrlPolicy(Policy):
             own = list(ids[place][:allowed])
             replies.append(
                 Reply(
-                    renderer.parse(own), own, list(logprobs[place][:allowed]) if logprobs is not None else None,
-                    finish_reason="stop" if own and own[-1] in ends else "length", policy_version=self.version,
-                    prompt_tokens=len(prompts[place]), completion_tokens=len(own),
+                    renderer.parse(own),
+                    own,
+                    list(logprobs[place][:allowed]) if logprobs is not None else None,
+                    finish_reason="stop" if own and own[-1] in ends else "length",
+                    policy_version=self.version,
+                    prompt_tokens=len(prompts[place]),
+                    completion_tokens=len(own),
                 )
-            )  # fmt: skip
+            )
         return replies
 
 

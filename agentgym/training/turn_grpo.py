@@ -32,11 +32,11 @@ from agentgym.task import Task, training_only
 from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose
+from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.seeing import Sight
-from agentgym.training.signals import Source, with_rows, with_sources
-from agentgym.training.signals.policy_pass import GIVES, PolicyPass, policy_pass
-from agentgym.training.treatment import treated
+from agentgym.training.signals import SignalProvider, with_provided_signals, with_signal_rows
+from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
+from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]
@@ -71,7 +71,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         rollouts: Rollouts,
         estimator: Estimator,
         sampling: Sampling,
-        sources: Sequence[Source] = (),
+        sources: Sequence[SignalProvider] = (),
         failures: Mapping[str, Treatment] = {},
         branching: Branching | None = None,
         watch: Watcher | None = None,
@@ -92,7 +92,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             model, reward_funcs=[episode_return], args=args, train_dataset=dataset, rollout_func=_roll_out, **options
         )
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
-        self._sight = Sight.of(self.rollout_policy, self.model)
+        self._sight = VisionInputs.of(self.rollout_policy, self.model)
 
     def train(self, *args: Any, **options: Any) -> Any:
         """As GRPOTrainer.train; the held-out split cannot be read meanwhile."""
@@ -107,13 +107,13 @@ class TurnGRPOTrainer(GRPOTrainer):
             batch["shown"] = list(self._shown)  # TRL shuffles and splits it with the rows
         played, size = self._played, self._group_size()
         groups = [Group.from_trajectories(played[start : start + size]) for start in range(0, len(played), size)]
-        groups = with_sources(groups, played, self._sources, self.state.global_step)
+        groups = with_provided_signals(groups, played, self._sources, self.state.global_step)
         groups = [replace(group, train_version=self.state.global_step) for group in groups]
         looked = self._look_again(batch)
         if looked is not None:
-            groups = with_rows(groups, looked.signals(batch, played))
+            groups = with_signal_rows(groups, looked.signals(batch, played))
         credit = [one for found in batch_advantages(self._estimator, groups) for one in found]
-        credit = treated(played, credit, self._failures)
+        credit = apply_failure_masks(played, credit, self._failures)
         spread = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
         for row, (trajectory, advantages) in enumerate(zip(played, credit, strict=True)):
             if trajectory.valid:
@@ -133,7 +133,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             for name, value in self._curriculum.note([played[start : start + size] for start in starts]).items():
                 self._metrics["train"][name].append(value)
         for source in self._sources if self.model.training else ():
-            for name, value in source.learn(played).items():
+            for name, value in source.update(played).items():
                 self._metrics["train"][name].append(value)
         if self._watch is not None:
             for name, value in self._watch(self.state.global_step, played, credit).items():
@@ -141,9 +141,14 @@ class TurnGRPOTrainer(GRPOTrainer):
         return batch
 
     def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, *args: Any,
-        batch_size: int | None = None, **options: Any,
-    ) -> Any:  # fmt: skip
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        *args: Any,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
         """TRL's, of rows with their images, remembered for `_compute_loss`."""
         look, rows = super()._get_per_token_logps_and_entropies, batch_size or len(input_ids)
         if self._sight is None:
@@ -190,7 +195,7 @@ class TurnGRPOTrainer(GRPOTrainer):
 
     def _look_again(self, batch: dict[str, Any]) -> PolicyPass | None:
         """What the policy being trained says of the batch, where the estimator asks for that."""
-        if not set(GIVES) & set(self._requires):
+        if not set(PROVIDES) & set(self._requires):
             return None
         return policy_pass(self, batch, norms="score_norms" in self._requires)
 
@@ -217,9 +222,13 @@ class TurnGRPOTrainer(GRPOTrainer):
         if self._branching is not None:
             play = partial(self._branching.grow, self._rollouts)
         return play(
-            self.rollout_policy, tasks, run=label, group_size=size, sampling=self._turn_sampling,
+            self.rollout_policy,
+            tasks,
+            run=label,
+            group_size=size,
+            sampling=self._turn_sampling,
             progress=min(step / max(self.state.max_steps, 1), 1.0),
-        )  # fmt: skip
+        )
 
     def _measure(self, played: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> None:
         """What happened in the episodes, into TRL's own metrics, so that every logger shows it."""

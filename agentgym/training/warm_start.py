@@ -16,7 +16,7 @@ from agentgym.training.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from agentgym.training.seeing import Sight
+    from agentgym.training.vision_inputs import VisionInputs
 
 
 def demonstrations(
@@ -97,7 +97,7 @@ def imitate(
     seed: int,
     callbacks: Sequence[Any] = (),
     use_cpu: bool = True,
-    sight: Sight | None = None,
+    sight: VisionInputs | None = None,
 ) -> None:
     """Train `model` in place on token-exact trajectories with TRL's SFTTrainer.
 
@@ -111,7 +111,7 @@ def imitate(
     from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
-    from agentgym.training.seeing import Collator
+    from agentgym.training.vision_inputs import Collator
 
     rows = []
     for number, trajectory in enumerate(examples):
@@ -119,16 +119,36 @@ def imitate(
         labels = [int(i) if mine else -100 for i, mine in zip(arrays.ids, arrays.loss_mask, strict=True)]
         rows.append({"input_ids": arrays.ids.tolist(), "labels": labels, "row": number})
     config = SFTConfig(
-        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=batch_size,
-        learning_rate=learning_rate, lr_scheduler_type="cosine_with_min_lr", lr_scheduler_kwargs={"min_lr_rate": 0.1},
-        warmup_steps=min(20, steps // 10), logging_steps=10, save_strategy="no", report_to=[], disable_tqdm=True,
-        seed=seed, data_seed=seed, max_length=None, gradient_checkpointing=False, bf16=False, use_cpu=use_cpu,
-        dataloader_pin_memory=False, weight_decay=0.0, max_grad_norm=1.0, adam_beta2=0.98,
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=batch_size,
+        learning_rate=learning_rate,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        warmup_steps=min(20, steps // 10),
+        logging_steps=10,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        seed=seed,
+        data_seed=seed,
+        max_length=None,
+        gradient_checkpointing=False,
+        bf16=False,
+        use_cpu=use_cpu,
+        dataloader_pin_memory=False,
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        adam_beta2=0.98,
         remove_unused_columns=sight is None,
-    )  # fmt: skip
+    )
     trainer = SFTTrainer(
-        model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
-        callbacks=list(callbacks), data_collator=None if sight is None else Collator(sight, model, tokenizer, examples),
-    )  # fmt: skip
+        model,
+        args=config,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        callbacks=list(callbacks),
+        data_collator=None if sight is None else Collator(sight, model, tokenizer, examples),
+    )
     trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
     trainer.train()

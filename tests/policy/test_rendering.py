@@ -36,8 +36,10 @@ def test_a_prompt_says_what_the_template_says(any_renderer, tools):
     """Read as text, spliced tokens are the template's own rendering, character for character."""
     wanted = any_renderer.tokenizer.apply_chat_template(
         [{"role": message.role, "content": message.text} for message in OPENING],
-        tools=tools, tokenize=False, add_generation_prompt=True,
-    )  # fmt: skip
+        tools=tools,
+        tokenize=False,
+        add_generation_prompt=True,
+    )
     assert any_renderer.tokenizer.decode(any_renderer.prompt(OPENING, tools)) == wanted
 
 
@@ -117,9 +119,20 @@ def test_calls_use_the_single_tokens_that_the_agent_would_sample(renderer):
     ids = renderer.encode(Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),)))
     assert ids[0] == renderer.tokenizer.convert_tokens_to_ids("<tool_call>")
     assert [renderer.tokenizer.decode([token]) for token in ids] == [
-        "<tool_call>", '{"name": "', "query", '", "arguments": {', '"', "sql", '": "', "SELECT", " ", "1",
-        '"}}', "</tool_call>", "<|im_end|>",
-    ]  # fmt: skip
+        "<tool_call>",
+        '{"name": "',
+        "query",
+        '", "arguments": {',
+        '"',
+        "sql",
+        '": "',
+        "SELECT",
+        " ",
+        "1",
+        '"}}',
+        "</tool_call>",
+        "<|im_end|>",
+    ]
 
 
 def test_a_message_cut_before_its_end_of_turn_gets_one(renderer):

@@ -20,8 +20,11 @@ def test_a_saved_tokenizer_and_model_load_like_any_checkpoint(tmp_path, tokenize
     written = TEXT + "".join([*SPECIALS, *SCAFFOLD])
     assert again.encode(written) == tokenizer.encode(written)
     assert (again.chat_template, again.eos_token_id, again.pad_token_id, len(again)) == (
-        tokenizer.chat_template, tokenizer.eos_token_id, tokenizer.pad_token_id, len(tokenizer),
-    )  # fmt: skip
+        tokenizer.chat_template,
+        tokenizer.eos_token_id,
+        tokenizer.pad_token_id,
+        len(tokenizer),
+    )
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     ids = torch.tensor([tokenizer.encode(TEXT)])
     torch.testing.assert_close(loaded(ids).logits, model(ids).logits)

@@ -274,10 +274,19 @@ async def test_a_model_whose_layers_forget_is_sampled_without_sharing(tokenizer,
 
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=32, use_sliding_window=True, sliding_window=16, max_window_layers=1,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        use_sliding_window=True,
+        sliding_window=16,
+        max_window_layers=1,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     model = Qwen3ForCausalLM(config).eval()
     policy = TransformersPolicy(model, renderer)
     policy.episode_started(requests[0].episode)

@@ -50,8 +50,10 @@ def asked(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):
 
 async def test_a_batch_of_texts_and_images_has_the_log_probabilities_of_a_plain_forward_pass(policy, parts):
     """Rows with none, one and two images, of different lengths: padding and neighbours change nothing."""
-    requests = [asked(policy.renderer, conversation(*images), seed)
-                for seed, images in enumerate([(RED,), (), (BLUE, RED), (RED, BLUE)])]  # fmt: skip
+    requests = [
+        asked(policy.renderer, conversation(*images), seed)
+        for seed, images in enumerate([(RED,), (), (BLUE, RED), (RED, BLUE)])
+    ]
     replies = await asyncio.gather(*map(policy.generate, requests))
     for request, reply in zip(requests, replies, strict=True):
         scored = await policy.score(request.prefix_ids, reply.token_ids, request.messages[0].images)
@@ -115,9 +117,9 @@ async def test_a_prefix_without_its_images_is_refused(policy):
 
 
 def test_what_is_no_image_is_refused_with_its_kind(parts):
-    for broken in (ImagePart("AAAA"), ImagePart("not base64!", "image/jpeg"), ImagePart("")):
-        with pytest.raises(PolicyError, match=f"{broken.media_type}.*cannot be read"):
-            parts[1].images.encode(broken)
+    for malformed_call in (ImagePart("AAAA"), ImagePart("not base64!", "image/jpeg"), ImagePart("")):
+        with pytest.raises(PolicyError, match=f"{malformed_call.media_type}.*cannot be read"):
+            parts[1].images.encode(malformed_call)
 
 
 class Lamp(Environment):

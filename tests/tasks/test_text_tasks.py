@@ -12,7 +12,7 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, names
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.manager import EpisodeManager
-from agentgym.testing.agents import _random_agent
+from agentgym.testing.episode_checks import _random_agent
 
 SETS = [name for name in names("task_sets") if name.startswith("text/")]
 every_set = pytest.mark.parametrize("name", SETS)

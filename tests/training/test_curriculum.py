@@ -105,12 +105,18 @@ def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_c
             "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1}},
             "episode": {"max_turns": 2, "max_tokens": 48, "turn_tokens": 12},
             "warm_start": {"demonstrations": 8, "steps": 1, "batch_size": 4, "validate_tasks": 1},
-            "train": {"steps": 2, "tasks_per_step": 2, "group_size": 2, "save_every": 1, "validate_tasks": 1,
-                      "curriculum": {"prompts": 2, "accuracy": 0.0}},
+            "train": {
+                "steps": 2,
+                "tasks_per_step": 2,
+                "group_size": 2,
+                "save_every": 1,
+                "validate_tasks": 1,
+                "curriculum": {"prompts": 2, "accuracy": 0.0},
+            },
             "evaluate": {"tasks": 1},
             "machine": {"device": "cpu", "threads": 1},
         }
-    )  # fmt: skip
+    )
     train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["curriculum/cap"] for row in rows if row["phase"] == "train"] == [1.0, 1.0]

@@ -47,15 +47,24 @@ class Given:
 
         turns = [
             Turn(
-                k, Message("assistant", "x"), token_ids=draw(3 + k), logprobs=[-1.0] * (3 + k),
-                observation_ids=draw(4) if k < sample else [], rewards={"r": float(self._rng.random())},
+                k,
+                Message("assistant", "x"),
+                token_ids=draw(3 + k),
+                logprobs=[-1.0] * (3 + k),
+                observation_ids=draw(4) if k < sample else [],
+                rewards={"r": float(self._rng.random())},
             )
             for k in range(sample + 1)
-        ]  # fmt: skip
+        ]
         return Trajectory(
-            f"{task.id}#{sample}", task, sample, prompt_ids=draw(5), turns=turns,
-            outcome={"success": float(sample == 2)}, stop_reason=StopReason.ANSWERED,
-        )  # fmt: skip
+            f"{task.id}#{sample}",
+            task,
+            sample,
+            prompt_ids=draw(5),
+            turns=turns,
+            outcome={"success": float(sample == 2)},
+            stop_reason=StopReason.ANSWERED,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +74,28 @@ def tokenizer():
 
 def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
     settings: dict[str, Any] = dict(
-        output_dir=str(folder), per_device_train_batch_size=GROUP * len(TASKS), num_generations=GROUP,
-        max_completion_length=64, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
-        disable_tqdm=True, dataloader_pin_memory=False, max_steps=1,
-    )  # fmt: skip
+        output_dir=str(folder),
+        per_device_train_batch_size=GROUP * len(TASKS),
+        num_generations=GROUP,
+        max_completion_length=64,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        max_steps=1,
+    )
     return TurnGRPOTrainer(
         make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1),
-        args=GRPOConfig(**{**settings, **options}), tasks=TASKS, policy=Policy(), rollouts=Given(len(tokenizer)),
-        estimator=estimator("return_to_go"), sampling=Sampling(), processing_class=tokenizer,
-    )  # fmt: skip
+        args=GRPOConfig(**{**settings, **options}),
+        tasks=TASKS,
+        policy=Policy(),
+        rollouts=Given(len(tokenizer)),
+        estimator=estimator("return_to_go"),
+        sampling=Sampling(),
+        processing_class=tokenizer,
+    )
 
 
 def rows() -> list[dict[str, Any]]:

@@ -56,15 +56,20 @@ def walls() -> TaskSet:
         red = index % 2
         shade = [rng.randint(180, 255), rng.randint(0, 70), rng.randint(0, 70)]
         return Task(
-            f"{split}{index}", "test/walls-v1", "Which colour?", parameters={"shade": shade if red else shade[::-1]},
-            truth="red" if red else "blue", split=split,
-        )  # fmt: skip
+            f"{split}{index}",
+            "test/walls-v1",
+            "Which colour?",
+            parameters={"shade": shade if red else shade[::-1]},
+            truth="red" if red else "blue",
+            split=split,
+        )
 
     sizes = {"train": 64, "validation": 8, "held_out": 24}
     return TaskSet(
-        "test/walls-v1", {split: [task(split, i) for i in range(n)] for split, n in sizes.items()},
+        "test/walls-v1",
+        {split: [task(split, i) for i in range(n)] for split, n in sizes.items()},
         oracle=lambda task: [Message("assistant", "", (Call("say", {"colour": task.truth}),))],
-    )  # fmt: skip
+    )
 
 
 register("test/walls-v1", Wall)
@@ -80,14 +85,28 @@ def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
     model.save_pretrained(tmp_path / "made")
     processor.save_pretrained(tmp_path / "made")
     recipe = {
-        "name": "walls", "tasks": {"set": "test/walls-v1"}, "policy": {"path": str(tmp_path / "made")},
+        "name": "walls",
+        "tasks": {"set": "test/walls-v1"},
+        "policy": {"path": str(tmp_path / "made")},
         "episode": {"max_turns": 1, "max_tokens": 48, "turn_tokens": 24},
-        "warm_start": {"demonstrations": 64, "steps": 60, "batch_size": 16, "learning_rate": 5e-3,
-                       "validate_every": 60, "validate_tasks": 8},
-        "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4, "validate_every": 2, "validate_tasks": 8,
-                  "save_every": 2},
+        "warm_start": {
+            "demonstrations": 64,
+            "steps": 60,
+            "batch_size": 16,
+            "learning_rate": 5e-3,
+            "validate_every": 60,
+            "validate_tasks": 8,
+        },
+        "train": {
+            "steps": 2,
+            "tasks_per_step": 2,
+            "group_size": 4,
+            "validate_every": 2,
+            "validate_tasks": 8,
+            "save_every": 2,
+        },
         "machine": {"device": "cpu", "threads": 1},
-    }  # fmt: skip
+    }
     folder = train(Recipe.parse(recipe), folder=tmp_path / "run", console=Console(file=io.StringIO())).path
     after = Evaluation.load(folder / "evaluation" / "after.json").success(None).value
     assert after > 0.9, "a policy that sees nothing is right half of the time"

@@ -17,6 +17,6 @@ from the batch afterwards. Nothing it knows (gold answers, other endings) is eve
     choosing.py      the sources that an estimator requires
 """
 
-from agentgym.training.signals.source import Source, with_rows, with_sources
+from agentgym.training.signals.provider import SignalProvider, with_provided_signals, with_signal_rows
 
-__all__ = ["Source", "with_rows", "with_sources"]
+__all__ = ["SignalProvider", "with_provided_signals", "with_signal_rows"]

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from agentgym.task import Task
-from agentgym.training.signals.source import Rows
-from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
-from agentgym.training.signals.worth import Worth
+from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained
 from agentgym.trajectory import Trajectory
 
 
@@ -30,12 +30,12 @@ class Critic:
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (double); SWEET-RL, arXiv:2503.15478 (privileged).
     """
 
-    gives: tuple[str, ...] = ("values", "action_values")
+    provides: tuple[str, ...] = ("values", "action_values")
 
     def __init__(
         self,
         model: Any,
-        worth: Worth = Worth(),  # noqa: B008 - frozen
+        return_spec: ReturnSpec = ReturnSpec(),  # noqa: B008 - frozen
         *,
         double: bool = False,
         privileged: Callable[[Task], str] | None = None,
@@ -45,7 +45,7 @@ class Critic:
     ) -> None:
         if privileged is not None and encode is None:
             raise ValueError("A privileged critic needs `encode`, from text to the model's token ids.")
-        self.worth, self.follow, self.double = worth, follow, double
+        self.return_spec, self.follow, self.double = return_spec, follow, double
         self._privileged, self._encode = privileged, encode
         self.scorer = TurnScorer(model, heads=4 if double else 2, **settings)
         self._copy = copy.deepcopy(self.scorer) if double else None
@@ -58,14 +58,14 @@ class Critic:
             values[row], actions[row] = found[0].tolist(), found[1].tolist()
         return {"values": values, "action_values": actions}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         """Fit to the batch. Returns: loss, and the share of the returns' variance that was explained before it."""
         valid = [t for t in played if t.valid]
         if not valid:
             return {}
-        readings = [self._reading(t) for t in valid]
+        readings = [self._token_positions(t) for t in valid]
         before = self._numbers(self.scorer, valid)
-        returns = [self.worth.to_go(t) for t in valid]
+        returns = [self.return_spec.to_go(t) for t in valid]
         said = np.concatenate([value[:-1] for value, _ in before])
         figures = {"critic/explained_variance": explained(said, np.concatenate(returns))}
         ahead = self._numbers(self._copy, valid) if self._copy is not None else None
@@ -90,7 +90,7 @@ class Critic:
                     slow.lerp_(fast, self.follow)
         return {name: value for name, value in figures.items() if np.isfinite(value)}
 
-    def _reading(self, trajectory: Trajectory) -> Reading:
+    def _token_positions(self, trajectory: Trajectory) -> TokenPositions:
         """Positions: the last token before each turn, the very last, then the last token of each turn."""
         ahead: list[int] = []
         if self._privileged is not None and self._encode is not None:
@@ -101,12 +101,12 @@ class Critic:
             ids += turn.token_ids
             actions.append(len(ids) - 1)
             ids += turn.observation_ids
-        return Reading(ids, [*states, len(ids) - 1, *actions])
+        return TokenPositions(ids, [*states, len(ids) - 1, *actions])
 
     def _numbers(self, scorer: TurnScorer, valid: Sequence[Trajectory]) -> list[tuple[np.ndarray, np.ndarray]]:
         """[K+1] values and [K] action values of each trajectory."""
         found = []
-        for trajectory, numbers in zip(valid, scorer.read([self._reading(t) for t in valid]), strict=True):
+        for trajectory, numbers in zip(valid, scorer.read([self._token_positions(t) for t in valid]), strict=True):
             count, half = len(trajectory.turns), numbers.shape[1] // 2
             values = numbers[: count + 1, :half].min(axis=1)
             if trajectory.stop_reason is None or not trajectory.stop_reason.truncated:
@@ -116,10 +116,10 @@ class Critic:
 
     def _targets(
         self, trajectory: Trajectory, returns: np.ndarray, ahead: tuple[np.ndarray, np.ndarray] | None
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """[2, K] what the value before, and the action value of, each turn should have been."""
         if ahead is None:
             return np.stack([returns, returns])
         values, actions = ahead
-        rewards = self.worth.rewards(trajectory)
-        return np.stack([actions, rewards + self.worth.gamma * values[1:]])
+        rewards = self.return_spec.rewards(trajectory)
+        return np.stack([actions, rewards + self.return_spec.gamma * values[1:]])

@@ -11,8 +11,8 @@ import torch
 
 from agentgym.policy.contract import Policy
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.gold import prefixes
-from agentgym.training.signals.source import Rows
+from agentgym.training.signals.gold_answer import prefixes
+from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory, Turn
 
 SUCCESS_AT = 0.5
@@ -20,17 +20,17 @@ SAYS = {True: "This attempt succeeds.\n", False: "This attempt fails.\n"}
 """What hindsight reads before the prompt."""
 
 
-class Prompted:
+class PromptedHindsight:
     """`hindsight`: log pi(turn | outcome, what came before) - log pi(turn | what came before), in nats a turn.
 
     The policy itself is asked again with the outcome in front of the prompt. A policy that does not understand the
-    sentence gives noise: for small models `Learnt` is the better one.
+    sentence gives noise: for small models `LearnedHindsight` is the better one.
     Args:
         policy: scores given tokens. `encode`: from text to its token ids. `rollouts`: whose event loop it lives on.
     Source: HCAPO, arXiv:2603.08754 (the model itself as the hindsight estimator).
     """
 
-    gives: tuple[str, ...] = ("hindsight",)
+    provides: tuple[str, ...] = ("hindsight",)
 
     def __init__(self, policy: Policy, rollouts: Rollouts, encode: Callable[[str], list[int]]) -> None:
         self._policy, self._rollouts = policy, rollouts
@@ -45,11 +45,11 @@ class Prompted:
         gains = (knowing - before for before, knowing in zip(scored[::2], scored[1::2], strict=True))
         return {"hindsight": _filled(played, gains)}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}
 
 
-class Learnt:
+class LearnedHindsight:
     """`hindsight` by a copy of the model that learns to say the run's own turns, half the time with the outcome in
     front of the prompt: both probabilities are its own, so that what it has not learnt cancels.
 
@@ -59,12 +59,18 @@ class Learnt:
     Source: Harutyunyan et al. 2019, arXiv:1912.02503, return-conditional form; the shared network: our own.
     """
 
-    gives: tuple[str, ...] = ("hindsight",)
+    provides: tuple[str, ...] = ("hindsight",)
 
     def __init__(
-        self, model: Any, encode: Callable[[str], list[int]], *, learning_rate: float = 1e-3, epochs: int = 2,
-        batch_size: int = 16, seed: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        encode: Callable[[str], list[int]],
+        *,
+        learning_rate: float = 1e-3,
+        epochs: int = 2,
+        batch_size: int = 16,
+        seed: int = 0,
+    ) -> None:
         self._model = copy.deepcopy(model)
         for parameter in self._model.parameters():
             parameter.requires_grad_(True)
@@ -85,7 +91,7 @@ class Learnt:
                 gains += [float((told - plain)[begin:end].sum()) for begin, end in t.turn_spans()]
         return {"hindsight": _filled(played, iter(gains))}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         """Fit to the batch. Returns: the loss of the first pass, in nats per token."""
         valid = [t for t in played if t.valid]
         if not valid:
@@ -134,9 +140,7 @@ def _good(trajectory: Trajectory) -> bool:
 
 def _turns(played: Sequence[Trajectory]) -> list[tuple[Trajectory, Turn, list[int]]]:
     """Every turn of every valid trajectory, with the token ids before it."""
-    return [
-        (t, turn, prefix) for t in played if t.valid for turn, prefix in zip(t.turns, prefixes(t), strict=False)
-    ]  # fmt: skip
+    return [(t, turn, prefix) for t in played if t.valid for turn, prefix in zip(t.turns, prefixes(t), strict=False)]
 
 
 def _filled(played: Sequence[Trajectory], gains: Iterator[float]) -> Rows:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from agentgym.errors import AgentGymError
-from agentgym.training.signals.source import Rows
+from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
-GIVES = ("log_ratios", "entropies", "score_norms")
+PROVIDES = ("log_ratios", "entropies", "score_norms")
 
 
 @dataclass(frozen=True, slots=True)

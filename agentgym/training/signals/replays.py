@@ -9,11 +9,11 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy, Sampling
 from agentgym.rollout.branch import Fork, tree_labels
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.source import Rows
+from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
 
-class PlayedOn:
+class MonteCarloContinuations:
     """`continuations`: returns of episodes played on from before each turn, as VinePPO estimates values.
 
     Costs `samples` episodes for every turn but the first, whose continuations are the group itself.
@@ -22,7 +22,7 @@ class PlayedOn:
     Source: Kazemnejad et al. 2024, arXiv:2410.01679.
     """
 
-    gives: tuple[str, ...] = ("continuations",)
+    provides: tuple[str, ...] = ("continuations",)
 
     def __init__(self, policy: Policy, rollouts: Rollouts, sampling: Sampling, samples: int = 4) -> None:
         self._policy, self._rollouts, self._sampling, self._samples = policy, rollouts, sampling, samples
@@ -55,12 +55,12 @@ class PlayedOn:
             rows.append([starts[t.task.id], *inner, [t.outcome_reward]])
         return {"continuations": rows}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learns nothing. Returns: the share of turns of the last batch that no continuation could be played from."""
         return {"continuations/unplayed": self._unplayed}
 
 
-class LeftOut:
+class LeaveOneOutReplays:
     """`counterfactuals`: the return of the episode with only some of its turns said, by replay without a policy.
 
     A call whose precondition was left out gets the world's own error, as it would have. Every trajectory gets the
@@ -68,7 +68,7 @@ class LeftOut:
     every subset there is.
     """
 
-    gives: tuple[str, ...] = ("counterfactuals",)
+    provides: tuple[str, ...] = ("counterfactuals",)
 
     def __init__(self, rollouts: Rollouts, exact: int = 0) -> None:
         self._rollouts, self._exact = rollouts, exact
@@ -100,17 +100,17 @@ class LeftOut:
         sizes = range(turns + 1) if turns <= self._exact else sorted({0, turns - 1, turns})
         return [frozenset(chosen) for size in sizes for chosen in combinations(range(turns), size)]
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}
 
 
-class Shared:
+class BranchLabels:
     """`branches`: which turns trajectories share, where groups were grown as trees (`agentgym.training.branching`)."""
 
-    gives: tuple[str, ...] = ("branches",)
+    provides: tuple[str, ...] = ("branches",)
 
     def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         return {"branches": tree_labels(played)}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TokenPositions:
     """Tokens of one trajectory, and the positions among them at which numbers are wanted."""
 
     ids: Sequence[int]
@@ -33,9 +33,15 @@ class TurnScorer(torch.nn.Module):
     """
 
     def __init__(
-        self, model: Any, heads: int = 1, *, learning_rate: float = 1e-3, epochs: int = 2, batch_size: int = 16,
+        self,
+        model: Any,
+        heads: int = 1,
+        *,
+        learning_rate: float = 1e-3,
+        epochs: int = 2,
+        batch_size: int = 16,
         seed: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.body = copy.deepcopy(model.base_model)
         self.head = torch.nn.Linear(model.config.hidden_size, heads)
@@ -48,7 +54,7 @@ class TurnScorer(torch.nn.Module):
         self._optimiser = torch.optim.AdamW(self.parameters(), lr=learning_rate, weight_decay=0.0)
         self._order = np.random.default_rng(seed)
 
-    def forward(self, readings: Sequence[Reading]) -> list[torch.Tensor]:
+    def forward(self, readings: Sequence[TokenPositions]) -> list[torch.Tensor]:
         """One [positions, heads] float32 tensor per reading."""
         device, longest = self.head.weight.device, max(len(reading.ids) for reading in readings)
         ids = torch.zeros((len(readings), longest), dtype=torch.long)
@@ -57,12 +63,10 @@ class TurnScorer(torch.nn.Module):
             ids[row, : len(reading.ids)] = torch.tensor(reading.ids)
             mask[row, : len(reading.ids)] = 1
         hidden = self.body(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
-        return [
-            self.head(hidden[row, list(reading.positions)].float()) for row, reading in enumerate(readings)
-        ]  # fmt: skip
+        return [self.head(hidden[row, list(reading.positions)].float()) for row, reading in enumerate(readings)]
 
     @torch.no_grad()
-    def read(self, readings: Sequence[Reading]) -> list[Array]:
+    def read(self, readings: Sequence[TokenPositions]) -> list[Array]:
         """One [positions, heads] float64 array per reading, nothing learnt."""
         self.eval()
         found: list[Array] = []
@@ -71,7 +75,7 @@ class TurnScorer(torch.nn.Module):
             found += [one.double().cpu().numpy() for one in batch]
         return found
 
-    def fit(self, readings: Sequence[Reading], loss_of: Any) -> float:
+    def fit(self, readings: Sequence[TokenPositions], loss_of: Any) -> float:
         """Learn from readings for `epochs` passes.
 
         Args:

@@ -22,7 +22,7 @@ NEVER = -1e4
 """Added to a logit, it leaves a probability of exactly 0; every dtype holds it, and no product with it is NaN."""
 
 
-class Sight:
+class VisionInputs:
     """Makes a forward pass of TRL's see what the agent saw, and weigh the words that it could choose from.
 
     Args:
@@ -35,7 +35,7 @@ class Sight:
         self._wants_kinds = "mm_token_type_ids" in inspect.signature(model.forward).parameters
 
     @classmethod
-    def of(cls, policy: Policy, model: Any) -> Sight | None:
+    def of(cls, policy: Policy, model: Any) -> VisionInputs | None:
         """The sight of a policy that reads images; None for one that reads text only."""
         images = getattr(policy.renderer, "images", None)
         return cls(images, model) if isinstance(images, ImageTokens) else None
@@ -99,7 +99,7 @@ class Sight:
 class Collator:
     """Makes a batch of the rows that `imitate` makes of its examples: padded right, with what is seen beside them."""
 
-    def __init__(self, sight: Sight, model: Any, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
+    def __init__(self, sight: VisionInputs, model: Any, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
         self._sight, self._model, self._pad = sight, model, int(tokenizer.pad_token_id)
         self._shown = [sight.shown(example) for example in examples]
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.training.signals.source import Rows
-from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
+from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained
 from agentgym.trajectory import Trajectory
 
 
-class Progress:
+class ContributionModel:
     """`contributions`: one number a turn, read at its last token, fitted to (sum of them - outcome)^2.
 
     Args:
@@ -21,7 +21,7 @@ class Progress:
     Source: SPA-RL, Wang et al. 2025, arXiv:2505.20732.
     """
 
-    gives: tuple[str, ...] = ("contributions",)
+    provides: tuple[str, ...] = ("contributions",)
 
     def __init__(self, model: Any, **settings: Any) -> None:
         self.scorer = TurnScorer(model, heads=1, **settings)
@@ -29,16 +29,16 @@ class Progress:
     def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         found: Rows = [[0.0] * len(t.turns) for t in played]
         rows = [row for row, t in enumerate(played) if t.valid]
-        for row, numbers in zip(rows, self.scorer.read([_reading(played[row]) for row in rows]), strict=True):
+        for row, numbers in zip(rows, self.scorer.read([_token_positions(played[row]) for row in rows]), strict=True):
             found[row] = numbers[:, 0].tolist()
         return {"contributions": found}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         """Fit to the batch. Returns: loss, and the share of the outcomes' variance that was explained before it."""
         valid = [t for t in played if t.valid]
         if not valid:
             return {}
-        readings = [_reading(t) for t in valid]
+        readings = [_token_positions(t) for t in valid]
         outcomes = np.array([t.outcome_reward for t in valid])
         sums = np.array([numbers.sum() for numbers in self.scorer.read(readings)])
         figures = {"progress/explained_variance": explained(sums, outcomes)}
@@ -50,10 +50,10 @@ class Progress:
         return {name: value for name, value in figures.items() if np.isfinite(value)}
 
 
-def _reading(trajectory: Trajectory) -> Reading:
+def _token_positions(trajectory: Trajectory) -> TokenPositions:
     ids, ends = list(trajectory.prompt_ids), []
     for turn in trajectory.turns:
         ids += turn.token_ids
         ends.append(len(ids) - 1)
         ids += turn.observation_ids
-    return Reading(ids, ends)
+    return TokenPositions(ids, ends)

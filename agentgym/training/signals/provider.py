@@ -12,31 +12,31 @@ Rows = list[Any]
 """A signal of a batch: one entry per trajectory, shaped as `Group` says."""
 
 
-class Source(Protocol):
+class SignalProvider(Protocol):
     """Gives signals for a batch of trajectories."""
 
-    gives: tuple[str, ...]
+    provides: tuple[str, ...]
 
     def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         """The signals of every trajectory, in order; those that are not valid get placeholders of the right length."""
         ...
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the batch, after its credit was given. Returns: figures for the log."""
         ...
 
 
-def with_sources(
-    groups: Sequence[Group], played: Sequence[Trajectory], sources: Sequence[Source], step: int
+def with_provided_signals(
+    groups: Sequence[Group], played: Sequence[Trajectory], sources: Sequence[SignalProvider], step: int
 ) -> list[Group]:
     """The groups of a batch, whose trajectories follow one another in `played`, with every source's signals."""
     given: dict[str, Rows] = {}
     for source in sources:
         given.update(source.signals(played, step))
-    return with_rows(groups, given)
+    return with_signal_rows(groups, given)
 
 
-def with_rows(groups: Sequence[Group], given: Mapping[str, Rows]) -> list[Group]:
+def with_signal_rows(groups: Sequence[Group], given: Mapping[str, Rows]) -> list[Group]:
     """The groups of a batch with signals of which every row stands where its trajectory does."""
     found, at = [], 0
     for group in groups:

@@ -10,7 +10,7 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.source import Rows
+from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
 NO_ANSWER = (
@@ -30,7 +30,7 @@ class GoldAnswer:
     Source: Information Gain-based Policy Optimization, arXiv:2510.14967.
     """
 
-    gives: tuple[str, ...] = ("gold_logprobs",)
+    provides: tuple[str, ...] = ("gold_logprobs",)
 
     def __init__(self, policy: Policy, task_set: TaskSet, rollouts: Rollouts) -> None:
         if policy.renderer is None:
@@ -63,7 +63,7 @@ class GoldAnswer:
         assert self._policy.renderer is not None
         return self._policy.renderer.encode(self._answer(task))
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}
 
 

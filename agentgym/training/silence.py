@@ -11,7 +11,7 @@ _KNOWN = r"`?(is_)?gradient_checkpointing"
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_libraries() -> Iterator[None]:
     """Inside, transformers draws no bars and does not repeat the renamings that TRL has not followed yet."""
     from datasets.utils.logging import disable_progress_bar as no_dataset_bars
     from transformers.utils import logging

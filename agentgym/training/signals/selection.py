@@ -14,14 +14,14 @@ from agentgym.policy.contract import Policy, Sampling
 from agentgym.task import TaskSet
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
-from agentgym.training.signals.gold import NO_ANSWER, GoldAnswer
-from agentgym.training.signals.hindsight import Learnt, Prompted
-from agentgym.training.signals.progress import Progress
-from agentgym.training.signals.replays import LeftOut, PlayedOn, Shared
-from agentgym.training.signals.source import Source
+from agentgym.training.signals.gold_answer import NO_ANSWER, GoldAnswer
+from agentgym.training.signals.hindsight import LearnedHindsight, PromptedHindsight
+from agentgym.training.signals.provider import SignalProvider
+from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
+from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.training.signals.worth import Worth
 
 OFFERED = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can give, and the method it overrides to give them."""
@@ -29,7 +29,7 @@ TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_value
 """Signals that a model gives who is shown the tokens of a record and none of its images."""
 
 
-def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
+def check_signals_available(chosen: Estimator, task_set: TaskSet) -> None:
     """See, before anything is trained, that the environments and the task set give what the estimator requires.
 
     Raises: CreditError naming the estimator, the signal, and who does not give it.
@@ -47,7 +47,7 @@ def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
 
 
-def sources_for(
+def providers_for(
     chosen: Estimator,
     section: SignalsSection,
     *,
@@ -58,7 +58,7 @@ def sources_for(
     task_set: TaskSet,
     encode: Callable[[str], list[int]],
     seed: int = 0,
-) -> list[Source]:
+) -> list[SignalProvider]:
     """One source for each signal the estimator requires and no record holds; an empty list for most estimators.
 
     Args:
@@ -75,30 +75,32 @@ def sources_for(
         )
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
     set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
-    worth = Worth(**{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")})
+    return_spec = ReturnSpec(
+        **{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
+    )
 
-    def critic() -> Source:
+    def critic() -> SignalProvider:
         privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
-        return Critic(model, worth, double=section.double, privileged=privileged, encode=encode, **network)
+        return Critic(model, return_spec, double=section.double, privileged=privileged, encode=encode, **network)
 
-    def hindsight() -> Source:
+    def hindsight() -> SignalProvider:
         if section.hindsight == "prompted":
-            return Prompted(policy, rollouts, encode)
-        return Learnt(model, encode, **network)
+            return PromptedHindsight(policy, rollouts, encode)
+        return LearnedHindsight(model, encode, **network)
 
-    makers: dict[str, Callable[[], Source]] = {
+    makers: dict[str, Callable[[], SignalProvider]] = {
         "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
-        "continuations": lambda: PlayedOn(policy, rollouts, sampling, section.continuations),
-        "counterfactuals": lambda: LeftOut(rollouts, section.exact_turns),
-        "contributions": lambda: Progress(model, **network),
+        "continuations": lambda: MonteCarloContinuations(policy, rollouts, sampling, section.continuations),
+        "counterfactuals": lambda: LeaveOneOutReplays(rollouts, section.exact_turns),
+        "contributions": lambda: ContributionModel(model, **network),
         "values": critic,
         "action_values": critic,
-        "token_values": lambda: TokenCritic(model, worth, **network),
+        "token_values": lambda: TokenCritic(model, return_spec, **network),
         "hindsight": hindsight,
-        "branches": Shared,
+        "branches": BranchLabels,
     }
-    found: list[Source] = []
+    found: list[SignalProvider] = []
     for name, make in makers.items():
-        if name in chosen.requires and not any(name in source.gives for source in found):
+        if name in chosen.requires and not any(name in source.provides for source in found):
             found.append(make())
     return found

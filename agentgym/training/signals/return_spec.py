@@ -10,7 +10,7 @@ from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class ReturnSpec:
     """The return of an estimator: its discount per turn, and how much outcome and turn rewards count."""
 
     gamma: float = 1.0

@@ -22,7 +22,7 @@ from agentgym.policy.vision import VisionPolicy
 from agentgym.rollout.budgets import Budgets
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.choosing import sources_for
+from agentgym.training.signals.selection import providers_for
 from agentgym.training.trl_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
@@ -82,15 +82,32 @@ def trainer(made, tmp_path):
     model, renderer = made
     rollouts = Rollouts(reward=Luck(), budgets=Budgets(max_turns=3, max_void_turns=9), concurrency=6)
     settings: dict[str, Any] = dict(
-        output_dir=str(tmp_path), per_device_train_batch_size=GROUP, steps_per_generation=2, num_generations=GROUP,
-        gradient_accumulation_steps=2, max_completion_length=256, use_cpu=True, bf16=False, report_to=[], max_steps=1,
-        gradient_checkpointing=False, disable_tqdm=True, dataloader_pin_memory=False, learning_rate=1e-3,
-    )  # fmt: skip
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=GROUP,
+        steps_per_generation=2,
+        num_generations=GROUP,
+        gradient_accumulation_steps=2,
+        max_completion_length=256,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        max_steps=1,
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        learning_rate=1e-3,
+    )
     with rollouts:
         yield TurnGRPOTrainer(
-            model, args=GRPOConfig(**settings), tasks=TASKS, policy=talker(model, renderer), rollouts=rollouts,
-            estimator=estimator("grpo"), sampling=Sampling(max_tokens=30), processing_class=renderer.tokenizer,
-        )  # fmt: skip
+            model,
+            args=GRPOConfig(**settings),
+            tasks=TASKS,
+            policy=talker(model, renderer),
+            rollouts=rollouts,
+            estimator=estimator("grpo"),
+            sampling=Sampling(max_tokens=30),
+            processing_class=renderer.tokenizer,
+        )
 
 
 def generated(trainer) -> dict[str, Any]:
@@ -162,8 +179,8 @@ def test_a_critic_that_would_be_blind_is_refused(made):
     model, renderer = made
     told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, sampling=Sampling(), task_set=None)
     with pytest.raises(CreditError, match=r"turn_gae requires values: .* shown no images"):
-        sources_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
-    assert sources_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
+        providers_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
+    assert providers_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
 
 
 async def test_trls_own_generation_refuses_images():

@@ -31,9 +31,9 @@ def check_treatments(wanted: Mapping[str, str]) -> None:
             raise RecipeError(f"train.failures.{kind} = 'mask_turn': it has no turn of its own. Write mask_episode.")
 
 
-def treated(
+def apply_failure_masks(
     played: Sequence[Trajectory], credit: Sequence[Array], wanted: Mapping[str, Treatment]
-) -> list[Array]:  # fmt: skip
+) -> list[Array]:
     """The advantages with zeros where a failure's treatment asks for them.
 
     Biased, as every mask that depends on what the agent did: what leads there is neither rewarded nor punished.
