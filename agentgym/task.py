@@ -91,8 +91,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         splits: tasks by split name; a split that is absent is empty.
         oracle: makes a scripted solution of a task, where the set has one: `oracle(task)` yields the
             agent messages that solve it (see `agentgym.policy.ScriptedPolicy`).
-        novice: likewise, a player that uses the tools well and to the wrong end: what is left to learn from
-            reward when a policy has imitated both.
+        imperfect_oracle: likewise, but it uses the tools well for the wrong goal, so that a policy that imitated both
+            players still has something to learn from reward.
         answer: the message that answers a task rightly, made from its truth. Only trainers see it: they ask how
             likely it is after each turn (information gain).
     Raises: SplitLeakError naming both tasks; TaskError for a duplicate id or an unknown split.
@@ -104,13 +104,13 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         splits: Mapping[str, Sequence[Task]],
         *,
         oracle: Callable[[Task], Any] | None = None,
-        novice: Callable[[Task], Any] | None = None,
+        imperfect_oracle: Callable[[Task], Any] | None = None,
         answer: Callable[[Task], Message] | None = None,
     ) -> None:
         if unknown := set(splits) - set(SPLITS):
             raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
         self.name = name
-        self.oracle, self.novice, self.answer = oracle, novice, answer
+        self.oracle, self.imperfect_oracle, self.answer = oracle, imperfect_oracle, answer
         self._splits: dict[str, Sequence[Task]] = {split: splits.get(split, ()) for split in SPLITS}
         self._check_disjoint()
 
@@ -143,7 +143,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         if not splits["train"]:
             known = sorted({tag for task in self._splits["train"] for tag in task.tags})
             raise TaskError(f"{self.name}: no training task is tagged {', '.join(tags)}. Tags are {', '.join(known)}.")
-        return TaskSet(self.name, splits, oracle=self.oracle, novice=self.novice, answer=self.answer)
+        return TaskSet(
+            self.name, splits, oracle=self.oracle, imperfect_oracle=self.imperfect_oracle, answer=self.answer
+        )
 
     def fingerprint(self) -> str:
         """Hash over every task of every split in order, truth included: equal means the same set."""

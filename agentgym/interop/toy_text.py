@@ -68,7 +68,8 @@ TOY_TEXT: Mapping[str, ActionText] = {
         _CLIFF := ActionText(
             ("up", "right", "down", "left"),
             _cliff,
-            f"Walk to G. O is a cliff: who steps there starts again at S, for 100 points. Each step costs a point. {_WALK}",
+            "Walk to G. O is a cliff: who steps there starts again at S, for 100 points. Each step costs a point. "
+            + _WALK,
             lambda total, last, terminated: terminated,
         )
     ),

@@ -94,14 +94,14 @@ class EpisodeSection(Section):
 class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
-    `novice` is the share of demonstrations by the task set's novice, who handles the tools well and to the
-    wrong end (see agentgym.training.warm_start.demonstrations).
+    `imperfect_oracle` is the share of demonstrations by the task set's imperfect oracle, which uses the tools well
+    for the wrong goal (see agentgym.training.warm_start.demonstrations).
     `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled as
     [evaluate] says, looked at every `validate_every` steps), so that reinforcement has room to learn.
     """
 
     demonstrations: Count = 1000
-    novice: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32
     learning_rate: Rate = 2e-3

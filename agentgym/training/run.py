@@ -165,7 +165,7 @@ class _Session:
                 self.rollouts,
                 self.task_set,
                 count,
-                novice=section.novice,
+                imperfect_oracle=section.imperfect_oracle,
                 seed=self.recipe.seed,
                 seen=lambda _: advance(),
             )

@@ -24,21 +24,22 @@ def demonstrations(
     task_set: TaskSet,
     count: int,
     *,
-    novice: float = 0.0,
+    imperfect_oracle: float = 0.0,
     seed: int = 0,
     seen: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Let the task set's scripted players play `count` training tasks, drawn without order.
 
     Args:
-        novice: the share of them that the set's novice plays, who handles the tools well and to the wrong end.
+        imperfect_oracle: the share of them that the set's imperfect oracle plays. It uses the tools well, for the
+            wrong goal.
             A policy that imitates both knows how to use the tools, and only reward can tell it what for.
         seen: called with each episode as it finishes.
-    Returns: what the oracle solved, and all that the novice played.
+    Returns: what the oracle solved, and all that the imperfect oracle played.
     Raises: TaskError if the set has no such player, or its oracle solves nothing.
     """
     tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
-    split = len(tasks) - round(novice * len(tasks))
+    split = len(tasks) - round(imperfect_oracle * len(tasks))
 
     def play(who: str, chosen: Sequence[Task]) -> list[Trajectory]:
         script = getattr(task_set, who)
@@ -56,7 +57,7 @@ def demonstrations(
     if not solved:
         failed = next((t.error for t in played if t.error), "no infrastructure error")
         raise TaskError(f"The oracle of {task_set.name} solved none of {split} tasks ({failed}).")
-    return solved + [t for t in (play("novice", tasks[split:]) if novice else ()) if t.valid]
+    return solved + [t for t in (play("imperfect_oracle", tasks[split:]) if imperfect_oracle else ()) if t.valid]
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:

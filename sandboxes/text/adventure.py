@@ -98,7 +98,7 @@ class Adventure(TextWorld):
         return _player(_fresh(house, state).solution(quest))
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Knows every command and brings the wrong thing: another one, or the right one to another place."""
         rng = random.Random(seed_of("novice", task.id))
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))

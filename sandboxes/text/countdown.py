@@ -149,7 +149,7 @@ class Countdown(TextWorld):
         return script
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Adds everything up, two numbers at a time."""
 
         def script(messages: Sequence[Message]) -> Message:

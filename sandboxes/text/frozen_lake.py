@@ -138,7 +138,7 @@ class FrozenLake(TextWorld):
         return walker(task, MAX_STEPS)
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Walks straight towards the goal, whatever lies between."""
         start, goal = (squares_of(task.parameters["map"], symbol)[0] for symbol in "SG")
         down, right = goal[0] - start[0], goal[1] - start[1]

@@ -88,7 +88,7 @@ class NumberGuess(TextWorld):
         return _player(task, lambda low, high: (low + high) // 2)
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Begins as the oracle does, and does not listen: the same guess again and again."""
         middle = (task.parameters["low"] + task.parameters["high"]) // 2
         return _player(task, lambda low, high: middle)

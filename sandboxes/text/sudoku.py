@@ -128,7 +128,7 @@ class Sudoku(TextWorld):
         return _filler(given, solve(given, side, most=1)[0], side)
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Fills cells with any value that contradicts nothing yet."""
         rng = random.Random(seed_of("novice", task.id))
         side = len(task.parameters["grid"])

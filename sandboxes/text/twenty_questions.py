@@ -124,7 +124,7 @@ class TwentyQuestions(TextWorld):
         return _player(halving)
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Asks about anything that may be asked, and guesses once one thing is left."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(_known(task.parameters["among"])))

@@ -103,7 +103,7 @@ class Wordle(TextWorld):
         return _player(best)
 
     @staticmethod
-    def novice(task: Task) -> Script:
+    def imperfect_oracle(task: Task) -> Script:
         """Lists the words, then guesses any of them, whatever the answers say."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(task.parameters["among"]))

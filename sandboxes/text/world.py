@@ -41,8 +41,8 @@ class TextWorld(Environment):
     """Base of the text worlds. All of it is in memory; nothing runs that the agent wrote, so nothing is isolated.
 
     A world sets `id`, `axes` and `levels` and writes `begin` (parameters to state), `solved`, `nearness`, `invent`
-    (axes to puzzle), `oracle`, and tools that change `self.state`, plain data. Its `novice` and `gold`, if any, serve
-    task sets.
+    (axes to puzzle), `oracle`, and tools that change `self.state`, plain data. Its `imperfect_oracle` and `gold`, if
+    any, serve task sets.
 
     Attributes:
         id: the name it is registered under.

@@ -13,7 +13,7 @@ def oracle(task: Task) -> list[Message]:
     return _played(task, wrong=False)
 
 
-def novice(task: Task) -> list[Message]:
+def imperfect_oracle(task: Task) -> list[Message]:
     """The same moves with one thing off: a mark too many, another name, nothing opened, another number."""
     return _played(task, wrong=True)
 

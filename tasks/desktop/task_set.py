@@ -8,8 +8,8 @@ from functools import cache
 
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
-from .oracle import novice, oracle
+from ..generator import TaskGenerator, TaskSlot
+from .oracle import imperfect_oracle, oracle
 from .templates import KINDS, STRANGE, Job
 from .words import KNOWN, UNSEEN, Words
 
@@ -24,7 +24,7 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_words` (other folders, files and things) or `unseen_jobs` (renaming, adding up:
     kinds of which none is trained on).
     """
-    draw = Lottery(NAME, SIZES, seed).draw
+    draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
@@ -33,24 +33,24 @@ def task_set(seed: int = 0) -> TaskSet:
             "train": draw("train", _task, KNOWN, KINDS),
         },
         oracle=oracle,
-        novice=novice,
+        imperfect_oracle=imperfect_oracle,
     )
 
 
 Maker = Callable[[random.Random, Words], Job]
 
 
-def _task(rng: random.Random, place: Place, words: Words, kinds: Mapping[str, Maker]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, words: Words, kinds: Mapping[str, Maker]) -> Task:
     """A task; the kinds take turns."""
-    kind = sorted(kinds)[place.index % len(kinds)]
+    kind = sorted(kinds)[slot.index % len(kinds)]
     job = kinds[kind](rng, words)
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/desktop-v1",
         prompt=job.prompt,
         parameters={"files": job.files},
         truth=job.truth,
-        split=place.split,
-        tags=(place.stratum, kind),
+        split=slot.split,
+        tags=(slot.stratum, kind),
         difficulty=float(1 + ("files" in job.truth and len(job.truth["files"]))),
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from .families import WRITTEN
 from .family import ARGUMENTS, Family, Parameters
 from .oracle import oracle
@@ -31,7 +31,7 @@ def task_set(seed: int = 0) -> TaskSet:
     """
     known = [family for family in (*WRITTEN, *pipelines()) if not family.held_out]
     strange = [family for family in (*WRITTEN, *pipelines()) if family.held_out]
-    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.truth["reference"], tries=10_000).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.truth["reference"], tries=10_000).draw
     return TaskSet(
         NAME,
         {
@@ -46,20 +46,22 @@ def task_set(seed: int = 0) -> TaskSet:
     )
 
 
-def _draw(rng: random.Random, place: Place, families: Sequence[Family], reserved: bool | None) -> Task | None:
+def _draw(rng: random.Random, slot: TaskSlot, families: Sequence[Family], reserved: bool | None) -> Task | None:
     """A task of a band, a family of it, parameters."""
     band = rng.choice(sorted({family.band for family in families}))
     family = rng.choice([family for family in families if family.band == band])
-    return _task(rng, place, family, rng.choice(_pool(family, reserved)))
+    return _task(rng, slot, family, rng.choice(_pool(family, reserved)))
 
 
 def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
     return [
-        chosen for place, chosen in enumerate(family.space()) if reserved is None or (place % RESERVED == 0) is reserved
+        chosen
+        for number, chosen in enumerate(family.space())
+        if reserved is None or (number % RESERVED == 0) is reserved
     ]
 
 
-def _task(rng: random.Random, place: Place, family: Family, parameters: Parameters) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, family: Family, parameters: Parameters) -> Task | None:
     """The task, or None where the drawn inputs do not tell the function from a trivial one."""
     argument = ARGUMENTS[family.takes]
     reference = family.source(parameters)
@@ -77,7 +79,7 @@ def _task(rng: random.Random, place: Place, family: Family, parameters: Paramete
         return None
     example = next(iter(answers))
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/code-v1",
         prompt=(
             f"Write the Python function {family.name}({argument.name}); it takes {argument.words}. "
@@ -85,8 +87,8 @@ def _task(rng: random.Random, place: Place, family: Family, parameters: Paramete
         ),
         parameters={"tests": tests[:VISIBLE]},
         truth={"tests": tests[VISIBLE:], "reference": reference},
-        split=place.split,
-        tags=(family.name, f"band_{family.band}", *place.tags),
+        split=slot.split,
+        tags=(family.name, f"band_{family.band}", *slot.tags),
         difficulty=float(family.band),
     )
 

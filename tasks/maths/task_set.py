@@ -10,7 +10,7 @@ from functools import cache
 from agentgym.messages import Call, Message
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from .families import KNOWN, UNSEEN, Problem
 
 NAME = "code/maths-v1"
@@ -25,7 +25,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
     Held-out tasks carry the tag `unseen_numbers` (families as in training) or `unseen_families`.
     """
-    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
     held_out = [*draw("unseen_numbers", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]
     train, validation = draw("train", _task, KNOWN), draw("validation", _task, KNOWN)
     splits = {"held_out": held_out, "validation": validation, "train": train}
@@ -48,19 +48,21 @@ def answer(task: Task) -> Message:
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
-def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[random.Random], Problem]]) -> Task | None:
+def _task(
+    rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Problem]]
+) -> Task | None:
     """A problem, or None where its numbers are kept for another stratum; the families take turns."""
-    name = list(families)[place.index % len(families)]
+    name = list(families)[slot.index % len(families)]
     question, reference, solution = families[name](rng)
     reserved = zlib.crc32(question.encode()) % RESERVED == 0
-    if place.stratum != "unseen_families" and reserved is not (place.stratum == "unseen_numbers"):
+    if slot.stratum != "unseen_families" and reserved is not (slot.stratum == "unseen_numbers"):
         return None
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/code-maths-v1",
         prompt=question,
         truth={"answer": solution, "reference": reference},
-        split=place.split,
-        tags=(name, *place.tags),
+        split=slot.split,
+        tags=(name, *slot.tags),
         difficulty=1.0 + len(reference.splitlines()) // 2,
     )

@@ -15,7 +15,7 @@ def oracle(task: Task) -> Script:
     return _player(task, wrong_line(task), task.truth["right"])
 
 
-def novice(task: Task) -> Script:
+def imperfect_oracle(task: Task) -> Script:
     """The same moves on a line that is not the wrong one: it adds a blank at its end."""
     head, *body = task.parameters["files"][module_of(task)].splitlines()
     if "shown" in task.parameters:  # there the name is nowhere else to be written

@@ -11,9 +11,9 @@ from typing import Any
 
 from agentgym.task import Split, Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from .names import NAMES, UNSEEN
-from .oracle import module_of, novice, oracle
+from .oracle import imperfect_oracle, module_of, oracle
 from .templates import TEMPLATES, Template
 
 NAME, WITH_SHELL, GIVEN = "swe/one-line-v1", "swe/one-line-shell-v1", "swe/one-line-given-v1"
@@ -50,7 +50,7 @@ def _made(name: str, seed: int, environment: str) -> TaskSet:
     splits: dict[str, list[Task]] = {
         split: [_played_in(environment, task) for task in tasks] for split, tasks in _drawn(seed).items()
     }
-    return TaskSet(name, splits, oracle=oracle, novice=novice)
+    return TaskSet(name, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 def _played_in(environment: str, task: Task) -> Task:
@@ -63,7 +63,7 @@ def _drawn(seed: int) -> dict[Split, list[Task]]:
     """The tasks of every split, which both sets have."""
     known = [template for template in TEMPLATES if not template.held_out]
     strange = [template for template in TEMPLATES if template.held_out]
-    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.prompt).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt).draw
     return {
         "held_out": [*draw("unseen_names", _draw, known, UNSEEN), *draw("unseen_templates", _draw, strange, UNSEEN)],
         "validation": draw("validation", _draw, known, NAMES),
@@ -71,11 +71,11 @@ def _drawn(seed: int) -> dict[Split, list[Task]]:
     }
 
 
-def _draw(rng: random.Random, place: Place, templates: Sequence[Template], names: Sequence[str]) -> Task | None:
-    return _task(rng, place, rng.choice(templates), rng.choice(names), rng.choice(NUMBERS))
+def _draw(rng: random.Random, slot: TaskSlot, templates: Sequence[Template], names: Sequence[str]) -> Task | None:
+    return _task(rng, slot, rng.choice(templates), rng.choice(names), rng.choice(NUMBERS))
 
 
-def _task(rng: random.Random, place: Place, template: Template, name: str, number: int) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, template: Template, name: str, number: int) -> Task | None:
     """A task, or None where the inputs drawn do not tell the bug from what is right."""
     wrong_at, wrong_line = rng.choice(template.bugs)
     lines = [line.format(k=number) for line in template.lines]
@@ -96,7 +96,7 @@ def _task(rng: random.Random, place: Place, template: Template, name: str, numbe
     path = f"{name}.py"
     ids = [f"test_{name}.py::test_{at}" for at in range(TESTS)]
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/swe-edit-v1",
         prompt=(
             f"{path}: {name}({inputs[shown]!r}) gives {given[shown]}, and should give {wanted[shown]}. "
@@ -110,11 +110,11 @@ def _task(rng: random.Random, place: Place, template: Template, name: str, numbe
             "right": lines[wrong_at].strip(),
             "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
         },
-        split=place.split,
+        split=slot.split,
         tags=(
             template.says.split(" {")[0].replace(" ", "_"),
             *(() if "{k}" in template.lines[wrong_at] + wrong_line else (PLAIN,)),
-            *place.tags,
+            *slot.tags,
         ),
         difficulty=float(len(lines)),
     )

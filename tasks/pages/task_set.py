@@ -39,7 +39,7 @@ def task_set(seed: int = 0) -> TaskSet:
             ],
         },
         oracle=oracle,
-        novice=novice,
+        imperfect_oracle=imperfect_oracle,
     )
 
 
@@ -83,7 +83,7 @@ def oracle(task: Task) -> list[Message]:
     return looks_and_points(task.truth["box"], _page(task).size, boxed="button" in task.tags)
 
 
-def novice(task: Task) -> list[Message]:
+def imperfect_oracle(task: Task) -> list[Message]:
     """Points at the middle of something else on the page."""
     away = elsewhere([element.box for element in _page(task).elements], task.truth["box"])
     return [points(away[seed_of(task.id) % len(away)])]

@@ -12,7 +12,7 @@ from agentgym.messages import Call, Message
 from agentgym.registry import load_task_set
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from ..mutation import mutants
 
 NAME, MATERIAL = "code/projects-v1", "code/functions-v1"
@@ -107,7 +107,7 @@ def task_set(seed: int = 0) -> TaskSet:
     function that the work is on.
     """
     material = load_task_set(MATERIAL)
-    draw = Lottery(NAME, SIZES, seed, key=None, tries=200).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=None, tries=200).draw
     held_out = [
         *draw("unseen_functions", _task, material["held_out"], KINDS),
         *draw("unseen_kinds", _task, material["held_out"], UNSEEN_KINDS),
@@ -133,7 +133,7 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
     return script
 
 
-def _task(rng: random.Random, place: Place, material: Sequence[Task], kinds: Sequence[str]) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, material: Sequence[Task], kinds: Sequence[str]) -> Task | None:
     """A task, or None where fewer than four functions were drawn, or the work cannot be done on them."""
     drawn = {task.tags[0]: task for task in rng.sample(list(material), 6)}
     if len(drawn) < 4:
@@ -142,19 +142,19 @@ def _task(rng: random.Random, place: Place, material: Sequence[Task], kinds: Seq
     functions = [Function.of(task) for task in chosen]
     first, second = rng.sample(MODULES, 2)
     project = Project(rng.choice(PACKAGES), {first: functions[:2], second: functions[2:]})
-    kind = kinds[place.index % len(kinds)]
+    kind = kinds[slot.index % len(kinds)]
     made = _WORK[kind](project, rng)
     if made is None:
         return None
     prompt, files, solution, truth = made
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/code-files-v1",
         prompt=f"The project is the Python package {project.package} in /work. {prompt}",
         parameters={"files": files, **_visible(truth)},
         truth={**truth, "solution": {path: text for path, text in solution.items() if files.get(path) != text}},
-        split=place.split,
-        tags=(kind, *(one.name for one in functions), *place.tags),
+        split=slot.split,
+        tags=(kind, *(one.name for one in functions), *slot.tags),
         difficulty=chosen[0].difficulty,
     )
 

@@ -86,7 +86,7 @@ def _change_truth(connection: sqlite3.Connection, number: int, statements: Seque
 
 
 @dataclass(slots=True)
-class _Lottery:
+class SchemaTasks:
     """Draws tasks that differ from all drawn before."""
 
     family: str
@@ -148,8 +148,8 @@ def _drawn(
             connection = stack.enter_context(closing(sqlite3.connect(":memory:", isolation_level=None)))
             connection.deserialize(database(seed=domain.number * VARIANTS))
             connections.append(connection)
-        lottery = _Lottery(family, environment, seed, connections, truth_of, set())
-        kept = [*lottery.draw("held_out", "unseen_schemas", train, unseen)]
-        kept += lottery.draw("held_out", "unseen_templates", held_out, seen)
-        validation = [*lottery.draw("validation", "validation", train, seen)]
-        return {"train": [*lottery.draw("train", "train", train, seen)], "validation": validation, "held_out": kept}
+        generator = SchemaTasks(family, environment, seed, connections, truth_of, set())
+        kept = [*generator.draw("held_out", "unseen_schemas", train, unseen)]
+        kept += generator.draw("held_out", "unseen_templates", held_out, seen)
+        validation = [*generator.draw("validation", "validation", train, seen)]
+        return {"train": [*generator.draw("train", "train", train, seen)], "validation": validation, "held_out": kept}

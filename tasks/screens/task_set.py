@@ -9,7 +9,7 @@ from functools import cache
 from agentgym.messages import Message
 from agentgym.task import Task, TaskSet, seed_of
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from ..pointing import elsewhere, looks_and_points, points
 from .layout import layout
 from .words import KNOWN, UNSEEN, Words
@@ -29,7 +29,7 @@ def task_set(seed: int = 0) -> TaskSet:
     `unseen_questions` (things told by the row they stand in, of which none is trained on).
     """
 
-    draw = Lottery(NAME, SIZES, seed, key=None).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     return TaskSet(
         NAME,
         {
@@ -41,11 +41,11 @@ def task_set(seed: int = 0) -> TaskSet:
             ],
         },
         oracle=oracle,
-        novice=novice,
+        imperfect_oracle=imperfect_oracle,
     )
 
 
-def _task(rng: random.Random, place: Place, words: Words, questions: Sequence[str]) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, words: Words, questions: Sequence[str]) -> Task | None:
     """A task, or None where the screen has nothing to ask that question about."""
     made = layout(rng, words)
     question = rng.choice(questions)
@@ -56,13 +56,13 @@ def _task(rng: random.Random, place: Place, words: Words, questions: Sequence[st
     left, top, right, bottom = target.box
     share = (right - left) * (bottom - top) / (made.screen["width"] * made.screen["height"])
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/ground-v1",
         prompt=rng.choice(ASKED).format(target.calls[question]),
         parameters={"screen": made.screen, "shown": 512},
         truth={"box": target.box},
-        split=place.split,
-        tags=(place.stratum, question),
+        split=slot.split,
+        tags=(slot.stratum, question),
         difficulty=round(1 - share, 4),
     )
 
@@ -73,7 +73,7 @@ def oracle(task: Task) -> list[Message]:
     return looks_and_points(task.truth["box"], (screen["width"], screen["height"]), boxed="icon" in task.tags)
 
 
-def novice(task: Task) -> list[Message]:
+def imperfect_oracle(task: Task) -> list[Message]:
     """Points at the middle of something else on the screen."""
     others = [widget["box"] for widget in task.parameters["screen"]["widgets"][1:]]
     away = elsewhere(others, task.truth["box"])

@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.messages import Call, Message
 from agentgym.task import Task, TaskSet, seed_of
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from .layout import Layout, layout
 from .words import KNOWN, UNSEEN, Words
 
@@ -29,7 +29,7 @@ def task_set(seed: int = 0) -> TaskSet:
     (a second action followed, as UIShift's k-step transitions have it; never trained on).
     """
 
-    draw = Lottery(NAME, SIZES, seed, key=None).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     return TaskSet(
         NAME,
         {
@@ -38,13 +38,13 @@ def task_set(seed: int = 0) -> TaskSet:
             "held_out": [*draw("unseen_words", _task, UNSEEN), *draw("two_steps", _task, KNOWN)],
         },
         oracle=oracle,
-        novice=novice,
+        imperfect_oracle=imperfect_oracle,
     )
 
 
-def _task(rng: random.Random, place: Place, words: Words) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, words: Words) -> Task | None:
     """A task, or None where the screen does not allow the action, or it changes nothing."""
-    two = place.stratum == "two_steps"
+    two = slot.stratum == "two_steps"
     made = layout(rng, words)
     kind = rng.choice(ACTIONS[:4] if two else ACTIONS)
     before = _ready(made, kind, rng)
@@ -56,13 +56,13 @@ def _task(rng: random.Random, place: Place, words: Words) -> Task | None:
     if act is None or second is None or before["widgets"] == after["widgets"]:
         return None
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/transition-v1",
         prompt=FIRST if two else PROMPT,
         parameters={"screens": [before, after], "shown": 448},
         truth={"act": act},
-        split=place.split,
-        tags=(place.stratum, kind),
+        split=slot.split,
+        tags=(slot.stratum, kind),
         difficulty=1.0 + two,
     )
 
@@ -126,7 +126,7 @@ def oracle(task: Task) -> list[Message]:
     return [_acting(*task.truth["act"])]
 
 
-def novice(task: Task) -> list[Message]:
+def imperfect_oracle(task: Task) -> list[Message]:
     """Says an action of the right form that was not done: a click somewhere else, or the other way."""
     action, argument = task.truth["act"]
     if action == "click":

@@ -9,7 +9,7 @@ from functools import cache
 from agentgym.messages import Call, Message
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from .jobs import KNOWN_JOBS, UNSEEN_JOBS, Job
 from .world import KNOWN, STRANGE, World, draw
 
@@ -29,7 +29,7 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_files` (jobs as in training, on files made of other names) or `unseen_jobs`
     (jobs that are never trained, on such files). Difficulty is the band, 1 to 3.
     """
-    some = Lottery(NAME, SIZES, seed, key=None).draw
+    some = TaskGenerator(NAME, SIZES, seed, key=None).draw
     held_out = [*some("unseen_files", _task, KNOWN_JOBS), *some("unseen_jobs", _task, UNSEEN_JOBS)]
     train, validation = some("train", _task, KNOWN_JOBS), some("validation", _task, KNOWN_JOBS)
     return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
@@ -46,18 +46,18 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
     return script
 
 
-def _task(rng: random.Random, place: Place, jobs: Mapping[str, Callable[[World, random.Random], Job]]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, jobs: Mapping[str, Callable[[World, random.Random], Job]]) -> Task:
     """A task; the jobs take turns."""
-    world = draw(rng, STRANGE if place.split == "held_out" else KNOWN)
-    name = list(jobs)[place.index % len(jobs)]
+    world = draw(rng, STRANGE if slot.split == "held_out" else KNOWN)
+    name = list(jobs)[slot.index % len(jobs)]
     asked, command, checks = jobs[name](world, rng)
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/code-bash-v1",
         prompt=asked,
         parameters={"files": dict(world.files)},
         truth={**checks, "command": command},
-        split=place.split,
-        tags=(name, *place.tags),
+        split=slot.split,
+        tags=(name, *slot.tags),
         difficulty=float(BANDS[name]),
     )

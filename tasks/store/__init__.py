@@ -1,7 +1,7 @@
 """The task set `sql/store-v1` and its database: questions about a store, to be answered with SQL. See CARD.md."""
 
 from .database import database
-from .oracle import novice, oracle
+from .oracle import imperfect_oracle, oracle
 from .task_set import task_set
 
-__all__ = ["database", "novice", "oracle", "task_set"]
+__all__ = ["database", "imperfect_oracle", "oracle", "task_set"]

@@ -1,4 +1,4 @@
-"""Scripted players of the store's questions: the oracle solves them, the novice asks for the wrong thing.
+"""Scripted players of the store's questions: the oracle solves them, the imperfect oracle asks for the wrong thing.
 
 Both know the schema and the tools, and copy every value out of a tool result.
 """
@@ -23,7 +23,7 @@ COLUMNS = {
     "orders": ("placed", "customer_id", "employee_id"),
     "order_lines": ("quantity", "unit_price"),
 }
-"""What a novice might ask of a table."""
+"""What the imperfect oracle may ask of a table."""
 
 
 def oracle(task: Task) -> Script:
@@ -40,7 +40,7 @@ def answer(task: Task) -> Message:
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
-def novice(task: Task) -> Script:
+def imperfect_oracle(task: Task) -> Script:
     """A script that plays like the oracle, but has not understood the question: its last query asks for another column.
 
     It shows how the tools are used, not what for; its answers are wrong.

@@ -13,7 +13,7 @@ from agentgym.task import Split, Task, TaskSet, seed_of
 
 from .database import database
 from .names import cast
-from .oracle import answer, novice, oracle
+from .oracle import answer, imperfect_oracle, oracle
 from .templates import HELD_OUT, TRAIN, Template
 
 NAME = "sql/store-v1"
@@ -43,7 +43,7 @@ def task_set(seed: int = 0) -> TaskSet:
         unseen += draw("held_out", "unseen_templates", HELD_OUT, False)
         validation = draw("validation", "validation", TRAIN, False)  # before train, which uses small kinds up
         splits = {"train": draw("train", "train", TRAIN, False), "validation": validation, "held_out": unseen}
-    return TaskSet(NAME, splits, oracle=oracle, novice=novice, answer=answer)
+    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
 
 
 def _draw(

@@ -12,7 +12,7 @@ from functools import cache
 from agentgym.messages import Call, Message
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 
 NAME = "code/tables-v1"
 SIZES = {"train": 1_000, "validation": 120, "unseen_tables": 120, "unseen_questions": 120}
@@ -177,7 +177,7 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_tables` (questions as in training on tables of another kind) or
     `unseen_questions`. Difficulty is 1 for one condition, 2 for a join, 3 for questions that are never trained.
     """
-    some = Lottery(NAME, SIZES, seed, key=None).draw
+    some = TaskGenerator(NAME, SIZES, seed, key=None).draw
     held_out = [*some("unseen_tables", _task, KNOWN), *some("unseen_questions", _task, UNSEEN)]
     train, validation = some("train", _task, KNOWN), some("validation", _task, KNOWN)
     splits = {"held_out": held_out, "validation": validation, "train": train}
@@ -202,19 +202,21 @@ def answer(task: Task) -> Message:
     return Message("assistant", "", (Call("submit", {"text": task.truth["answer"]}),))
 
 
-def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[Table, random.Random], Question]]) -> Task:
+def _task(
+    rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[Table, random.Random], Question]]
+) -> Task:
     """A task; the questions take turns."""
-    worlds = STRANGE_WORLDS if place.split == "held_out" else KNOWN_WORLDS
+    worlds = STRANGE_WORLDS if slot.split == "held_out" else KNOWN_WORLDS
     file = rng.choice(sorted(worlds))
     key, names, value = worlds[file]
     keys = [f"{name}{number}" for name in names for number in rng.sample(range(1, 9), 2)]
     region = {one: rng.choice(("east", "west", "south")) for one in keys}
     rows = [(rng.choice(keys), rng.randint(1, 12), rng.randint(1, 99)) for _ in range(rng.randint(20, 70))]
     table = Table(file, key, value, rows, region)
-    name = list(families)[place.index % len(families)]
+    name = list(families)[slot.index % len(families)]
     question, code, solution = families[name](table, rng)
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/code-notebook-v1",
         prompt=(
             f"In /work are {file} with the columns {key}, month (1 to 12) and {value}, and regions.csv with the region "
@@ -222,7 +224,7 @@ def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[Tab
         ),
         parameters={"files": table.files()},
         truth={"answer": solution, "cells": [LOAD.format(file=file, key=key, value=value), code]},
-        split=place.split,
-        tags=(name, *place.tags),
+        split=slot.split,
+        tags=(name, *slot.tags),
         difficulty=3.0 if name in UNSEEN else 2.0 if "region" in code else 1.0,
     )

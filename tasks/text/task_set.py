@@ -11,7 +11,7 @@ from typing import Any
 from agentgym.registry import load
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 
 SIZES = {"train": 1_200, "validation": 120, "unseen_instances": 120, "unseen_kinds": 120}
 
@@ -27,17 +27,21 @@ def _build(
     """
     name = f"text/{world}-v1"
     kind: Any = load("environments", f"agentgym/text-{world}-v1")
-    draw = Lottery(name, sizes, seed).draw
+    draw = TaskGenerator(name, sizes, seed).draw
     held_out = draw("unseen_instances", _task, kind, trained) + draw("unseen_kinds", _task, kind, kept)
     validation = draw("validation", _task, kind, trained)  # before train, which uses small levels up
     splits = {"train": draw("train", _task, kind, trained), "validation": validation, "held_out": held_out}
-    players = {"oracle": kind.oracle, "novice": getattr(kind, "novice", None), "answer": getattr(kind, "gold", None)}
+    players = {
+        "oracle": kind.oracle,
+        "imperfect_oracle": getattr(kind, "imperfect_oracle", None),
+        "answer": getattr(kind, "gold", None),
+    }
     return TaskSet(name, splits, **players)
 
 
-def _task(rng: random.Random, place: Place, kind: Any, levels: Sequence[int]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, kind: Any, levels: Sequence[int]) -> Task:
     task: Task = kind.generate(rng.getrandbits(62), rng.choice(levels))
-    return replace(task, id=place.id, split=place.split, tags=(*task.tags, *place.tags))
+    return replace(task, id=slot.id, split=slot.split, tags=(*task.tags, *slot.tags))
 
 
 @cache

@@ -10,7 +10,7 @@ from functools import cache
 from agentgym.messages import Call, Message
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from .design import Design
 from .families import KNOWN, UNSEEN
 
@@ -34,7 +34,7 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_parameters` (families as in training) or `unseen_families`. Difficulty is 1
     for a design without state and 2 for a clocked one.
     """
-    draw = Lottery(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
+    draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt, tries=10_000).draw
     held_out = [*draw("unseen_parameters", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]
     train, validation = draw("train", _task, KNOWN), draw("validation", _task, KNOWN)
     return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
@@ -55,23 +55,23 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
     return script
 
 
-def _task(rng: random.Random, place: Place, families: Mapping[str, Callable[[random.Random], Design]]) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Design]]) -> Task | None:
     """A task, or None where it is kept for another stratum, or a testbench sees nothing change."""
     design = families[rng.choice(list(families))](rng)
     reserved = zlib.crc32(design.words.encode()) % RESERVED == 0
-    fits = place.stratum == "unseen_families" or reserved is (place.stratum == "unseen_parameters")
+    fits = slot.stratum == "unseen_families" or reserved is (slot.stratum == "unseen_parameters")
     benches = [design.draw(rng, VECTORS) for _ in range(VISIBLE + HIDDEN)]
     if not fits or any(len(set(_values(design, bench))) == 1 for bench in benches):
         return None
     runs = [{"stdin": design.testbench(bench), "stdout": design.printed(bench)} for bench in benches]
     return Task(
-        id=place.id,
+        id=slot.id,
         environment="agentgym/code-verilog-v1",
         prompt=f"Write this Verilog module:\n{design.header()}\n{design.words}",
         parameters={"program": PROGRAM, "examples": runs[:VISIBLE]},
         truth={"runs": runs[VISIBLE:], "reference": design.reference()},
-        split=place.split,
-        tags=(design.kind, *place.tags),
+        split=slot.split,
+        tags=(design.kind, *slot.tags),
         difficulty=2.0 if design.clocked else 1.0,
     )
 

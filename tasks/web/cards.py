@@ -13,7 +13,7 @@ from functools import cache
 from agentgym.messages import Call, Message
 from agentgym.task import Task, TaskSet, seed_of
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 
 NAME, ENVIRONMENT = "web/cards-v1", "agentgym/web-form-v1"
 SIZES = {"train": 6_000, "validation": 100, "unseen_values": 200, "unseen_pages": 100}
@@ -49,7 +49,7 @@ def cards_task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_pages` (the names and values of training on other pages) or `unseen_values`
     (names and values that no task of training holds).
     """
-    draw = Lottery(NAME, SIZES, seed).draw
+    draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
@@ -58,15 +58,15 @@ def cards_task_set(seed: int = 0) -> TaskSet:
             "train": draw("train", _task, new=False),
         },
         oracle=cards_oracle,
-        novice=cards_novice,
+        imperfect_oracle=imperfect_cards_oracle,
     )
 
 
-def _task(rng: random.Random, place: Place, new: bool) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
     names, values = (rng.sample(_pairs(*words, new), CARDS) for words in ((_FIRST, _LAST), (_SHADE, _COLOUR)))
     at = rng.randrange(CARDS)
     return Task(
-        id=place.id,
+        id=slot.id,
         environment=ENVIRONMENT,
         prompt=_PROMPT.format(names[at]),
         parameters={
@@ -74,8 +74,8 @@ def _task(rng: random.Random, place: Place, new: bool) -> Task:
             "data": {"cards": [list(card) for card in zip(names, values, strict=True)]},
         },
         truth={"effects": {}, "answer": values[at]},
-        split=place.split,
-        tags=(f"card_{at + 1}", *place.tags),
+        split=slot.split,
+        tags=(f"card_{at + 1}", *slot.tags),
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def cards_oracle(task: Task) -> Script:
     return _player(lambda asked, shown: asked)
 
 
-def cards_novice(task: Task) -> Script:
+def imperfect_cards_oracle(task: Task) -> Script:
     """Opens a card that was not asked for, and tells what that one says.
 
     Which one is settled by the page, and no place is preferred: who imitates it learns no place to choose, but names.

@@ -9,8 +9,8 @@ from typing import Any
 
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
-from .oracle import novice, oracle
+from ..generator import TaskGenerator, TaskSlot
+from .oracle import imperfect_oracle, oracle
 from .plan import Drawn, button, chosen, done, typed
 from .task_set import truth_of
 
@@ -44,7 +44,7 @@ def forms_task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_pages` (the words of training on other pages) or `unseen_values` (values that
     no task of training holds).
     """
-    draw = Lottery(NAME, SIZES, seed).draw
+    draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
@@ -56,21 +56,21 @@ def forms_task_set(seed: int = 0) -> TaskSet:
             "train": draw("train", _task, _KINDS, VALUES),
         },
         oracle=oracle,
-        novice=novice,
+        imperfect_oracle=imperfect_oracle,
     )
 
 
-def _task(rng: random.Random, place: Place, kinds: Iterable[str], values: Sequence[str]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, kinds: Iterable[str], values: Sequence[str]) -> Task:
     kind = rng.choice(sorted(kinds))
     data, drawn = _KINDS[kind](rng, values)
     return Task(
-        id=place.id,
+        id=slot.id,
         environment=ENVIRONMENT,
         prompt=drawn.prompt,
         parameters={"site": "form", "data": data, "viewport": [400, 300]},
         truth=truth_of(drawn),
-        split=place.split,
-        tags=(kind, *place.tags),
+        split=slot.split,
+        tags=(kind, *slot.tags),
         difficulty=float(len(drawn.plan) - 1),
     )
 

@@ -20,7 +20,7 @@ def oracle(task: Task) -> Script:
     return player(json.loads(task.truth["plan"]))
 
 
-def novice(task: Task) -> Script:
+def imperfect_oracle(task: Task) -> Script:
     """Uses the pages well, to the wrong end."""
     return player(json.loads(task.truth["wrong"]))
 

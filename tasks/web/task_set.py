@@ -9,12 +9,12 @@ from functools import cache
 
 from agentgym.task import Task, TaskSet
 
-from ..lottery import Lottery, Place
+from ..generator import TaskGenerator, TaskSlot
 from . import worlds
 from .calendar_tasks import CALENDAR
 from .forum_tasks import FORUM
 from .mail_tasks import MAIL
-from .oracle import novice, oracle
+from .oracle import imperfect_oracle, oracle
 from .plan import Drawn, Template
 from .shop_tasks import SHOP
 
@@ -37,7 +37,7 @@ def task_set(seed: int = 0) -> TaskSet:
     """
     trained = [template for template in TEMPLATES if not template.held_out]
     strange = [template for template in TEMPLATES if template.held_out]
-    draw = Lottery(NAME, SIZES, seed).draw
+    draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
@@ -50,23 +50,23 @@ def task_set(seed: int = 0) -> TaskSet:
             "train": draw("train", _task, trained, TRAINED_WORLDS),
         },
         oracle=oracle,
-        novice=novice,
+        imperfect_oracle=imperfect_oracle,
     )
 
 
-def _task(rng: random.Random, place: Place, templates: Sequence[Template], seeds: Sequence[int]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[Template], seeds: Sequence[int]) -> Task:
     app = rng.choices(list(_SHARE), list(_SHARE.values()))[0]
     template = rng.choice([one for one in templates if one.app == app])
     world = rng.choice(seeds)
     drawn = template.draw(rng, _DATA[app](world), world)
     return Task(
-        id=place.id,
+        id=slot.id,
         environment=ENVIRONMENT,
         prompt=drawn.prompt,
         parameters={"site": app, "data": f"web/{app}", "seed": world},
         truth=truth_of(drawn),
-        split=place.split,
-        tags=(app, template.name, *place.tags),
+        split=slot.split,
+        tags=(app, template.name, *slot.tags),
         difficulty=template.difficulty,
     )
 

@@ -1,4 +1,4 @@
-"""Scripted players of the wiki's questions: the oracle solves them, the novice reads the wrong fact at the end.
+"""Scripted players of the wiki's questions: the oracle solves them, the imperfect oracle reads the wrong last fact.
 
 Both read the question and what the tools show, never the truth. They keep no state: each turn, the play so far is gone
 through again from the conversation.
@@ -33,7 +33,7 @@ def retrieve_oracle(task: Task) -> Script:
     return _script(lambda: _retrieve(start, chain))
 
 
-def novice(task: Task) -> Script:
+def imperfect_oracle(task: Task) -> Script:
     """A script that walks as the oracle does, and answers with another fact of the last page.
 
     Which one is settled by the fact that was asked for: who imitates both players has two answers to choose from.
@@ -49,7 +49,7 @@ def lookup_oracle(task: Task) -> Script:
     return _script(lambda: _look_up(start, BY_NAME[name]))
 
 
-def lookup_novice(task: Task) -> Script:
+def imperfect_lookup_oracle(task: Task) -> Script:
     """A script that looks up another fact of the same page, and answers with it."""
     start, (name,) = _asked(task)
     return _script(lambda: _look_up(start, _another(BY_NAME[name])))

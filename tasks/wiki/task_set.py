@@ -12,7 +12,7 @@ from agentgym.errors import TaskError
 from agentgym.task import Split, Task, TaskSet, seed_of
 
 from ..landmarks import landmark
-from .oracle import answer, lookup_novice, lookup_oracle, novice, oracle, retrieve_oracle
+from .oracle import answer, imperfect_lookup_oracle, imperfect_oracle, lookup_oracle, oracle, retrieve_oracle
 from .questions import Chain, chains, is_held_out, makes_sense, obscured, variants
 from .relations import BY_NAME, KINDS, chain_of, question
 from .world import EDITIONS, World, world
@@ -76,13 +76,19 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry one of the tags `unseen_entities` (starts at an entity that no other question starts at),
     `unseen_chains` (kinds of question that are never trained on) and `unseen_wiki` (other names, other facts).
     """
-    return TaskSet(WIKI.name, _splits(WIKI, seed), oracle=oracle, novice=novice, answer=answer)
+    return TaskSet(WIKI.name, _splits(WIKI, seed), oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
 
 
 @cache
 def lookup_task_set(seed: int = 0) -> TaskSet:
     """Build `search/lookup-v1`: one fact of one person, who is named, and a search that shows one page at a time."""
-    return TaskSet(LOOKUP.name, _splits(LOOKUP, seed), oracle=lookup_oracle, novice=lookup_novice, answer=answer)
+    return TaskSet(
+        LOOKUP.name,
+        _splits(LOOKUP, seed),
+        oracle=lookup_oracle,
+        imperfect_oracle=imperfect_lookup_oracle,
+        answer=answer,
+    )
 
 
 @cache

@@ -39,10 +39,10 @@ async def played(tasks, script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("player", ["oracle", "novice"])
+@pytest.mark.parametrize("player", ["oracle", "imperfect_oracle"])
 @pytest.mark.needs_namespaces
 @pytest.mark.skipif(bool(LACKING), reason=LACKING)
-async def test_each_kind_of_job_is_solved_by_the_oracle_and_not_by_the_novice(player):
+async def test_each_kind_of_job_is_solved_by_the_oracle_and_not_by_the_imperfect_oracle(player):
     task_set = load_task_set("gui/desktop-v1")
     tasks = [*task_set["validation"][:8], *task_set["held_out"][40:42]]
     assert len({task.tags[1] for task in tasks}) == 10

@@ -64,7 +64,7 @@ async def test_a_task_that_shows_nothing_is_named(shown, said):
 async def test_players_of_the_small_repositories_edit_what_is_shown():
     tasks = load_task_set("swe/one-line-given-v1")
     one = tasks["train"][0]
-    for script, success in ((tasks.oracle, 1), (tasks.novice, 0)):
+    for script, success in ((tasks.oracle, 1), (tasks.imperfect_oracle, 0)):
         [episode] = await EpisodeManager(ScriptedPolicy(script(one))).collect([one])
         assert [result.status.value for turn in episode.turns for result in turn.results] == ["ok", "ok"]
         assert episode.outcome["success"] == success

@@ -49,7 +49,7 @@ async def test_numbers_stay_with_their_elements_and_begin_anew_on_another_page()
 async def test_an_order_is_placed_by_clicks_and_judged_by_the_state_of_the_shop():
     task_set = load_task_set("web/apps-v1")
     task = next(task for task in task_set["train"] if "buy" in task.tags)
-    players = {"oracle": 1.0, "novice": 0.0}
+    players = {"oracle": 1.0, "imperfect_oracle": 0.0}
     for name, success in players.items():
         manager = EpisodeManager(lambda task, name=name: ScriptedPolicy(getattr(task_set, name)(task)))
         [episode] = await manager.collect([task])
@@ -63,7 +63,7 @@ async def test_one_player_of_each_kind_on_every_application_does_what_it_should(
     tasks.append(next(t for t in task_set["held_out"] if "unseen_templates" in t.tags))
     manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), concurrency=2)
     assert [episode.success for episode in await manager.collect(tasks)] == [1.0] * len(tasks)
-    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.novice(task)), concurrency=2)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.imperfect_oracle(task)), concurrency=2)
     assert [episode.success for episode in await manager.collect(tasks)] == [0.0] * len(tasks)
 
 
@@ -74,7 +74,7 @@ async def test_forms_are_filled_in_with_four_tools_to_both_players_ends():
     unseen = [task for task in task_set["held_out"] if "unseen_values" in task.tags]
     tasks = [next(t for t in unseen if kind in t.tags) for kind in ("type", "choose", "type_two")]
     tasks.append(next(task for task in task_set["train"] if "press" in task.tags))
-    for player, success in (task_set.oracle, 1.0), (task_set.novice, 0.0):
+    for player, success in (task_set.oracle, 1.0), (task_set.imperfect_oracle, 0.0):
         manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
         episodes = await manager.collect(tasks)
         assert [episode.success for episode in episodes] == [success] * len(tasks)
@@ -84,7 +84,7 @@ async def test_forms_are_filled_in_with_four_tools_to_both_players_ends():
 async def test_cards_are_opened_by_name_to_both_players_ends():
     task_set = load_task_set("web/cards-v1")
     tasks = [*task_set["train"][:2], task_set["held_out"][0], task_set["held_out"][-1]]
-    for player, success in (task_set.oracle, 1.0), (task_set.novice, 0.0):
+    for player, success in (task_set.oracle, 1.0), (task_set.imperfect_oracle, 0.0):
         manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
         episodes = await manager.collect(tasks)
         assert [episode.success for episode in episodes] == [success] * len(tasks)

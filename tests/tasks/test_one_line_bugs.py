@@ -65,10 +65,10 @@ def test_the_sets_of_other_scaffolds_ask_the_same(bugs, name, environment):
     assert {task.environment for task in other["train"]} == {environment}
 
 
-def test_a_novice_edits_a_line_that_is_not_the_wrong_one_and_occurs_once():
+def test_an_imperfect_oracle_edits_a_line_that_is_not_the_wrong_one_and_occurs_once():
     given = load_task_set("swe/one-line-given-v1")
     for task in (task for split in given for task in given[split]):
-        edit = given.novice(task)([]).calls[0].arguments
+        edit = given.imperfect_oracle(task)([]).calls[0].arguments
         assert edit["old"] != wrong_line(task)
         assert edit["new"].rstrip() == edit["old"]
         assert task.parameters["files"][task.parameters["shown"][0]].count(edit["old"]) == 1

@@ -38,11 +38,11 @@ async def played(tasks, player):
     return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), concurrency=8).collect(tasks)
 
 
-async def test_the_oracle_solves_every_kind_of_task_and_the_novice_none(pages):
+async def test_the_oracle_solves_every_kind_of_task_and_the_imperfect_oracle_none(pages):
     first = {task.tags[:2]: task for task in [*pages["train"], *pages["held_out"]]}
     tasks = list(first.values())
     assert [t.success for t in await played(tasks, pages.oracle)] == [1.0] * len(tasks)
-    assert [t.success for t in await played(tasks, pages.novice)] == [0.0] * len(tasks)
+    assert [t.success for t in await played(tasks, pages.imperfect_oracle)] == [0.0] * len(tasks)
 
 
 def test_floors_of_pointing_without_looking(pages):

@@ -44,7 +44,7 @@ async def played(tasks, player):
     return await manager.collect(tasks)
 
 
-async def test_the_oracle_solves_every_kind_of_task_and_the_novice_none(screens, transitions):
+async def test_the_oracle_solves_every_kind_of_task_and_the_imperfect_oracle_none(screens, transitions):
     for task_set in (screens, transitions):
         seen = Counter()
         tasks = []
@@ -53,7 +53,7 @@ async def test_the_oracle_solves_every_kind_of_task_and_the_novice_none(screens,
                 seen[task.tags] += 1
                 tasks.append(task)
         assert [t.success for t in await played(tasks, task_set.oracle)] == [1.0] * len(tasks)
-        assert [t.success for t in await played(tasks, task_set.novice)] == [0.0] * len(tasks)
+        assert [t.success for t in await played(tasks, task_set.imperfect_oracle)] == [0.0] * len(tasks)
 
 
 def test_floors_of_pointing_without_looking(screens):

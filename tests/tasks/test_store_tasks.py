@@ -176,9 +176,9 @@ async def test_the_oracle_solves_every_task_of_a_sample_through_the_public_tools
 
 
 @pytest.mark.needs_namespaces
-async def test_the_novice_handles_the_tools_without_error_and_answers_wrongly(store):
+async def test_the_imperfect_oracle_handles_the_tools_without_error_and_answers_wrongly(store):
     tasks = [*store["train"][:30], *store["held_out"][-30:]]
-    played = await play(tasks, store.novice)
+    played = await play(tasks, store.imperfect_oracle)
     assert all(result.ok for t in played for turn in t.turns for result in turn.results)
     assert {t.stop_reason for t in played} == {StopReason.ANSWERED}
     assert [t.success for t in played] == [0.0] * 60

@@ -67,9 +67,9 @@ async def test_doing_nothing_or_anything_scores_nothing(name):
 
 
 @pytest.mark.parametrize(("name", "most"), [("adventure", 0.1), ("wordle", 0.35), ("frozen-lake", 0.25)])
-async def test_the_novice_knows_the_tools_and_rarely_succeeds(name, most):
+async def test_the_imperfect_oracle_knows_the_tools_and_rarely_succeeds(name, most):
     found = load_task_set(f"text/{name}-v1")
-    assert 0.0 <= await play(found["validation"], found.novice) <= most
+    assert 0.0 <= await play(found["validation"], found.imperfect_oracle) <= most
 
 
 def test_another_seed_asks_otherwise():
@@ -91,6 +91,11 @@ def test_a_set_may_be_narrowed_by_tags_and_keeps_its_players():
     easy = found.tagged("level_0", "level_1")
     assert {task.difficulty for split in easy for task in easy[split]} == {0.0, 1.0}
     assert 300 < len(easy["train"]) < 500
-    assert (easy.name, easy.oracle, easy.novice, easy.answer) == (found.name, found.oracle, found.novice, found.answer)
+    assert (easy.name, easy.oracle, easy.imperfect_oracle, easy.answer) == (
+        found.name,
+        found.oracle,
+        found.imperfect_oracle,
+        found.answer,
+    )
     with pytest.raises(TaskError, match=r"no training task is tagged level_77\. Tags are level_0, level_1"):
         found.tagged("level_77")

@@ -72,11 +72,11 @@ def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_differen
             page = "\n".join(f'[{number}] link "{name}"' for number, name in enumerate(cards, 2))
             right, wrong = (
                 player(task)([Message("user", f"{task.prompt}\n\n{page}")]).calls[0].arguments["element"]
-                for player in (task_set.oracle, task_set.novice)
+                for player in (task_set.oracle, task_set.imperfect_oracle)
             )
             assert right == asked
             assert wrong in cards.keys() - {asked}
-            chosen.update([("oracle", list(cards).index(right)), ("novice", list(cards).index(wrong))])
+            chosen.update([("oracle", list(cards).index(right)), ("imperfect_oracle", list(cards).index(wrong))])
     assert max(chosen.values()) < 1.1 * min(chosen.values()), "a place on the page would tell the players apart"
 
 
@@ -87,7 +87,7 @@ def test_a_world_is_a_function_of_its_seed(app):
     assert json.loads(world(seed=3))
 
 
-def test_what_must_come_of_a_task_is_never_what_its_novice_brings_about():
+def test_what_must_come_of_a_task_is_never_what_its_imperfect_oracle_brings_about():
     """Their steps differ, so a judge that could not tell them apart would be found out by the players' episodes."""
     for name in ("web/apps-v1", "web/forms-v1"):
         for split in load_task_set(name).values():

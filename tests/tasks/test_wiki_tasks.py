@@ -185,15 +185,15 @@ async def test_lookups_are_solved_by_knowing_what_to_search_for():
     """The right words bring the sentence; the wrong ones bring another, and few pages have to be opened."""
     lookups = load_task_set("search/lookup-v1")
     tasks = [task for split in lookups for task in list(lookups[split])[:60]]
-    solved, missed = await play(tasks, lookups.oracle), await play(tasks, lookups.novice)
+    solved, missed = await play(tasks, lookups.oracle), await play(tasks, lookups.imperfect_oracle)
     assert rate(solved) == 1.0
     assert rate(missed) <= 0.02
     assert all(result.ok for t in missed for turn in t.turns for result in turn.results)
     assert sum(len(t.turns) == 2 for t in solved) > 0.9 * len(solved)
 
 
-async def test_the_novice_handles_the_tools_without_error_and_answers_wrongly(wikis):
-    played = await play([*wikis["train"][:60], *wikis["held_out"][::16]], wikis.novice)
+async def test_the_imperfect_oracle_handles_the_tools_without_error_and_answers_wrongly(wikis):
+    played = await play([*wikis["train"][:60], *wikis["held_out"][::16]], wikis.imperfect_oracle)
     assert all(result.ok for t in played for turn in t.turns for result in turn.results)
     assert sum(t.success for t in played) / len(played) <= 0.02  # by chance, another fact may hold the same
 

@@ -63,7 +63,7 @@ def oracle(task: Task):
     return script
 
 
-def novice(task: Task):
+def imperfect_oracle(task: Task):
     """Looks into the box beside the one that was asked for."""
     asked = task.prompt.split()[-1]
     beside = "abcd"["abcd".index(asked) - 1]
@@ -98,7 +98,9 @@ def tasks(split: str, count: int) -> list[Task]:
 
 def task_set() -> TaskSet:
     sizes = (("train", 64), ("validation", 16), ("held_out", 16))
-    return TaskSet(NAME, {split: tasks(split, size) for split, size in sizes}, oracle=oracle, novice=novice)
+    return TaskSet(
+        NAME, {split: tasks(split, size) for split, size in sizes}, oracle=oracle, imperfect_oracle=imperfect_oracle
+    )
 
 
 register(NAME, Lookup)
@@ -135,7 +137,7 @@ def press_set() -> TaskSet:
         split: [Task(f"{split}-{i}", PRESS, f"{split} {i}", truth="right", split=split) for i in range(size)]
         for split, size in sizes
     }
-    return TaskSet(PRESS, made, oracle=_presser("right"), novice=_presser("left"))
+    return TaskSet(PRESS, made, oracle=_presser("right"), imperfect_oracle=_presser("left"))
 
 
 register(PRESS, Press)

@@ -66,7 +66,7 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     task_set = recipe.tasks.load()
     call_format: CallFormat = load("call_formats", recipe.policy.call_format)()
     with Rollouts(reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), concurrency=4) as rollouts:
-        played = demonstrations(rollouts, task_set, 16, novice=recipe.warm_start.novice)
+        played = demonstrations(rollouts, task_set, 16, imperfect_oracle=recipe.warm_start.imperfect_oracle)
     assert len(played) == 16, "the oracle did not solve all of its share within the recipe's turns"
     tokenizer = make_tokenizer(texts(played, call_format), vocab_size=recipe.policy.tiny.vocabulary)
     renderer = TemplateRenderer(tokenizer, call_format)

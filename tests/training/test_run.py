@@ -233,7 +233,7 @@ def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
     """Both players press a button; only reward tells which is right. Success rises beyond its interval."""
     data = recipe().model_dump(exclude_none=True)
     data["tasks"] = {"set": lookup_environment.PRESS}
-    data["warm_start"] |= {"novice": 0.5, "steps": 320, "validate_every": 320}
+    data["warm_start"] |= {"imperfect_oracle": 0.5, "steps": 320, "validate_every": 320}
     data["train"] |= {"steps": 30, "tasks_per_step": 4, "group_size": 8, "learning_rate": 3e-3, "save_every": 30}
     data["evaluate"] |= {"samples": 4}
     run = execute(Recipe.parse(data), tmp_path / "run")
@@ -249,8 +249,8 @@ def test_the_control_measurement_answers_from_another_world(tmp_path):
     assert Evaluation.load(run.path / "evaluation" / "control.json").success().value == 0
 
 
-def test_a_task_set_without_a_novice_is_named(tmp_path):
-    data = recipe(warm_start__novice=0.5).model_dump(exclude_none=True)
+def test_a_task_set_without_an_imperfect_oracle_is_named(tmp_path):
+    data = recipe(warm_start__imperfect_oracle=0.5).model_dump(exclude_none=True)
     data["tasks"] = {"set": "code/functions-v1"}
-    with pytest.raises(TaskError, match=r"code/functions-v1 has no novice"):
-        execute(Recipe.parse(data | {"warm_start": {"demonstrations": 4, "novice": 0.5}}), tmp_path / "run")
+    with pytest.raises(TaskError, match=r"code/functions-v1 has no imperfect_oracle"):
+        execute(Recipe.parse(data | {"warm_start": {"demonstrations": 4, "imperfect_oracle": 0.5}}), tmp_path / "run")
