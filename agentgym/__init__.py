@@ -13,31 +13,154 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentgym.environment import Checkpoint, Environment
-    from agentgym.errors import AgentGymError, JudgeError, ToolError
-    from agentgym.messages import Call, ImagePart, Message, Result, StopReason, TextPart
-    from agentgym.registry import load_reward, load_task_set, make, register
+    from agentgym.errors import (
+        AgentGymError,
+        ConformanceError,
+        ContextFull,
+        CreditError,
+        DuplicateNameError,
+        EvaluationError,
+        HeldOutError,
+        JudgeError,
+        LedgerError,
+        LimitUnenforceable,
+        MissingExtraError,
+        MissingSignalError,
+        PolicyError,
+        RecipeError,
+        ReplayDiverged,
+        RewardError,
+        SandboxDied,
+        SandboxError,
+        SandboxUnavailable,
+        ShapeError,
+        SplitLeakError,
+        TaskError,
+        ToolDefinitionError,
+        ToolError,
+        UnknownNameError,
+    )
+    from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule
     from agentgym.sandbox import SandboxSpec
-    from agentgym.task import Task, TaskSet
-    from agentgym.tools import tool
+    from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
+    from agentgym.threads import in_thread
+    from agentgym.tools import Tool, tool
+    from agentgym.trajectory import Trajectory, Turn
 
 _HOME = {
     "environment": ("Checkpoint", "Environment"),
-    "errors": ("AgentGymError", "JudgeError", "ToolError"),
-    "messages": ("Call", "ImagePart", "Message", "Result", "StopReason", "TextPart"),
-    "registry": ("load_reward", "load_task_set", "make", "register"),
+    "errors": (
+        "AgentGymError",
+        "ConformanceError",
+        "ContextFull",
+        "CreditError",
+        "DuplicateNameError",
+        "EvaluationError",
+        "HeldOutError",
+        "JudgeError",
+        "LedgerError",
+        "LimitUnenforceable",
+        "MissingExtraError",
+        "MissingSignalError",
+        "PolicyError",
+        "RecipeError",
+        "ReplayDiverged",
+        "RewardError",
+        "SandboxDied",
+        "SandboxError",
+        "SandboxUnavailable",
+        "ShapeError",
+        "SplitLeakError",
+        "TaskError",
+        "ToolDefinitionError",
+        "ToolError",
+        "UnknownNameError",
+    ),
+    "messages": (
+        "Call",
+        "ImagePart",
+        "Message",
+        "Part",
+        "Result",
+        "ResultStatus",
+        "StopReason",
+        "TextPart",
+        "images_of",
+    ),
+    "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
     "sandbox": ("SandboxSpec",),
-    "task": ("Task", "TaskSet"),
-    "tools": ("tool",),  # `agentgym.tool` is the decorator, so its module cannot have that name
+    "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
+    "threads": ("in_thread",),
+    "tools": ("Tool", "tool"),  # `agentgym.tool` is the decorator, so its module cannot have that name
+    "trajectory": ("Trajectory", "Turn"),
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "AgentGymError", "Call", "Checkpoint", "Combined", "Environment", "Gate", "ImagePart", "JudgeError",
-    "Message", "Result", "Reward", "SandboxSpec", "Schedule", "StopReason", "Task", "TaskSet", "TextPart", "ToolError",
-    "load_reward", "load_task_set", "make", "register", "tool",
-]  # fmt: skip
+    "SPLITS",
+    "AgentGymError",
+    "Call",
+    "Checkpoint",
+    "Combined",
+    "ConformanceError",
+    "ContextFull",
+    "CreditError",
+    "DuplicateNameError",
+    "Environment",
+    "EvaluationError",
+    "Gate",
+    "HeldOutError",
+    "ImagePart",
+    "JudgeError",
+    "LedgerError",
+    "LimitUnenforceable",
+    "Message",
+    "MissingExtraError",
+    "MissingSignalError",
+    "Part",
+    "PolicyError",
+    "RecipeError",
+    "ReplayDiverged",
+    "Result",
+    "ResultStatus",
+    "Reward",
+    "RewardError",
+    "SandboxDied",
+    "SandboxError",
+    "SandboxSpec",
+    "SandboxUnavailable",
+    "Schedule",
+    "ShapeError",
+    "Split",
+    "SplitLeakError",
+    "StopReason",
+    "Task",
+    "TaskError",
+    "TaskSet",
+    "TextPart",
+    "Tool",
+    "ToolDefinitionError",
+    "ToolError",
+    "Trajectory",
+    "Turn",
+    "UnknownNameError",
+    "close_backends",
+    "images_of",
+    "in_thread",
+    "load",
+    "load_reward",
+    "load_task_set",
+    "make",
+    "register",
+    "seed_of",
+    "shared_backend",
+    "task_from_json",
+    "task_to_json",
+    "tool",
+]
 __version__ = "0.1.0"
 
 

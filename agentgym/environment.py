@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from agentgym.deprecation import adopt_renamed_members, renamed_member
 from agentgym.errors import SandboxUnavailable, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox.contract import Backend, Sandbox, Snapshot, Usage
@@ -49,6 +50,10 @@ class Environment:
     _meter: SandboxMeter
     _ended = False
 
+    progress = renamed_member("potential")
+    missing = renamed_member("unavailable_reason")
+    images = renamed_member("image_digests")
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Sets what every instance has, so that a subclass need not call `super().__init__()`."""
         environment = super().__new__(cls)
@@ -63,6 +68,7 @@ class Environment:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
         cls.tools = tools_of(cls)
 
     @classmethod

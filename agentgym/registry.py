@@ -137,6 +137,13 @@ def load_reward(name: str, **options: Any) -> Reward:
     return reward
 
 
+def origin(kind: Kind, name: str) -> str | None:
+    """Where a name comes from, as `module:attribute`; None if it was registered in this process. Imports nothing."""
+    if name in _registered[kind] or name not in _points(kind):
+        return None
+    return _points(kind)[name].value
+
+
 def everything() -> Iterator[tuple[Kind, str]]:
     """Every registered name of every kind, without importing any."""
     for kind in KINDS:

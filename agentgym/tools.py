@@ -157,9 +157,9 @@ def tools_of(owner: type) -> dict[str, Tool]:
         for attribute in vars(cls):
             function: Callable[..., Any] = vars(cls)[attribute]
             options: ToolOptions | None = getattr(function, _MARK, None)
-            inherited: Any = getattr(owner, attribute, None)
             if options is None:
                 continue
+            inherited: Any = getattr(owner, attribute, None)
             if isinstance(function, (staticmethod, classmethod)):
                 raise ToolDefinitionError(
                     f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, since "

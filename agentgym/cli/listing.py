@@ -1,56 +1,105 @@
-"""`agentgym list`: everything that is registered."""
+"""`agentgym list`: the names of everything that is registered."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Annotated, Any
+import json
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.screen import err, out
+from agentgym.cli.screen import out
 from agentgym.cli.user_code import Import
 from agentgym.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from agentgym.registry import Kind
+
+GAP = 2
+"""Blanks between two columns of names, and before the first."""
 
 
 def list_names(
     kind: Annotated[str | None, typer.Argument(help="environments, task_sets, rewards, estimators, ...")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print names, descriptions and modules as JSON.")] = False,
     modules: Import = None,
 ) -> None:
-    """List what is registered: environments, task sets, rewards, estimators, policies and more.
+    """List what is registered: all names, or one kind with a description of each.
 
     Example: [b]agentgym list environments[/b]
     """
+    from agentgym import registry
+
+    kinds = [_kind(kind)] if kind else list(registry.KINDS)
+    if as_json:
+        out().print(json.dumps({each: _rows(each) for each in kinds}, indent=1), markup=False, soft_wrap=True)
+    elif kind:
+        _print_descriptions(kinds[0])
+    else:
+        _print_names(kinds)
+
+
+def _kind(text: str) -> Kind:
+    """A kind as the registry spells it: `environment`, `task-sets` and `task_sets` are all understood."""
+    from agentgym import registry
+
+    plain = text.replace("-", "_")
+    for kind in registry.KINDS:
+        if plain in (kind, kind.removesuffix("s"), kind.removesuffix("ies") + "y"):
+            return kind
+    raise UnknownNameError(f"There is no kind {text!r}. Kinds: {', '.join(registry.KINDS)}.")
+
+
+def _rows(kind: Kind) -> list[dict[str, str | None]]:
+    from agentgym import registry
+    from agentgym.cli.descriptions import describe
+
+    return [
+        {"name": name, "description": describe(kind, name), "entry_point": registry.origin(kind, name)}
+        for name in registry.names(kind)
+    ]
+
+
+def _print_names(kinds: list[Kind]) -> None:
+    from agentgym import registry
+
+    console = out()
+    for kind in kinds:
+        names = registry.names(kind)
+        console.print(f"{kind.replace('_', ' ')} ({len(names)})", style="bold", markup=False)
+        for line in in_columns(names, console.width):
+            console.print(line, markup=False, soft_wrap=True)
+    console.print("\nDescriptions of one kind: agentgym list environments", style="dim", markup=False, soft_wrap=True)
+
+
+def _print_descriptions(kind: Kind) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from agentgym import registry
-
-    if kind is not None:
-        kind = kind.replace("-", "_")
-        kind = kind if kind in registry.KINDS else f"{kind}s"
-        if kind not in registry.KINDS:
-            raise UnknownNameError(f"There is no kind {kind[:-1]!r}. Kinds: {', '.join(registry.KINDS)}.")
-    kinds = [kind] if kind else list(registry.KINDS)
+    rows = _rows(kind)
+    console = out()
+    if not rows:
+        console.print(f"Nothing is registered in {kind}.", markup=False)
+        return
+    if not console.is_terminal:  # one line for each name, so that grep and cut work
+        width = max(len(str(row["name"])) for row in rows)
+        for row in rows:
+            line = f"{row['name']!s:<{width}}{' ' * GAP}{row['description']}".rstrip()
+            console.print(line, markup=False, soft_wrap=True)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("Kind", style="cyan", no_wrap=True)
     table.add_column("Name", no_wrap=True)
-    table.add_column("What it is")
-    broken = 0
-    for each in kinds:
-        shown = each.replace("_", " ")
-        for name in registry.names(each):
-            try:
-                told = Text(_first_line(registry.load(each, name)))
-            except Exception as error:  # noqa: BLE001 - one broken package must not hide all the others
-                told, broken = Text(f"cannot be loaded: {type(error).__name__}: {error}", style="red"), broken + 1
-            table.add_row(shown, Text(name), told)
-            shown = ""
-    out().print(table if table.row_count else f"Nothing is registered in {', '.join(kinds)}.")
-    if broken:
-        err().print(f"{broken} cannot be loaded: see above.", style="yellow")
+    table.add_column("Description")
+    for row in rows:
+        table.add_row(Text(str(row["name"])), Text(str(row["description"])))
+    console.print(table)
 
 
-def _first_line(thing: Any) -> str:
-    """The first line of what it says about itself; a declared estimator has a summary."""
-    text = getattr(thing, "summary", None) or inspect.getdoc(thing) or ""
-    return str(text).strip().split("\n")[0]
+def in_columns(names: list[str], width: int) -> list[str]:
+    """Lay names out in as many equal columns as fit, filled from top to bottom; names are never cut."""
+    if not names:
+        return []
+    cell = max(map(len, names)) + GAP
+    columns = max(1, (width - GAP) // cell)
+    height = -(-len(names) // columns)
+    lines = [names[start::height] for start in range(height)]
+    return [(" " * GAP + "".join(f"{name:<{cell}}" for name in line)).rstrip() for line in lines]

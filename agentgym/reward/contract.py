@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from agentgym.deprecation import adopt_renamed_members, renamed_member
 from agentgym.errors import RewardError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.task import Task
@@ -56,6 +57,14 @@ class Reward:
     """
 
     weights: Mapping[str, float] = {}
+
+    meet = renamed_member("bind_policy")
+    at = renamed_member("set_progress")
+    judges = renamed_member("has_stage")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
 
     def turn(self, turn: TurnView, episode: EpisodeView) -> Any:
         """Components earned by this turn, in reward units. Returns: dict[str, float], or an awaitable of it."""

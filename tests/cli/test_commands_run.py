@@ -49,20 +49,6 @@ def test_the_help_of_every_command_has_an_example_of_itself(command):
     assert f"Example: agentgym {command}" in " ".join(done.output.split())
 
 
-def test_list_shows_what_is_registered_and_one_kind_alone():
-    done = agentgym("list", "--import", CODE)
-    for name in ("acme/counter-v1", "agentgym/sql-v1", "sql/store-v1", "return_to_go", "hermes", "mbpp"):
-        assert name in done.output
-    assert "Count to the number that is asked for." in done.output
-    assert "return_to_go" not in agentgym("list", "environment").output
-
-
-def test_list_of_an_unknown_kind_names_the_kinds():
-    done = agentgym("list", "colours")
-    assert done.exit_code == 2
-    assert "environments, task_sets" in done.stderr
-
-
 def test_rollout_keeps_its_episodes_and_show_reads_them(tmp_path):
     run = tmp_path / "run"
     done = agentgym("rollout", "--tasks", "acme/counts-v1:train", "--limit", 3, "--group-size", 2, "--out", run,

@@ -55,7 +55,7 @@ def normal(name: str) -> str:
 
 def distributions_in(requirements: list[str]) -> set[str]:
     """Normalised names of a requirement list."""
-    return {normal(re.match(r"[\w.-]+", one).group()) for one in requirements}  # type: ignore[union-attr]
+    return {normal(re.match(r"[\w.-]+", line).group()) for line in requirements}  # type: ignore[union-attr]
 
 
 @cache

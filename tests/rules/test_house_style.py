@@ -6,7 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
 from source_tree import ROOT, source_files, syntax_tree, tracked_files
 
 SCRIPTS = [path for path in tracked_files() if path.suffix == ".py"]
@@ -14,16 +13,18 @@ MAX_LINES = 400
 SHORT = 5  # lines of body up to which a function's name and signature may say everything
 
 
-@pytest.mark.parametrize("path", source_files(), ids=str)
-def test_every_public_module_class_and_function_says_what_it_is(path):
-    tree = syntax_tree(path)
-    assert ast.get_docstring(tree), f"{path} does not say what it is about"
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and needs_docstring(node, path):
-            assert ast.get_docstring(node), f"{path}:{node.lineno} {node.name} has no docstring"
+def test_every_public_module_class_and_function_has_a_docstring():
+    missing = [str(path) for path in source_files() if not ast.get_docstring(syntax_tree(path))]
+    for path in source_files():
+        for node in syntax_tree(path).body:
+            if needs_docstring(node, path) and not ast.get_docstring(node):
+                missing.append(f"{path}:{node.lineno} {node.name}")
+    assert missing == [], "without a docstring"
 
 
-def needs_docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> bool:
+def needs_docstring(node: ast.stmt, path: Path) -> bool:
+    if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
     if node.name.startswith("_") or is_overload(node):
         return False
     if isinstance(node, ast.ClassDef):
@@ -33,7 +34,7 @@ def needs_docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
 
 
 def is_overload(node) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list)
+    return any(isinstance(mark, ast.Name) and mark.id == "overload" for mark in node.decorator_list)
 
 
 def test_no_file_is_a_drawer_for_odds_and_ends():
@@ -41,10 +42,9 @@ def test_no_file_is_a_drawer_for_odds_and_ends():
     assert [path for path in tracked_files() if drawers & {path.stem, *path.parent.parts}] == []
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=str)
-def test_no_file_is_longer_than_four_hundred_lines(path):
-    lines = len((ROOT / path).read_text().splitlines())
-    assert lines <= MAX_LINES, f"{path} has {lines} lines: look for the second idea inside"
+def test_no_file_is_longer_than_four_hundred_lines():
+    lines = {str(path): len((ROOT / path).read_text().splitlines()) for path in SCRIPTS}
+    assert {path: length for path, length in lines.items() if length > MAX_LINES} == {}, "look for the second idea"
 
 
 def test_no_two_test_files_share_a_name():
@@ -61,10 +61,10 @@ MACHINE = re.compile(
 
 
 def test_no_file_names_a_machine_of_ours_or_the_host_of_a_package_index():
-    found = []
+    matches = []
     for path in tracked_files():
         if path.name == "test_house_style.py":
             continue
         for number, line in enumerate((ROOT / path).read_bytes().splitlines(), 1):
-            found += [f"{path}:{number}: {hit.group().decode()}" for hit in MACHINE.finditer(line)]
-    assert found == []
+            matches += [f"{path}:{number}: {match.group().decode()}" for match in MACHINE.finditer(line)]
+    assert matches == []

@@ -72,7 +72,12 @@ def syntax_tree(path: Path) -> ast.Module:
 
 def imports_of(path: Path) -> list[Import]:
     """Every import statement of a file: see `imports_in`."""
-    return imports_in(syntax_tree(path), path)
+    return list(_imports_of(path))
+
+
+@cache
+def _imports_of(path: Path) -> tuple[Import, ...]:
+    return tuple(imports_in(syntax_tree(path), path))
 
 
 def imports_in(tree: ast.Module, path: Path) -> list[Import]:
@@ -81,21 +86,22 @@ def imports_in(tree: ast.Module, path: Path) -> list[Import]:
     `from agentgym import tool` counts as an import of the module that holds `tool`; `from agentgym.a import b`
     as one of `agentgym.a.b` where that is a module.
     """
-    found: list[Import] = []
-    _collect(tree, path, False, found)
-    return found
+    imports: list[Import] = []
+    _collect(tree, path, False, imports)
+    return imports
 
 
-def _collect(node: ast.AST, path: Path, in_function: bool, found: list[Import]) -> None:
+def _collect(node: ast.AST, path: Path, in_function: bool, imports: list[Import]) -> None:
+    """Add the import statements below a node; only statements are entered, since no expression holds an import."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
-            found += [Import(alias.name, child.lineno, in_function, False) for alias in child.names]
+            imports += [Import(alias.name, child.lineno, in_function, False) for alias in child.names]
         elif isinstance(child, ast.ImportFrom):
             base = _absolute(child, path)
             names = [_resolve(base, alias.name) for alias in child.names]
-            found += [Import(name, child.lineno, in_function, child.level > 0) for name in dict.fromkeys(names)]
-        inside = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        _collect(child, path, inside, found)
+            imports += [Import(name, child.lineno, in_function, child.level > 0) for name in dict.fromkeys(names)]
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            _collect(child, path, in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef), imports)
 
 
 def _absolute(statement: ast.ImportFrom, path: Path) -> str:

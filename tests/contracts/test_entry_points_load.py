@@ -1,0 +1,115 @@
+"""Every entry point of pyproject.toml loads and is of the kind its group promises."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+from source_tree import project
+
+from agentgym import registry
+from agentgym.environment import Environment
+from agentgym.reward import Reward
+from agentgym.sandbox import Backend
+from agentgym.task import TaskSet
+
+GROUPS: dict[str, dict[str, str]] = project()["project"]["entry-points"]
+
+
+def of(kind: str) -> list[str]:
+    return sorted(GROUPS.get(f"agentgym.{kind}", {}))
+
+
+def load(kind: str, name: str):
+    return EntryPoint(name, GROUPS[f"agentgym.{kind}"][name], f"agentgym.{kind}").load()
+
+
+def callable_without_arguments(thing) -> bool:
+    return callable(thing) and not [
+        parameter
+        for parameter in inspect.signature(thing).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+
+
+@pytest.mark.parametrize("name", of("environments"))
+def test_an_environment_is_a_class_that_needs_no_arguments(name):
+    thing = load("environments", name)
+    assert issubclass(thing, Environment)
+    assert callable_without_arguments(thing)
+
+
+@pytest.mark.parametrize("name", of("task_sets"))
+def test_a_task_set_is_one_or_makes_one(name):
+    thing = load("task_sets", name)
+    assert isinstance(thing if isinstance(thing, TaskSet) else thing(), TaskSet)
+
+
+@pytest.mark.parametrize("name", of("rewards"))
+def test_a_reward_is_one_or_makes_one(name):
+    assert isinstance(registry.load_reward(name), Reward)
+
+
+@pytest.mark.parametrize("name", of("backends"))
+async def test_a_backend_is_made_without_arguments_under_its_own_name(name):
+    backend = load("backends", name)()
+    try:
+        assert isinstance(backend, Backend)
+        assert backend.name == name
+    finally:
+        await backend.close()
+
+
+@pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")  # an estimator kept for reproduction says so
+@pytest.mark.parametrize("name", of("estimators"))
+def test_an_estimator_turns_a_group_into_one_value_per_turn(name):
+    from agentgym.credit import Group, estimator
+    from agentgym.testing.estimators import random_signals
+
+    group = Group.from_arrays(**random_signals(np.random.default_rng(0), size=3))
+    assert [len(advantages) for advantages in estimator(name)(group)] == group.turns.tolist()
+
+
+@pytest.mark.parametrize("name", of("credit_wrappers"))
+def test_a_credit_wrapper_makes_an_estimator_of_an_estimator(name):
+    from agentgym.credit import Estimator, estimator
+
+    assert isinstance(load("credit_wrappers", name)(estimator("rloo")), Estimator)
+
+
+@pytest.mark.parametrize("name", of("call_formats"))
+def test_a_call_format_parses_text_and_has_its_own_name(name):
+    thing = load("call_formats", name)
+    thing = thing() if isinstance(thing, type) else thing
+    assert thing.name == name
+    assert thing.parse("just words") == ("just words", ())
+
+
+@pytest.mark.parametrize("name", of("policies"))
+def test_a_policy_is_made_by_a_callable(name):
+    assert callable(load("policies", name))
+
+
+@pytest.mark.parametrize("name", of("assets"))
+def test_an_asset_is_a_function_that_needs_no_arguments(name):
+    assert callable_without_arguments(load("assets", name))
+
+
+@pytest.mark.parametrize("name", of("importers"))
+def test_an_importer_is_a_function_of_one_path(name):
+    required = [
+        parameter
+        for parameter in inspect.signature(load("importers", name)).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    assert len(required) == 1
+
+
+def test_every_kind_of_entry_point_is_checked_here():
+    """A new kind in the registry needs a test above."""
+    checked = {kind for kind in registry.KINDS if f'of("{kind}")' in Path(__file__).read_text()}
+    assert checked == set(registry.KINDS)
