@@ -23,7 +23,7 @@ from rich.table import Table
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, Group, estimator
-from agentgym.credit.bench.bifurcation import MOST_COALITIONS_OF, SIGNALS_GIVEN, Bifurcation
+from agentgym.credit.bench.bifurcation import MAX_COALITION_TURNS, SIGNAL_MAKERS, BifurcationTask
 from agentgym.errors import AgentGymError
 
 
@@ -33,7 +33,7 @@ def groups_of(chosen: Estimator, count: int, size: int, turns: int) -> list[Grou
     policy = np.full(turns, 0.5)
     made = []
     for number in range(count):
-        task = Bifurcation(turns, int(rng.integers(turns)), seed=number)
+        task = BifurcationTask(turns, int(rng.integers(turns)), seed=number)
         whole = task.group(
             task.play(policy, size, rng, tree="branches" in chosen.requires), policy, rng, chosen.requires
         )  # fmt: skip
@@ -86,10 +86,10 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CreditWarning)
             chosen = estimator(name)
-        if missing := [signal for signal in chosen.requires if signal not in SIGNALS_GIVEN]:
+        if missing := [signal for signal in chosen.requires if signal not in SIGNAL_MAKERS]:
             console.print(f"{name}: skipped, it needs {', '.join(missing)}")
             continue
-        turns = min(asked.turns, MOST_COALITIONS_OF) if "counterfactuals" in chosen.requires else asked.turns
+        turns = min(asked.turns, MAX_COALITION_TURNS) if "counterfactuals" in chosen.requires else asked.turns
         made = groups_of(chosen, asked.groups, asked.size, turns)
         try:
             seconds = timed(

@@ -20,7 +20,7 @@ from environments_row import Row
 
 from agentgym import load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 
 HERE = Path(__file__).parent
 GROWTH_LIMIT_KIB = 100.0  # per thousand episodes

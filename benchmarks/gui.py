@@ -21,8 +21,7 @@ from typing import Any
 from agentgym import Environment, Message, Task, make
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load_task_set, shared_backend
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import browsers_of, chromium
 from agentgym.trajectory import Trajectory
@@ -117,10 +116,10 @@ async def crashes(episodes: int, at_once: int) -> None:
     backend = shared_backend("namespaces")
     manager = EpisodeManager(
         lambda task: ScriptedPolicy(task_set.oracle(task)),
-        backend=backend, concurrency=at_once, budgets=Budgets(infra_retries=8),
-    )  # fmt: skip
+        RolloutConfig(backend=backend, concurrency=at_once, budgets=Budgets(infra_retries=8)),
+    )
     ended = asyncio.Queue[Trajectory]()
-    playing = asyncio.ensure_future(manager.collect(tasks, seen=ended.put_nowait))
+    playing = asyncio.ensure_future(manager.collect(tasks, on_trajectory=ended.put_nowait))
     while not playing.done():
         waiting = asyncio.ensure_future(ended.get())
         await asyncio.wait([playing, waiting], return_when=asyncio.FIRST_COMPLETED)

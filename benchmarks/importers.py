@@ -23,7 +23,7 @@ from typing import Any
 from agentgym import Call, Message, Task
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 
 Calls = Sequence[Call]
 
@@ -100,7 +100,7 @@ async def reproduce(folder: Path, source: Source, most: int | None = None) -> Li
         warnings.simplefilter("always")
         tasks = load("importers", source.importer)(folder / source.path, **dict(source.options))["held_out"]
     chosen = list(tasks) if most is None else list(tasks)[:: max(1, len(tasks) // most)][:most]
-    manager = EpisodeManager(lambda task: ScriptedPolicy(_script(source.gold(task))), concurrency=4)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(_script(source.gold(task))), RolloutConfig(concurrency=4))
     played = await manager.collect(chosen)
     failed = tuple(trajectory.task.id for trajectory in played if trajectory.success != 1.0)
     return Line(

@@ -24,7 +24,7 @@ from rich.table import Table
 
 from agentgym.messages import Call, Message
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.testing.byte_renderer import ByteRenderer
@@ -174,9 +174,12 @@ def tasks(count: int) -> list[Task]:
     return [Task(f"task-{n}", "benchmark/counter-v1", f"Count to {CALLS}.", truth=CALLS) for n in range(count)]
 
 
-def manager(tool: str = "add", *, tokens: bool = False, **options: object) -> EpisodeManager:
+def manager(
+    tool: str = "add", *, tokens: bool = False, ledger: Ledger | None = None, concurrency: int = 64
+) -> EpisodeManager:
     policy = ScriptedPolicy(script(tool), ByteRenderer() if tokens else None)
-    return EpisodeManager(policy, environment=Counter, reward=TargetReached(), **options)  # type: ignore[arg-type]
+    config = RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=concurrency)
+    return EpisodeManager(policy, config, ledger=ledger)
 
 
 def episodes_played(episodes: int, *, tokens: bool = False, ledger: Ledger | None = None) -> float:
@@ -207,7 +210,9 @@ def latency_ratio(waves: int) -> float:
         return Counter(latency_s=LATENCY_S)
 
     policy = ScriptedPolicy(script("slow_add"))
-    crew = EpisodeManager(policy, environment=world, reward=TargetReached(), concurrency=LATENCY_CONCURRENCY)
+    crew = EpisodeManager(
+        policy, RolloutConfig(environment=world, reward=TargetReached(), concurrency=LATENCY_CONCURRENCY)
+    )
     began = time.perf_counter()
     asyncio.run(crew.collect(tasks(waves * LATENCY_CONCURRENCY)))
     return (time.perf_counter() - began) / (waves * CALLS * LATENCY_S)

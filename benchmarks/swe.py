@@ -26,7 +26,7 @@ from soak_census import bury, census, grown, processes_below
 
 from agentgym import Call, Message, Task, make, registry
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandbox.guest import kernel
 from agentgym.sandboxes.swe.environment import SweEdit
 from agentgym.sandboxes.swe.sources import fetch
@@ -58,7 +58,7 @@ async def in_a_row(task: Task, episodes: int) -> tuple[float, int, set[int]]:
         Message("assistant", "", (Call("shell", {"command": "sleep 60 & ls > listing; python3 -c pass"}),)),
         Message("assistant", "", (Call("submit", {}),)),
     ]
-    manager = EpisodeManager(ScriptedPolicy(script), concurrency=4)
+    manager = EpisodeManager(ScriptedPolicy(script), RolloutConfig(concurrency=4))
 
     async def play(count: int, first: int) -> None:
         async for episode in manager.run(_tasks(task, count, first)):

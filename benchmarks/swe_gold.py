@@ -20,7 +20,7 @@ from rich.table import Table
 from agentgym import Call, Message, Task, load_task_set, registry
 from agentgym.messages import ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
 
 

@@ -28,7 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training import turn_grpo
@@ -139,7 +139,6 @@ def main() -> None:
             policy=Policy(),
             rollouts=Recorded(len(tokenizer)),
             estimator=estimator("return_to_go"),
-            sampling=Sampling(),
             processing_class=tokenizer,
         )
         bare = GRPOTrainer(

@@ -11,7 +11,7 @@ import random
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, register, tool
 from agentgym.evaluation import evaluate
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import seed_of
 
 
@@ -78,8 +78,12 @@ async def main() -> None:
     register("acme_found", Found, kind="rewards")
     tasks = TaskSet("acme/numbers-v1", {"held_out": [make_task("held_out", i) for i in range(100)]})
     budget = Budgets(max_turns=8)
-    one_by_one = await evaluate(agent(lambda low, high: low), tasks, label="one by one", budgets=budget)
-    halving = await evaluate(agent(lambda low, high: (low + high) // 2), tasks, label="halving", budgets=budget)
+    one_by_one = await evaluate(
+        agent(lambda low, high: low), tasks, config=RolloutConfig(budgets=budget), label="one by one"
+    )
+    halving = await evaluate(
+        agent(lambda low, high: (low + high) // 2), tasks, config=RolloutConfig(budgets=budget), label="halving"
+    )
     print(one_by_one.summary())
     print(halving.summary())
     print(halving.compared_to(one_by_one))

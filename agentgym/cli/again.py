@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.choosing import BackendName, MaxTokens, MaxTurns, RewardName, Seed, Temperature
+from agentgym.cli.choosing import BackendName, MaxTurns, MaxTurnTokens, RewardName, Seed, Temperature
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, load_policy
 from agentgym.cli.screen import err, out, progress_bar, run
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.rollout.branch import Divergence, Fork
-    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.rollout import Divergence, EpisodeManager, Fork, RolloutConfig
     from agentgym.storage.ledger import Ledger
     from agentgym.trajectory import Trajectory
 
@@ -80,6 +80,7 @@ def replay(
 
     from agentgym.errors import EvaluationError
     from agentgym.policy.scripted import ScriptedPolicy
+    from agentgym.rollout import EpisodeManager
 
     _, ledger = _opened(folder)
     try:
@@ -91,7 +92,7 @@ def replay(
         raise EvaluationError(
             f"No finished episode in {folder} has an id that begins with {episode or prefix!r}, or all of them failed."
         )
-    manager = _manager(ScriptedPolicy(()), backend=backend)
+    manager = EpisodeManager(ScriptedPolicy(()), _config(backend))
     found = run(_replay(manager, usable))
     console, differ = out(), [(r, d) for r, d in zip(usable, found, strict=True) if d is not None]
     for record, divergence in differ[:MOST_SHOWN]:
@@ -109,13 +110,13 @@ def fork(
     policy: Annotated[
         str | None, typer.Option("--policy", metavar="POLICY", help="Who plays on, as in eval; by default you.")
     ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="How often.")] = 1,
+    group_size: Annotated[int, typer.Option(min=1, help="How many episodes go on from there.")] = 1,
     target: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the new episodes in DIR/ledger.sqlite.")
     ] = None,
     temperature: Temperature = 1.0,
     max_turns: MaxTurns = 16,
-    max_tokens: MaxTokens = 512,
+    max_turn_tokens: MaxTurnTokens = 512,
     seed: Seed = 0,
     reward: RewardName = None,
     backend: BackendName = None,
@@ -132,7 +133,7 @@ def fork(
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode
     from agentgym.errors import EvaluationError
-    from agentgym.rollout.branch import Fork
+    from agentgym.rollout import EpisodeManager, Fork
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder as Folder
     from agentgym.task import TaskSet
@@ -147,17 +148,21 @@ def fork(
     agent: Any
     if policy is None:
         agent = HumanPolicy(registry.load("environments", record.task.environment).tools, out())
-        samples = 1
+        group_size = 1
     else:
         task_set = TaskSet("the episode's own", {record.task.split: [record.task]})
         agent, _ = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
     kept = Ledger(Folder(target).create().ledger) if target else None
-    manager = _manager(
-        agent, backend=backend, reward=reward, ledger=kept, seed=seed, temperature=temperature, max_tokens=max_tokens,
-        max_turns=max(max_turns, turn + 1),
-    )  # fmt: skip
+    config = replace(
+        _config(backend, max_turns=max(max_turns, turn + 1), max_turn_tokens=max_turn_tokens),
+        group_size=group_size,
+        temperature=temperature,
+        reward=reward,
+        seed=seed,
+    )
+    manager = EpisodeManager(agent, config, ledger=kept, label="fork")
     try:
-        played = run(_fork(manager, Fork(record, turn - 1), samples), agent)
+        played = run(_fork(manager, Fork(record, turn - 1)), agent)
     finally:
         if kept is not None:
             kept.close()
@@ -184,24 +189,22 @@ async def _replay(manager: EpisodeManager, records: list[Trajectory]) -> list[Di
         return await asyncio.gather(*map(one, records))
 
 
-async def _fork(manager: EpisodeManager, place: Fork, samples: int) -> list[Trajectory]:
-    return [branch async for branch in manager.branch([place], samples)]
+async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
+    return [branch async for branch in manager.branch([fork])]
 
 
-def _manager(
-    agent: Any, *, backend: str | None, reward: str | None = None, ledger: Ledger | None = None, seed: int = 0,
-    temperature: float = 1.0, max_tokens: int = 512, max_turns: int = 10_000,
-) -> EpisodeManager:  # fmt: skip
-    """One whose budgets are no part of the question; a person may think for a day."""
-    from agentgym.policy.contract import Sampling
-    from agentgym.rollout.budgets import Budgets
-    from agentgym.rollout.manager import EpisodeManager
+def _config(backend: str | None, *, max_turns: int = 10_000, max_turn_tokens: int = 512) -> RolloutConfig:
+    """Budgets that end no episode by themselves: the question is another one, and a person may think for a day."""
+    from agentgym.rollout import Budgets, RolloutConfig
 
-    budgets = Budgets(max_turns=max_turns, max_calls=100_000, time_s=24 * 3600.0, max_void_turns=10_000)
-    return EpisodeManager(
-        agent, reward=reward, backend=backend, seed=seed, run="fork", ledger=ledger, budgets=budgets,
-        sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
-    )  # fmt: skip
+    budgets = Budgets(
+        max_turns=max_turns,
+        max_turn_tokens=max_turn_tokens,
+        max_calls=100_000,
+        time_s=24 * 3600.0,
+        max_void_turns=10_000,
+    )
+    return RolloutConfig(budgets=budgets, backend=backend)
 
 
 def _opened(folder: Path) -> tuple[Any, Ledger]:

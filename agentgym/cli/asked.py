@@ -18,8 +18,8 @@ def claim(folder: RunFolder, label: str, asked: dict[str, Any]) -> None:
         folder.write_json(name, asked)
         return
     before = folder.read_json(name)
-    if differ := [key for key, value in asked.items() if before.get(key) != value]:
-        told = "; ".join(f"{key} was {before.get(key)!r}, now {asked[key]!r}" for key in differ)
+    if differ := [key for key in {**before, **asked} if before.get(key) != asked.get(key)]:
+        told = "; ".join(f"{key} was {before.get(key)!r}, now {asked.get(key)!r}" for key in differ)
         raise EvaluationError(
             f"{folder.path} already holds episodes under {label!r} of something else: {told}. Choose another --label "
             "or --out."

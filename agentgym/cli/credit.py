@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +64,7 @@ def bench(
         def show(name: str, count: int) -> None:
             progress.update(bar, advance=1, note=f"{name}, {count} turns")
 
-        rows = benchmark.run(names, turns=counts, size=size, groups=groups, seeds=seeds, progress=show)
+        rows = benchmark.run_benchmark(names, turns=counts, size=size, groups=groups, seeds=seeds, progress=show)
     console = out()
     console.print(bench_table(rows))
     console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")
@@ -152,7 +153,7 @@ def audit(
     from agentgym.cli.policies import load_policy
     from agentgym.credit import estimator
     from agentgym.evaluation.credit_audit import audit as measure
-    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.rollout import EpisodeManager
     from agentgym.storage.run_folder import RunFolder
     from agentgym.training.recipe import Recipe
 
@@ -168,10 +169,8 @@ def audit(
     else:
         chosen = [recipe.train.make_estimator()]
     agent, told = load_policy(policy or str(folder), task_set)
-    manager = EpisodeManager(
-        agent, reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), sampling=recipe.episode.sampling(),
-        concurrency=recipe.episode.concurrency, seed=seed, run="audit", backend=recipe.episode.backend,
-    )  # fmt: skip
+    config = replace(recipe.rollout_config(task_set), seed=seed)
+    manager = EpisodeManager(agent, config, label="audit")
     with progress_bar() as progress:
         bar = progress.add_task("playing on", total=None, note=told)
         found = run(

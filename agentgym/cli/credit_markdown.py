@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentgym.credit.bench import Row
-from agentgym.credit.exact import Bias
+from agentgym.credit.bench import BenchmarkRow
+from agentgym.credit.exact import GradientBias
 from agentgym.errors import CreditError
 
 BIAS, BENCH = "bias", "bench"
@@ -39,7 +39,7 @@ def names_in(document: str, name: str) -> list[str]:
     return [line.split("|")[1].strip(" `") for line in lines if line.startswith("| `")]
 
 
-def bias_block(found: Mapping[str, tuple[str, Sequence[Bias]]]) -> str:
+def bias_block(found: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> str:
     """One row an estimator: what it declares, and its error for groups of 2, 3 and 4 on each problem."""
     first = next(iter(found.values()), ("", ()))[1]
     problems = list(dict.fromkeys(row.problem for row in first))
@@ -53,7 +53,7 @@ def bias_block(found: Mapping[str, tuple[str, Sequence[Bias]]]) -> str:
     return _table(["estimator", "declared", *(problem.replace("_", " ") for problem in problems)], rows)
 
 
-def bench_block(rows: Sequence[Row]) -> str:
+def bench_block(rows: Sequence[BenchmarkRow]) -> str:
     """One row an estimator: the error of its credit at each number of turns, then the updates until it learnt."""
     counts = sorted({row.turns for row in rows})
     found = {(row.name, row.turns): row for row in rows}
@@ -68,7 +68,7 @@ def bench_block(rows: Sequence[Row]) -> str:
     return _table(["estimator", *heads, *(f"updates, {k}" for k in counts)], lines)
 
 
-def updates(row: Row) -> str:
+def updates(row: BenchmarkRow) -> str:
     """Median updates until the right action has chance 0.9; `>` where most seeds did not get there."""
     if row.learning is None:
         return "-"

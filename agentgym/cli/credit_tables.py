@@ -10,14 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.cli.credit_markdown import updates
-from agentgym.credit.bench import Row
-from agentgym.credit.exact import Bias
+from agentgym.credit.bench import BenchmarkRow
+from agentgym.credit.exact import GradientBias
 from agentgym.evaluation.credit_audit import Audit
 
 BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heuristic": "magenta"}
 
 
-def bias_table(found: Mapping[str, tuple[str, Sequence[Bias]]]) -> RenderableType:
+def bias_table(found: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> RenderableType:
     """One line an estimator: declared class, then the error on each problem for each group size."""
     first = next(iter(found.values()), ("", ()))[1]
     problems = list(dict.fromkeys(row.problem for row in first))
@@ -39,7 +39,7 @@ def bias_table(found: Mapping[str, tuple[str, Sequence[Bias]]]) -> RenderableTyp
     return Group(table, Text(f"\n{note}", style="dim"))
 
 
-def bench_table(rows: Sequence[Row]) -> RenderableType:
+def bench_table(rows: Sequence[BenchmarkRow]) -> RenderableType:
     """Two tables with a line an estimator: error of its credit, and learning with it, at each number of turns."""
     counts = sorted({row.turns for row in rows})
     found = {(row.name, row.turns): row for row in rows}

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.choosing import BackendName, Concurrency, Limit, MaxTokens, MaxTurns, RewardName, Seed, Tasks
+from agentgym.cli.choosing import Limit, Tasks
 from agentgym.cli.choosing import split_tasks as split_of
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyArgument, load_policy
+from agentgym.cli.rollout_options import asked_of, takes_rollout_config
 from agentgym.cli.screen import out, progress_bar, resumable, run, write_text
 from agentgym.cli.user_code import Import
 
+if TYPE_CHECKING:
+    from agentgym.rollout import RolloutConfig
 
+
+@takes_rollout_config
 def evaluate(
+    config: RolloutConfig,
     tasks: Tasks,
     policy: PolicyArgument,
-    samples: Annotated[int, typer.Option(min=1, help="Episodes per task.")] = 1,
     limit: Limit = None,
     folder: Annotated[
         Path | None,
@@ -32,13 +38,6 @@ def evaluate(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the record here as well, with its summary.")
     ] = None,
     as_html: Annotated[bool, typer.Option("--html", help="Write the report page; needs --out.")] = False,
-    temperature: Annotated[float | None, typer.Option(min=0.0, help="By default 0 for one sample, 1 for more.")] = None,
-    max_turns: MaxTurns = 16,
-    max_tokens: MaxTokens = 512,
-    concurrency: Concurrency = 64,
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
     device: Device = "auto",
@@ -46,7 +45,7 @@ def evaluate(
 ) -> None:
     """Measure a policy: success with intervals, pass@k, what goes wrong, and the gain over an earlier evaluation.
 
-    Example: [b]agentgym eval --tasks sql/store-v1:held_out --policy runs/quickstart --samples 4 --out runs/eval[/b]
+    Example: [b]agentgym eval --tasks sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval[/b]
     """
     from agentgym import registry
     from agentgym.cli.asked import claim
@@ -57,8 +56,6 @@ def evaluate(
     from agentgym.evaluation.report import write_report
     from agentgym.evaluation.runner import Progress, choose
     from agentgym.evaluation.runner import evaluate as measure
-    from agentgym.policy.contract import Sampling
-    from agentgym.rollout.budgets import Budgets
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
@@ -71,14 +68,15 @@ def evaluate(
     if earlier is not None:
         check_tasks(earlier, task_set, split, choose(task_set, split, limit))
     agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
-    heat = temperature if temperature is not None else 0.0 if samples == 1 else 1.0
+    if config.temperature is None:
+        config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     kept = RunFolder(folder).create() if folder else None
     ledger = Ledger(kept.ledger) if kept else None
     try:
         if kept:
             asked = {
-                "task_set": name, "split": split, "fingerprint": task_set.fingerprint(), "policy": told, "seed": seed,
-                "temperature": heat, "max_turns": max_turns, "max_tokens": max_tokens, "reward": reward,
+                "task_set": name, "split": split, "fingerprint": task_set.fingerprint(), "policy": told,
+                **asked_of(config),
             }  # fmt: skip
             claim(kept, f"evaluation-{label}", asked)
         with progress_bar() as progress:
@@ -91,11 +89,16 @@ def evaluate(
 
             with resumable("Run the same command again to go on." if kept else "Nothing is kept without --out DIR."):
                 measuring = measure(
-                    agent, task_set, split, label=label, policy_name=told, limit=limit, samples=samples,
-                    sampling=Sampling(temperature=heat, max_tokens=max_tokens), seed=seed, reward=reward,
-                    backend=backend, budgets=Budgets(max_turns=max_turns), concurrency=concurrency, ledger=ledger,
+                    agent,
+                    task_set,
+                    split,
+                    config=config,
+                    label=label,
+                    policy_name=told,
+                    limit=limit,
+                    ledger=ledger,
                     progress=show,
-                )  # fmt: skip
+                )
                 evaluation = run(measuring, agent)
     finally:
         if ledger is not None:

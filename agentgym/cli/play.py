@@ -34,8 +34,7 @@ def play(
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import result_text
-    from agentgym.rollout.budgets import Budgets
-    from agentgym.rollout.manager import EpisodeManager
+    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.task import Task
 
     kind = registry.load("environments", environment)
@@ -46,10 +45,15 @@ def play(
     console = out()
     human = HumanPolicy(kind.tools, console)
     day = 24 * 3600.0  # a person may think
-    manager = EpisodeManager(
-        human, environment=environment, reward=reward, backend=backend, seed=seed, concurrency=1, run="play",
+    config = RolloutConfig(
+        environment=environment,
+        reward=reward,
+        backend=backend,
+        seed=seed,
+        concurrency=1,
         budgets=Budgets(max_turns=10_000, max_calls=10_000, time_s=day, max_void_turns=10_000, infra_retries=0),
-    )  # fmt: skip
+    )
+    manager = EpisodeManager(human, config, label="play")
     [trajectory] = run(manager.collect([task]))
     if trajectory.turns:
         for result in trajectory.turns[-1].results:

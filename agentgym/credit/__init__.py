@@ -20,14 +20,14 @@ shaping.py       a turn's own credit beside the group's       counterfactual.py 
 audit.py         agreement with counterfactual credit
 """
 
-from agentgym.credit.declaration import (
+from agentgym.credit.contract import (
     Credit,
     CreditWarning,
     Estimator,
     batch_advantages,
-    declare,
+    define_estimator,
     estimator,
 )
 from agentgym.credit.group import Group
 
-__all__ = ["Credit", "CreditWarning", "Estimator", "Group", "batch_advantages", "declare", "estimator"]
+__all__ = ["Credit", "CreditWarning", "Estimator", "Group", "batch_advantages", "define_estimator", "estimator"]

@@ -42,7 +42,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFacts:
+class GroupStatistics:
     """What can be said of advantages without replaying anything.
 
     Attributes:
@@ -83,7 +83,7 @@ def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, s
     )
 
 
-def group_facts(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) -> GroupFacts:
+def group_statistics(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) -> GroupStatistics:
     """Facts of the advantages that an estimator gave to each group."""
     zero, turns, alone = 0, 0, 0
     keyed = bool(groups)
@@ -104,7 +104,7 @@ def group_facts(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) 
         for row in rows:
             turns += len(group.state_keys[row])
             alone += sum(len(seen_by[key]) == 1 for key in group.state_keys[row])
-    return GroupFacts(
+    return GroupStatistics(
         zero / len(groups) if groups else float("nan"),
         alone / turns if keyed and turns else float("nan"),
         tuple(float(np.var(by_index[k])) for k in sorted(by_index)),

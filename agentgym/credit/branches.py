@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.credit.group import Group
-from agentgym.credit.returns import summable_rewards
+from agentgym.credit.returns import rewards_or_zero
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError
 
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class TurnTree:
     """A node is one turn, played once, whichever trajectories go through it; M nodes.
 
     Attributes:
@@ -30,23 +30,23 @@ class Tree:
             list what came before.
     """
 
-    node: Places
-    path: Places
-    depth: Places
-    parent: Places
-    family: Places
-    rows: Places
+    node: Indices
+    path: Indices
+    depth: Indices
+    parent: Indices
+    family: Indices
+    rows: Indices
 
     @property
-    def siblings(self) -> Places:
+    def siblings(self) -> Indices:
         """[M] nodes of the same family, itself included."""
-        count: Places = np.bincount(self.family)[self.family]
+        count: Indices = np.bincount(self.family)[self.family]
         return count
 
     @property
-    def ends(self) -> Places:
+    def ends(self) -> Indices:
         """[N] the node of each trajectory's last turn."""
-        found: Places = self.path[np.arange(len(self.path)), (self.path >= 0).sum(axis=1) - 1]
+        found: Indices = self.path[np.arange(len(self.path)), (self.path >= 0).sum(axis=1) - 1]
         return found
 
     def along(self, numbers: Array) -> Array:
@@ -76,7 +76,7 @@ class Tree:
         return _sums(self.node[here], numbers[here], len(self.rows)) / self.rows
 
 
-def tree_of(group: Group) -> Tree:
+def build_tree(group: Group) -> TurnTree:
     """The tree of the group's `branches` and `parents`; a label None is a node of its own.
 
     Raises: MissingSignalError; CreditError where nodes follow each other in a circle.
@@ -105,17 +105,17 @@ def tree_of(group: Group) -> Tree:
     here = path >= 0
     depth[path[here]] = np.broadcast_to(np.arange(path.shape[1]), path.shape)[here]
     listed = np.bincount(node[node >= 0], minlength=len(parent))
-    return Tree(node, path, depth, np.array(parent, np.int64), family, listed)
+    return TurnTree(node, path, depth, np.array(parent, np.int64), family, listed)
 
 
-def node_values(tree: Tree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
+def node_values(tree: TurnTree, group: Group, *, outcome_weight: float, turn_weight: float) -> Array:
     """[M] what was seen to come from each node on: its turn's reward, then the mean over what followed it.
 
     What followed are its children, each worth as much as the others however many trajectories go
     through it, and the outcomes of the trajectories that end there.
     """
     size = len(tree.parent)
-    values = turn_weight * tree.of_turns(summable_rewards(group))
+    values = turn_weight * tree.of_turns(rewards_or_zero(group))
     total = _sums(tree.ends, outcome_weight * group.signal("outcomes"), size)
     count = np.bincount(tree.ends, minlength=size) + np.bincount(tree.parent + 1, minlength=size + 1)[1:]
     by_depth = np.argsort(tree.depth, kind="stable")
@@ -128,7 +128,7 @@ def node_values(tree: Tree, group: Group, *, outcome_weight: float, turn_weight:
     return values
 
 
-def _sums(places: Places, numbers: Array, size: int) -> Array:
+def _sums(places: Indices, numbers: Array, size: int) -> Array:
     """[size] sum of the numbers at each place."""
     return np.asarray(np.bincount(places, weights=numbers, minlength=size), np.float64)
 
@@ -145,8 +145,8 @@ def _ancestors(parent: list[int], row: list[int]) -> list[int]:
     return found[::-1]
 
 
-def _padded(rows: list[list[int]]) -> Places:
-    found: Places = np.full((len(rows), max(map(len, rows))), -1, np.int64)
+def _padded(rows: list[list[int]]) -> Indices:
+    found: Indices = np.full((len(rows), max(map(len, rows))), -1, np.int64)
     for i, row in enumerate(rows):
         found[i, : len(row)] = row
     return found

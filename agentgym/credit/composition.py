@@ -19,7 +19,7 @@ class Part:
     options: dict[str, Any]
 
 
-def parts_of(text: str) -> list[Part]:
+def parse_composition(text: str) -> list[Part]:
     """The estimator, then its wrappers from the inside out. Options are Python literals.
 
     Raises: CreditError saying what cannot be read.

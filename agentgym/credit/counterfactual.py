@@ -16,10 +16,10 @@ from agentgym.errors import CreditError
 
 Turns = frozenset[int]
 Value = Callable[[Turns], float]
-MOST_EXACT = 16
+MAX_EXACT_TURNS = 16
 
 
-def left_out_values(value: Value, turns: int) -> Array:
+def leave_one_out_values(value: Value, turns: int) -> Array:
     """[K] v(all) - v(all but k): what is missed without each turn. K + 1 values are asked for.
 
     Does not sum to anything: of two turns either of which would do, both get 0.
@@ -36,9 +36,9 @@ def shapley_values(value: Value, turns: int) -> Array:
     same; linear in v. Source: Shapley 1953.
     Raises: CreditError above 16 turns: take `sampled_shapley_values`.
     """
-    if turns > MOST_EXACT:
+    if turns > MAX_EXACT_TURNS:
         raise CreditError(
-            f"Exact Shapley values of {turns} turns need {2**turns} replays; up to {MOST_EXACT} turns are taken. "
+            f"Exact Shapley values of {turns} turns need {2**turns} replays; up to {MAX_EXACT_TURNS} turns are taken. "
             "Use sampled_shapley_values."
         )
     found = np.zeros(turns)

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from agentgym.credit.group import Group
-from agentgym.credit.returns import summable_rewards
+from agentgym.credit.returns import rewards_or_zero
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError
 
@@ -20,7 +20,7 @@ def values_before(group: Group, field: str, values: Array) -> Array:
 
     Raises: CreditError naming trajectory and turn where one is missing.
     """
-    played = group.played
+    played = group.turn_mask
     missing = np.argwhere(np.isnan(values) & played)
     if len(missing):
         i, k = (int(x) for x in missing[0])
@@ -60,13 +60,13 @@ def turn_advantages(
     Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16, with the turn as the step.
     """
     rows, last = np.arange(group.size), group.turns - 1
-    rewards = turn_weight * summable_rewards(group)
+    rewards = turn_weight * rewards_or_zero(group)
     following = np.zeros(rewards.shape)
     following[:, :-1] = values[:, 1:]
     following[rows, last] = value_after_last(group, truncated)
     surprise = rewards + gamma * following - values
     surprise[rows, last] += outcome_weight * group.signal("outcomes")
-    surprise[~group.played] = 0.0
+    surprise[~group.turn_mask] = 0.0
     found = np.empty(surprise.shape)
     later = np.zeros(group.size)
     for k in reversed(range(surprise.shape[1])):

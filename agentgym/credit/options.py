@@ -1,97 +1,68 @@
-"""Options of estimators: read from the signature of the estimator's function, checked when they are set."""
+"""Options of estimators and wrappers: the keyword-only parameters of their functions, checked with pydantic."""
 
 from __future__ import annotations
 
 import inspect
-import math
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge, Gt, Le
 
 from agentgym.errors import CreditError
 
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """A number from `low` to `high`; `low` itself only if `closed`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    closed: bool = True
-
-    def holds(self, value: float) -> bool:
-        above = value >= self.low if self.closed else value > self.low
-        return math.isfinite(value) and above and value <= self.high
-
-    def __str__(self) -> str:
-        least = ("at least " if self.closed else "above ") + f"{self.low:g}"
-        return least + (f" and at most {self.high:g}" if math.isfinite(self.high) else "")
-
-
-Decay = Annotated[float, Between(0.0, 1.0)]
-Weight = Annotated[float, Between(0.0)]
-PositiveWeight = Annotated[float, Between(0.0, closed=False)]
-Share = Annotated[float, Between(0.0, 1.0)]
-Count = Annotated[int, Between(1)]
-Number = Annotated[float, Between()]
-WholeNumber = Annotated[int, Between(0)]
+Decay = Annotated[float, Ge(0), Le(1)]
+Weight = Annotated[float, Ge(0)]
+PositiveWeight = Annotated[float, Gt(0)]
+Share = Annotated[float, Ge(0), Le(1)]
+Count = Annotated[int, Ge(1)]
+WholeNumber = Annotated[int, Ge(0)]
 Baseline = Literal["loo", "mean"]
 Scale = Literal["none", "std"]
-Ddof = Literal[0, 1]
+Ddof = Annotated[int, Ge(0), Le(1)]
 
 
-def options_of(function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """The keyword-only parameters of an estimator's function: type hint and default by name."""
-    hints = typing.get_type_hints(function, include_extras=True)
-    return {
-        name: (hints.get(name, Any), parameter.default)
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
+def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Every option of an estimator's function with its default value."""
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def check_options(
-    owner: str, known: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any], *, kind: str = "estimator"
+    owner: str, function: Callable[..., Any], options: Mapping[str, Any], *, kind: str = "estimator"
 ) -> None:
-    """Raises: CreditError naming the option at fault, its value and what is accepted."""
-    for name, value in given.items():
-        if name not in known:
-            close = get_close_matches(name, known, n=1)
+    """Check option names and values against the signature of the function.
+
+    Raises: CreditError naming the option, its value and what was expected.
+    """
+    if not options:
+        return
+    accepted = defaults_of(function)
+    for name in options:
+        if name not in accepted:
+            close = get_close_matches(name, accepted, n=1)
             raise CreditError(
                 f"The {kind} {owner!r} has no option {name!r}."
                 + (f" Did you mean {close[0]!r}?" if close else "")
-                + f" It accepts {', '.join(known) or 'none'}."
+                + f" It accepts {', '.join(accepted) or 'none'}."
             )
-        if wrong := _objection(known[name][0], value):
-            raise CreditError(f"The option {name!r} of {owner!r} is {value!r}: expected {wrong}.")
+    from pydantic import ValidationError  # costs 0.2 s to import, so only if an option is set
+
+    try:
+        _options_model(function)(**options)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name, expected = str(problem["loc"][0]), problem["msg"].removeprefix("Input should be ")
+        raise CreditError(f"The option {name!r} of {owner!r} is {options[name]!r}: expected {expected}.") from error
 
 
-def _objection(hint: Any, value: Any) -> str:
-    """What was expected of the value, or an empty string where it fits."""
-    if get_origin(hint) is Literal:
-        choices = get_args(hint)
-        fits = any(value == choice and type(value) is type(choice) for choice in choices)
-        return "" if fits else "one of " + ", ".join(map(repr, choices))
-    if get_origin(hint) in (Union, UnionType):  # only ever `something | None`
-        return "" if value is None else _objection(next(one for one in get_args(hint) if one is not NoneType), value)
-    if get_origin(hint) is Mapping:
-        wanted = get_args(hint)[1]
-        fits = isinstance(value, Mapping) and not any(_objection(wanted, one) for one in value.values())
-        return "" if fits else "a table of numbers by name"
-    limits = None
-    if get_origin(hint) is Annotated:
-        hint, *notes = get_args(hint)
-        limits = next((note for note in notes if isinstance(note, Between)), None)
-    if hint in (int, float):
-        kinds = (int, float) if hint is float else (int,)
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            return "a number" if hint is float else "a whole number"
-        if limits is not None and not limits.holds(value):
-            return f"a number {limits}"
-        return "" if math.isfinite(value) else "a finite number"
-    if hint in (bool, str) and not isinstance(value, hint):
-        return f"a {hint.__name__}"
-    return ""
+@cache
+def _options_model(function: Callable[..., Any]) -> Any:
+    """A pydantic model with one strict field per option. It checks only: the estimator gets the values as given."""
+    from pydantic import ConfigDict, create_model
+
+    hints = typing.get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {name: (hints.get(name, Any), default) for name, default in defaults_of(function).items()}
+    return create_model("Options", __config__=ConfigDict(strict=True, allow_inf_nan=False), **fields)

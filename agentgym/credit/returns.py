@@ -8,10 +8,10 @@ from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 
 
-def summable_rewards(group: Group) -> Array:
+def rewards_or_zero(group: Group) -> Array:
     """[N, T] turn rewards with 0 where a turn has none or was not played: only for sums."""
     if group.turn_rewards is None:
-        return np.zeros(group.played.shape)
+        return np.zeros(group.turn_mask.shape)
     rewards: Array = np.nan_to_num(group.turn_rewards, nan=0.0)
     return rewards
 
@@ -19,7 +19,7 @@ def summable_rewards(group: Group) -> Array:
 def episode_returns(group: Group, *, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:
     """[N] R_i = outcome_weight * o_i + turn_weight * sum_k r_ik."""
     outcomes: Array = group.signal("outcomes")
-    rewards: Array = summable_rewards(group).sum(axis=1)
+    rewards: Array = rewards_or_zero(group).sum(axis=1)
     return turn_weight * rewards + outcome_weight * outcomes
 
 
@@ -30,7 +30,7 @@ def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1
     trajectory that has ended still has its outcome to come, and no turn reward.
     """
     outcomes = outcome_weight * group.signal("outcomes")
-    rewards = turn_weight * summable_rewards(group)
+    rewards = turn_weight * rewards_or_zero(group)
     found = np.empty(rewards.shape)
     following = outcomes
     for k in reversed(range(rewards.shape[1])):
@@ -40,6 +40,6 @@ def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1
     return found
 
 
-def on_every_turn(group: Group, per_trajectory: Array) -> Array:
+def broadcast_to_turns(group: Group, per_trajectory: Array) -> Array:
     """[N] spread to [N, T]: every turn of a trajectory gets the trajectory's number."""
-    return np.broadcast_to(per_trajectory[:, None], group.played.shape)
+    return np.broadcast_to(per_trajectory[:, None], group.turn_mask.shape)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.estimators.return_to_go import above_those_who_reached
+from agentgym.credit.estimators.return_to_go import subtract_index_baseline
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Scale
 from agentgym.credit.returns import episode_returns, returns_to_go
@@ -14,7 +14,7 @@ from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, standardised
 
 
-def carried_forward(numbers: Array) -> Array:
+def forward_fill(numbers: Array) -> Array:
     """[N, T] with every missing entry replaced by the last known one before it, 0 where there is none.
 
     What a turn gets from this depends on its past alone, so it may stand in a baseline.
@@ -43,13 +43,13 @@ def shaped_advantages(
     Args:
         potentials: [N, T] before each turn; where missing the last known one, 0 before any.
     """
-    before = weight * carried_forward(potentials)
+    before = weight * forward_fill(potentials)
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return above_those_who_reached(worth - before, whole - before[:, 0], group.played, baseline)
+    return subtract_index_baseline(worth - before, whole - before[:, 0], group.turn_mask, baseline)
 
 
-def with_own_credit(
+def add_turn_credit(
     group: Group,
     phi: Array,
     *,
@@ -69,9 +69,9 @@ def with_own_credit(
         before = np.where(group.last_turn, 0.0, credit_weight * phi)
         rewards = np.where(group.last_turn, (whole - before.sum(axis=1))[:, None], before)
         worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
-        found: Array = np.nan_to_num(above_those_who_reached(worth, whole, group.played, "loo"))
+        found: Array = np.nan_to_num(subtract_index_baseline(worth, whole, group.turn_mask, "loo"))
         return found
     above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=1)
-    mean = np.where(group.played, phi, 0.0).sum(axis=1) / group.turns
+    mean = np.where(group.turn_mask, phi, 0.0).sum(axis=1) / group.turns
     joined: Array = np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
     return joined

@@ -1,9 +1,14 @@
-"""Checks of the signals a group is built from: every error names the field, the trajectory and the turn."""
+"""The kinds of signal that a group can carry: how each is read, checked, and restricted to some trajectories.
+
+`Group` declares every signal once, as a field with its kind, a description and a remedy for when it is missing.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,141 +18,303 @@ from agentgym.errors import CreditError, ShapeError
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Lists = NDArray[np.float64]
+TurnCounts = NDArray[np.int64]
+Labels = tuple[tuple[Hashable, ...], ...]
+Coalitions = tuple[Mapping[frozenset[int], float], ...]
 
 
-def per_trajectory(field: str, given: Iterable[Any], size: int) -> Array:
-    """[N] float64, one number per trajectory; None becomes NaN. Raises: ShapeError, CreditError."""
-    items = list(given)
-    if len(items) != size:
-        raise ShapeError(f"{field} has {len(items)} entries for a group of {size} trajectories: give one each.")
-    return np.array([number(item, f"{field} of trajectory {i}") for i, item in enumerate(items)], np.float64)
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One signal of a group.
+
+    Attributes:
+        kind: how it is read and stored.
+        doc: what it holds, with its shape and unit.
+        remedy: what to do if an estimator needs it and the group does not carry it.
+    """
+
+    kind: SignalKind
+    doc: str
+    remedy: str
 
 
-def flags(field: str, given: Iterable[Any] | None, size: int, default: bool) -> Bools:
-    """[N] bool, `default` for every trajectory where nothing is given. Raises: ShapeError, CreditError."""
+@dataclass(frozen=True, slots=True)
+class SignalKind(ABC):
+    """How a signal is read, checked and restricted. The docstring of each kind says how it is stored."""
+
+    def count_turns(self, name: str, given: Any, size: int | None) -> list[int] | None:
+        """Turns of each trajectory; None if the signal does not tell. Raises: ShapeError."""
+        return None
+
+    @abstractmethod
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Any:
+        """The signal as it is stored. Values of trajectories that are not valid are not checked.
+
+        Raises: ShapeError if axes disagree; CreditError for an invalid value. Each names the signal, the
+            trajectory and the turn.
+        """
+
+    def select(self, stored: Any, rows: TurnCounts, max_turns: int) -> Any:
+        """The signal of some trajectories, the longest of which has `max_turns` turns."""
+        return tuple(stored[i] for i in rows)
+
+
+class TurnKind(SignalKind):
+    """A kind that is given as one row per trajectory with one entry per turn.
+
+    With `after_last` a row may have one entry more, for the state after the last turn.
+    """
+
+    __slots__ = ()
+    after_last: bool = False
+
+    def count_turns(self, name: str, given: Any, size: int | None) -> list[int]:
+        return [len(row) for row in _rows(name, given, len(given) if size is None else size)]
+
+    def read_rows(self, name: str, given: Any, turns: TurnCounts) -> list[list[Any]]:
+        """The rows as lists. Raises: ShapeError if a row does not have one entry per turn."""
+        rows = _rows(name, given, len(turns))
+        for i, (row, count) in enumerate(zip(rows, turns, strict=True)):
+            if len(row) != count and not (self.after_last and len(row) == count + 1):
+                raise ShapeError(
+                    f"{name} of trajectory {i} has {len(row)} entries, but the trajectory has {count} turns. "
+                    "Give one entry per turn; where a turn has none, NaN for a number and [] for a list."
+                )
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class PerTurn(TurnKind):
+    """One number per turn: [N, T], NaN where missing or padding; [N, T+1] with `after_last`.
+
+    Attributes:
+        after_last: see `TurnKind`.
+        low, high: the smallest and the largest number that makes sense.
+        required: every turn of a valid trajectory needs a number.
+    """
+
+    after_last: bool = False
+    low: float = -np.inf
+    high: float = np.inf
+    required: bool = False
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Array:
+        array = np.full((len(turns), _max_turns(turns) + self.after_last), np.nan)
+        for i, row in enumerate(self.read_rows(name, given, turns)):
+            for k, item in enumerate(row):
+                array[i, k] = _number(item, f"{name} of trajectory {i}, turn {k}")
+        checked = valid[:, None] & (np.arange(array.shape[1])[None] < turns[:, None] + self.after_last)
+        _require_finite(name, array, checked, nan_is_missing=not self.required)
+        self._require_between(name, array, checked)
+        return array
+
+    def select(self, stored: Array, rows: TurnCounts, max_turns: int) -> Array:
+        return stored[rows, : max_turns + self.after_last]
+
+    def _require_between(self, name: str, array: Array, checked: Bools) -> None:
+        outside = np.argwhere(((array < self.low) | (array > self.high)) & checked)
+        if len(outside):
+            i, k = (int(x) for x in outside[0])
+            limit = f"at least {self.low:g}" if array[i, k] < self.low else f"at most {self.high:g}"
+            raise CreditError(f"{name} of trajectory {i}, turn {k} is {array[i, k]}: expected {limit}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Flags(TurnKind):
+    """One True or False per turn: [N, T], False where padding."""
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Bools:
+        flags = np.zeros((len(turns), _max_turns(turns)), np.bool_)
+        for i, row in enumerate(self.read_rows(name, given, turns)):
+            for k, item in enumerate(row):
+                flags[i, k] = _number(item, f"{name} of trajectory {i}, turn {k}") > 0
+        return flags
+
+    def select(self, stored: Bools, rows: TurnCounts, max_turns: int) -> Bools:
+        return stored[rows, :max_turns]
+
+
+@dataclass(frozen=True, slots=True)
+class PerTurnLists(TurnKind):
+    """Any number of numbers per turn, for example one per token: [N, T, M], NaN after the last number of a turn.
+
+    Attributes:
+        after_last: see `TurnKind`.
+    """
+
+    after_last: bool = False
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Array:
+        rows = [
+            [_numbers(item, f"{name} of trajectory {i}, turn {k}") for k, item in enumerate(row)]
+            for i, row in enumerate(self.read_rows(name, given, turns))
+        ]
+        longest = max((len(numbers) for row in rows for numbers in row), default=0)
+        array = np.full((len(turns), _max_turns(turns) + self.after_last, longest), np.nan)
+        for i, row in enumerate(rows):
+            for k, numbers in enumerate(row):
+                array[i, k, : len(numbers)] = numbers
+        _require_finite(name, array, np.broadcast_to(valid[:, None, None], array.shape), nan_is_missing=True)
+        return array
+
+    def select(self, stored: Array, rows: TurnCounts, max_turns: int) -> Array:
+        return stored[rows, : max_turns + self.after_last]
+
+
+@dataclass(frozen=True, slots=True)
+class PerTurnLabels(TurnKind):
+    """One hashable label, or None, per turn: a tuple of tuples."""
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Labels:
+        rows = self.read_rows(name, given, turns)
+        for i, row in enumerate(rows):
+            for k, label in enumerate(row):
+                _require_hashable(label, f"{name} of trajectory {i}, turn {k}")
+        return tuple(tuple(row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class PerTrajectory(SignalKind):
+    """One number per trajectory: [N], NaN only where the trajectory is not valid."""
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Array:
+        items = _one_per_trajectory(name, given, len(turns))
+        array = np.array([_number(item, f"{name} of trajectory {i}") for i, item in enumerate(items)], np.float64)
+        _require_finite(name, array, valid, nan_is_missing=False)
+        return array
+
+    def select(self, stored: Array, rows: TurnCounts, max_turns: int) -> Array:
+        return stored[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class TrajectoryLabels(SignalKind):
+    """One hashable label, or None, per trajectory: a tuple."""
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> tuple[Hashable, ...]:
+        labels = _one_per_trajectory(name, given, len(turns))
+        for i, label in enumerate(labels):
+            _require_hashable(label, f"{name} of trajectory {i}")
+        return tuple(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class ByName(SignalKind):
+    """Several signals of one kind, by name: a mapping."""
+
+    kind: PerTurn | PerTrajectory
+
+    def count_turns(self, name: str, given: Any, size: int | None) -> list[int] | None:
+        for part, values in self._parts(name, given).items():
+            return self.kind.count_turns(f"{name}[{part!r}]", values, size)
+        return None
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> dict[str, Array]:
+        return {
+            part: self.kind.read(f"{name}[{part!r}]", values, turns, valid)
+            for part, values in self._parts(name, given).items()
+        }
+
+    def select(self, stored: Mapping[str, Array], rows: TurnCounts, max_turns: int) -> dict[str, Array]:
+        return {part: self.kind.select(array, rows, max_turns) for part, array in stored.items()}
+
+    def _parts(self, name: str, given: Any) -> Mapping[str, Any]:
+        if not isinstance(given, Mapping):
+            raise CreditError(f"{name} is {type(given).__name__}: give a mapping from each component's name to it.")
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class PerSubset(SignalKind):
+    """For each trajectory a number for some sets of its turns: a tuple of mappings from frozenset to number."""
+
+    def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Coalitions:
+        rows = _one_per_trajectory(name, given, len(turns))
+        return tuple(
+            self._row(f"{name} of trajectory {i}", row, int(count), bool(ok))
+            for i, (row, count, ok) in enumerate(zip(rows, turns, valid, strict=True))
+        )
+
+    def _row(self, where: str, row: Any, count: int, valid: bool) -> dict[frozenset[int], float]:
+        if not isinstance(row, Mapping):
+            raise CreditError(f"{where} is {row!r}: give a mapping from the turns that were played to the return.")
+        returns = {}
+        for coalition, value in row.items():
+            if not isinstance(coalition, Iterable) or any(k not in range(count) for k in coalition):
+                raise CreditError(f"{where} has the key {coalition!r}: a set of turns from 0 to {count - 1}.")
+            number = _number(value, f"{where}, turns {sorted(coalition)}")
+            if valid and not np.isfinite(number):
+                raise CreditError(f"{where}, turns {sorted(coalition)} is {number}: a signal is a finite number.")
+            returns[frozenset(coalition)] = number
+        return returns
+
+
+def trajectory_flags(name: str, given: Iterable[Any] | None, size: int, default: bool) -> Bools:
+    """[N] bool; `default` for every trajectory if nothing is given. Raises: ShapeError, CreditError."""
     if given is None:
         return np.full(size, default)
-    items = list(given)
-    if len(items) != size:
-        raise ShapeError(f"{field} has {len(items)} entries for a group of {size} trajectories: give one each.")
+    items = _one_per_trajectory(name, given, size)
     for i, item in enumerate(items):
         if not (isinstance(item, (bool, np.bool_)) or (isinstance(item, (int, float)) and item in (0, 1))):
-            raise CreditError(f"{field} of trajectory {i} is {item!r}: it is True or False.")
+            raise CreditError(f"{name} of trajectory {i} is {item!r}: it is True or False.")
     return np.array(items, np.bool_)
 
 
-def per_turn(field: str, given: Sequence[Any], turns: NDArray[np.int64], *, after_last: bool = False) -> Array:
-    """[N, T] float64, one number per turn, NaN where missing or not played.
-
-    Args:
-        after_last: one entry more than turns is welcome, the signal after the last turn; the result
-            is then [N, T+1].
-    Raises: ShapeError when a trajectory's entries do not match its turns; CreditError for what is no number.
-    """
-    rows = nested(field, given, len(turns))
-    padded = np.full((len(turns), _longest(turns) + after_last), np.nan)
-    for i, (row, count) in enumerate(zip(rows, turns, strict=True)):
-        if len(row) != count and not (after_last and len(row) == count + 1):
-            raise ShapeError(
-                f"{field} of trajectory {i} has {len(row)} entries, but the trajectory has {count} turns. "
-                "Give one entry per turn, NaN where a turn has none."
-            )
-        for k, item in enumerate(row):
-            padded[i, k] = number(item, f"{field} of trajectory {i}, turn {k}")
-    return padded
-
-
-def per_turn_lists(field: str, given: Sequence[Any], turns: NDArray[np.int64], *, after_last: bool = False) -> Lists:
-    """[N, T, M] float64, up to M numbers per turn, NaN behind the last; `after_last` as in `per_turn`.
-
-    Raises: ShapeError when a trajectory's lists do not match its turns; CreditError for what is no list of numbers.
-    """
-    rows = nested(field, given, len(turns))
-    found: list[list[Array]] = []
-    for i, (row, count) in enumerate(zip(rows, turns, strict=True)):
-        if len(row) != count and not (after_last and len(row) == count + 1):
-            raise ShapeError(
-                f"{field} of trajectory {i} has {len(row)} lists, but the trajectory has {count} turns. "
-                "Give one list per turn, empty where a turn has none."
-            )
-        found.append([_numbers(item, f"{field} of trajectory {i}, turn {k}") for k, item in enumerate(row)])
-    most = max((len(item) for row in found for item in row), default=0)
-    padded = np.full((len(turns), _longest(turns) + after_last, most), np.nan)
-    for i, row in enumerate(found):
-        for k, item in enumerate(row):
-            padded[i, k, : len(item)] = item
-    return padded
-
-
-def per_turn_labels(field: str, given: Sequence[Any], turns: NDArray[np.int64]) -> tuple[tuple[Hashable, ...], ...]:
-    """One hashable label (or None) per turn. Raises: ShapeError, CreditError."""
-    rows = nested(field, given, len(turns))
-    for i, (row, count) in enumerate(zip(rows, turns, strict=True)):
-        if len(row) != count:
-            raise ShapeError(f"{field} of trajectory {i} has {len(row)} entries, but the trajectory has {count} turns.")
-        for k, item in enumerate(row):
-            if not isinstance(item, Hashable):
-                raise CreditError(f"{field} of trajectory {i}, turn {k} is {item!r}: a label is hashable, or None.")
-    return tuple(tuple(row) for row in rows)
-
-
-def nested(field: str, given: Sequence[Any], size: int) -> list[list[Any]]:
-    """The rows of a per-turn signal as lists. Raises: ShapeError naming the trajectory that has no row."""
-    rows = list(given)
-    if len(rows) != size:
-        raise ShapeError(f"{field} has {len(rows)} rows for a group of {size} trajectories: give one row each.")
+def _rows(name: str, given: Any, size: int) -> list[list[Any]]:
+    """The rows of a per-turn signal. Raises: ShapeError naming the trajectory that has no row."""
+    rows = _one_per_trajectory(name, given, size)
     for i, row in enumerate(rows):
         if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
-            raise ShapeError(f"{field} of trajectory {i} is {row!r}: give a sequence with one entry per turn.")
+            raise ShapeError(f"{name} of trajectory {i} is {row!r}: give a sequence with one entry per turn.")
     return [list(row) for row in rows]
 
 
-def require_finite(field: str, values: Array, required: Bools, *, nan_is_missing: bool) -> None:
-    """Refuse infinity, and NaN unless it stands for a missing value, wherever `required` is True.
-
-    Raises: CreditError naming the first trajectory (and turn) at fault.
-    """
-    bad = np.isinf(values) if nan_is_missing else ~np.isfinite(values)
-    where = np.argwhere(bad & required)
-    if len(where):
-        at = tuple(int(x) for x in where[0])
-        place = f"trajectory {at[0]}" + (f", turn {at[1]}" if len(at) > 1 else "")
-        raise CreditError(
-            f"{field} of {place} is {values[at]}: a signal is a finite number"
-            + (" (NaN where a turn has none)." if nan_is_missing else ". Mark the trajectory as not valid if its "
-               "episode failed; a valid one must be scored.")
-        )  # fmt: skip
+def _one_per_trajectory(name: str, given: Iterable[Any], size: int) -> list[Any]:
+    items = list(given)
+    if len(items) != size:
+        raise ShapeError(f"{name} has {len(items)} entries for a group of {size} trajectories: give one each.")
+    return items
 
 
-def require_between(field: str, values: Array, counted: Bools, low: float, high: float) -> None:
-    """Raises: CreditError naming the first trajectory and turn whose number is below `low` or above `high`."""
-    where = np.argwhere(((values < low) | (values > high)) & counted)
-    if len(where):
-        i, k = (int(x) for x in where[0])
-        limit = f"at least {low:g}" if values[i, k] < low else f"at most {high:g}"
-        raise CreditError(f"{field} of trajectory {i}, turn {k} is {values[i, k]}: expected {limit}.")
-
-
-def _numbers(item: Any, what: str) -> Array:
-    if isinstance(item, (str, bytes)) or not isinstance(item, (Iterable, type(None))):
-        raise CreditError(f"{what} is {item!r}: expected a list of numbers.")
-    if isinstance(item, np.ndarray) and item.ndim == 1 and item.dtype.kind in "fiu":
-        return item.astype(np.float64)
-    return np.array([] if item is None else [number(one, what) for one in item], np.float64)
-
-
-def number(item: Any, what: str) -> float:
+def _number(item: Any, where: str) -> float:
     """A number, NaN for None. Raises: CreditError for anything else."""
     if item is None:
         return math.nan
     if isinstance(item, (str, bytes)):
-        raise CreditError(f"{what} is {item!r}: expected a number.")
+        raise CreditError(f"{where} is {item!r}: expected a number.")
     try:
         return float(item)
     except (TypeError, ValueError) as error:
-        raise CreditError(f"{what} is {item!r}: expected a number.") from error
+        raise CreditError(f"{where} is {item!r}: expected a number.") from error
 
 
-def _longest(turns: NDArray[np.int64]) -> int:
+def _numbers(item: Any, where: str) -> Array:
+    if isinstance(item, (str, bytes)) or not isinstance(item, (Iterable, type(None))):
+        raise CreditError(f"{where} is {item!r}: expected a list of numbers.")
+    if isinstance(item, np.ndarray) and item.ndim == 1 and item.dtype.kind in "fiu":
+        return item.astype(np.float64)
+    return np.array([] if item is None else [_number(number, where) for number in item], np.float64)
+
+
+def _require_finite(name: str, array: Array, checked: Bools, *, nan_is_missing: bool) -> None:
+    """Raises: CreditError naming the first infinity, or the first NaN unless NaN means that a value is missing."""
+    bad = np.isinf(array) if nan_is_missing else ~np.isfinite(array)
+    positions = np.argwhere(bad & checked)
+    if len(positions):
+        index = tuple(int(x) for x in positions[0])
+        where = f"trajectory {index[0]}" + (f", turn {index[1]}" if len(index) > 1 else "")
+        hint = (
+            " (NaN where a turn has none)."
+            if nan_is_missing
+            else ". Mark the trajectory as not valid if its episode failed; a valid one must be scored."
+        )
+        raise CreditError(f"{name} of {where} is {array[index]}: a signal is a finite number{hint}")
+
+
+def _require_hashable(label: Any, where: str) -> None:
+    if not isinstance(label, Hashable):
+        raise CreditError(f"{where} is {label!r}: a label is hashable, or None.")
+
+
+def _max_turns(turns: TurnCounts) -> int:
     return int(turns.max(initial=0))

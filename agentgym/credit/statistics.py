@@ -53,7 +53,7 @@ def spread(scores: Array, *, ddof: int, among: Bools | None = None) -> Array:
     return np.where(tells, std, 0.0)
 
 
-def divided(differences: Array, std: Array) -> Array:
+def divide_by_std(differences: Array, std: Array) -> Array:
     """Differences over a spread (plus 1e-6); 0 where the spread is 0."""
     return np.where(std > 0, differences / (std + STD_EPSILON), 0.0)
 
@@ -61,11 +61,11 @@ def divided(differences: Array, std: Array) -> Array:
 def standardised(scores: Array, *, baseline: Baseline, ddof: int, among: Bools | None = None) -> Array:
     """(score - baseline) / spread in each column; 0 outside `among` and where there is no spread."""
     differences = np.nan_to_num(centred(scores, baseline, among))
-    result = divided(differences, spread(scores, ddof=ddof, among=among))
+    result = divide_by_std(differences, spread(scores, ddof=ddof, among=among))
     return result if among is None else np.where(among, result, 0.0)
 
 
-def compared_at_index(scores: Array, among: Bools, *, baseline: Baseline, scale: Scale, ddof: int) -> Array:
+def normalise_columns(scores: Array, among: Bools, *, baseline: Baseline, scale: Scale, ddof: int) -> Array:
     """Each column compared over the rows in `among`: minus its baseline and, for "std", over its spread.
 
     Returns: the shape of `scores`; 0 outside `among`, where nobody else is, and where nothing differs.

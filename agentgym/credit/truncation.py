@@ -22,7 +22,7 @@ def bootstrapped(group: Group) -> Group:
     Raises: MissingSignalError without outcomes or values; CreditError naming a truncated trajectory whose value
         after its last turn is missing.
     """
-    valid = group.only(group.valid)
+    valid = group.select(group.valid)
     after = np.zeros(group.size)
     after[group.valid] = value_after_last(valid, "bootstrap")
     return replace(group, outcomes=group.signal("outcomes") + after)
@@ -45,6 +45,6 @@ def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, p
             f"limit_tokens={limit_tokens}, buffer_tokens={buffer_tokens}, penalty={penalty}: expected "
             "1 <= buffer_tokens <= limit_tokens and a penalty from 0 up."
         )
-    tokens = np.where(group.played, group.signal("lengths"), 0.0).sum(axis=1)
+    tokens = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
     over = np.clip((tokens - (limit_tokens - buffer_tokens)) / buffer_tokens, 0.0, 1.0)
     return replace(group, outcomes=group.signal("outcomes") - penalty * over)

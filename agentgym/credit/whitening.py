@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, STD_EPSILON
@@ -16,7 +16,7 @@ Weigh = Literal["trajectories", "turns", "tokens"]
 """What counts once: a trajectory (its turns share that weight), a turn, or a token (needs `lengths`)."""
 
 
-def direction_by_trajectories(options: Mapping[str, Any]) -> Bias:
+def direction_by_trajectories(options: Mapping[str, Any]) -> BiasClass:
     """The class of estimators that keep the direction where every trajectory counts once."""
     return "direction" if options["weigh"] == "trajectories" else "biased"
 
@@ -24,10 +24,10 @@ def direction_by_trajectories(options: Mapping[str, Any]) -> Bias:
 def turn_weights(group: Group, weigh: Weigh) -> Array:
     """[N, T] weight of each turn in a mean over turns; 0 where not played. Raises: MissingSignalError for tokens."""
     if weigh == "trajectories":
-        return np.where(group.played, 1.0 / np.maximum(group.turns, 1)[:, None], 0.0)
+        return np.where(group.turn_mask, 1.0 / np.maximum(group.turns, 1)[:, None], 0.0)
     if weigh == "turns":
-        return group.played.astype(np.float64)
-    return np.where(group.played, group.signal("lengths"), 0.0)
+        return group.turn_mask.astype(np.float64)
+    return np.where(group.turn_mask, group.signal("lengths"), 0.0)
 
 
 def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) -> list[Array]:
@@ -37,8 +37,8 @@ def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) 
         scores: [N, T] of each group. weigh: what counts once.
     """
     weights = [turn_weights(group, weigh) for group in groups]
-    flat = np.concatenate([one[group.played] for one, group in zip(scores, groups, strict=True)])
-    weight = np.concatenate([one[group.played] for one, group in zip(weights, groups, strict=True)])
+    flat = np.concatenate([one[group.turn_mask] for one, group in zip(scores, groups, strict=True)])
+    weight = np.concatenate([one[group.turn_mask] for one, group in zip(weights, groups, strict=True)])
     total = weight.sum()
     if total == 0:
         return [np.zeros(one.shape) for one in scores]
@@ -48,6 +48,6 @@ def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) 
     if std <= max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(flat).max())):
         return [np.zeros(one.shape) for one in scores]
     return [
-        np.where(group.played, (one - low - mean) / (std + STD_EPSILON), 0.0)
+        np.where(group.turn_mask, (one - low - mean) / (std + STD_EPSILON), 0.0)
         for one, group in zip(scores, groups, strict=True)
     ]

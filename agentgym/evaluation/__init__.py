@@ -1,6 +1,6 @@
 """Measuring agents: the runner that plays a fixed list of tasks, the statistics, and the report page.
 
-    evaluation = await evaluate(policy, "sql/store-v1", "held_out", samples=4)
+    evaluation = await evaluate(policy, "sql/store-v1", "held_out", config=RolloutConfig(group_size=4))
     print(evaluation.success())
 
 Nothing is loaded before it is used, so that the command line starts quickly.

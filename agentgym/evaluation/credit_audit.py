@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.credit import Estimator, Group, batch_advantages
-from agentgym.credit.audit import Agreement, GroupFacts, agreement, counterfactual_credit, group_facts
+from agentgym.credit.audit import Agreement, GroupStatistics, agreement, counterfactual_credit, group_statistics
 from agentgym.credit.signals import Array
 from agentgym.errors import EvaluationError
 from agentgym.rollout.branch import Fork
@@ -29,7 +29,7 @@ class Audit:
     """
 
     agreements: dict[str, Agreement]
-    facts: dict[str, GroupFacts]
+    facts: dict[str, GroupStatistics]
     trajectories: int
     turns: int
     played: int
@@ -93,7 +93,7 @@ class Sample:
         built = [Group.from_trajectories(group) for group in self.groups]
         return Audit(
             {n: agreement([given[g][i] for g, i in kept], truth, seed=seed) for n, given in self.advantages.items()},
-            {name: group_facts(built, given) for name, given in self.advantages.items()},
+            {name: group_statistics(built, given) for name, given in self.advantages.items()},
             len(kept), sum(len(one) for one in truth), ended, diverged, float(np.mean(errors)),
         )  # fmt: skip
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from agentgym import __version__, registry
-from agentgym.environment import Environment
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
-from agentgym.policy.contract import Policy, Sampling
-from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
-from agentgym.sandbox.contract import Backend
+from agentgym.policy.contract import Policy
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
@@ -40,24 +35,16 @@ async def evaluate(
     task_set: str | TaskSet,
     split: str = "held_out",
     *,
+    config: RolloutConfig = RolloutConfig(),  # noqa: B008  frozen
     label: str | None = None,
     policy_name: str | None = None,
     limit: int | None = None,
-    samples: int = 1,
-    sampling: Sampling | None = None,
-    seed: int = 0,
-    reward: Reward | str | None = None,
-    environment: str | Callable[..., Environment] | None = None,
-    environment_options: Mapping[str, Any] | None = None,
-    backend: Backend | str | None = None,
-    budgets: Budgets | None = None,
-    concurrency: int = 64,
     ledger: Ledger | None = None,
     step: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     seen: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
-    """Play every task `samples` times and return the record.
+    """Play every task `config.group_size` times and return the record.
 
     With a ledger an evaluation that was broken off goes on where it stopped: called again with the same label,
     tasks and seed, it reads finished episodes back and plays the rest.
@@ -65,45 +52,38 @@ async def evaluate(
     Args:
         policy: the agent, or a function that makes one for a task, as for an oracle.
         task_set, split: what to play. `held_out` cannot be read inside `training_only()`.
+        config: how episodes are played; without a temperature greedily where each task is played once, else at 1.
         label: name of the record and of its episodes; by default the split.
         limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
             that a small limit is no stratum in disguise.
-        samples: episodes per task.
-        sampling: by default greedy for one sample, temperature 1 for more.
         progress, seen: called after each episode, with counts and with the trajectory.
-    Raises: EvaluationError for a label, limit or number of samples that makes no sense; TaskError for an
+    Raises: EvaluationError for a limit that makes no sense or a ledger that holds another measurement; TaskError for an
         empty split; HeldOutError; what the registry raises for unknown names.
     """
     chosen = registry.load_task_set(task_set) if isinstance(task_set, str) else task_set
     tasks = choose(chosen, split, limit)
-    if samples < 1:
-        raise EvaluationError(f"samples is {samples}: an evaluation plays every task at least once.")
     label = label or split
-    sampling = sampling or Sampling(temperature=0.0 if samples == 1 else 1.0)
-    run = f"evaluation/{label}"
+    if config.temperature is None:
+        config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
-    opened = opened_before(chosen, split, tasks, policy=name, label=label, seed=seed)
-    manager = EpisodeManager(
-        policy, reward=reward, environment=environment, budgets=budgets or Budgets(), sampling=sampling,
-        concurrency=concurrency, ledger=ledger, seed=seed, run=run, backend=backend,
-        environment_options=dict(environment_options or {}),
-    )  # fmt: skip
+    opened = opened_before(chosen, split, tasks, policy=name, label=label, seed=config.seed)
+    manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}")
     started, clock = time.time(), time.monotonic()
     played: list[Trajectory] = []
     solved, failed = 0.0, 0
-    async for trajectory in manager.run(tasks, samples):
-        _check_same(trajectory, seed, sampling, label)
+    async for trajectory in manager.run(tasks):
+        _check_same(trajectory, config, label)
         played.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
         failed += not trajectory.valid
         if seen is not None:
             seen(trajectory)
         if progress is not None:
-            progress(Progress(len(played), len(tasks) * samples, solved, failed))
+            progress(Progress(len(played), len(tasks) * config.group_size, solved, failed))
     order = {task.id: place for place, task in enumerate(tasks)}
     played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
-        played, label=label, task_set=chosen, split=split, seed=seed, step=step, sampling=sampling,
+        played, label=label, task_set=chosen, split=split, step=step, config=config,
         policy=name,
     )  # fmt: skip
     evaluation.opened = opened
@@ -118,14 +98,14 @@ def from_trajectories(
     task_set: TaskSet,
     split: str,
     policy: str,
-    seed: int = 0,
+    config: RolloutConfig,
     step: int | None = None,
-    sampling: Sampling | None = None,
 ) -> Evaluation:
     """The record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
         played: every sample of every task, tasks in the order they are to be listed.
+        config: how they were played.
     Raises: EvaluationError if nothing was played, a task lacks a sample that another has, or an episode
         was judged without a `success` component.
     """
@@ -143,12 +123,11 @@ def from_trajectories(
     first = played[0]
     return Evaluation(
         label=label, task_set=task_set.name, split=split, fingerprint=task_set.fingerprint(), policy=policy,
-        samples=samples, seed=seed, rows=[row_of(group) for group in by_task.values()],
+        samples=samples, seed=config.seed, rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
         duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
-        sampling={} if sampling is None else
-        {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_tokens": sampling.max_tokens},
+        sampling=_sampling_of(config),
     )  # fmt: skip
 
 
@@ -182,9 +161,16 @@ def choose(task_set: TaskSet, split: str, limit: int | None = None) -> list[Task
     return sorted(tasks, key=lambda task: seed_of("limit", task_set.name, split, task.id))[:limit]
 
 
-def _check_same(trajectory: Trajectory, seed: int, sampling: Sampling, label: str) -> None:
+def _sampling_of(config: RolloutConfig) -> dict[str, float]:
+    """As records of evaluations and vLLM's SamplingParams name it."""
+    temperature = 1.0 if config.temperature is None else config.temperature
+    return {"temperature": temperature, "top_p": config.top_p, "max_tokens": config.budgets.max_turn_tokens}
+
+
+def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> None:
     """A ledger may hold this label already. Raises: EvaluationError if it was another measurement."""
-    wanted = {"seed": seed, "temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
+    sampling = _sampling_of(config)
+    wanted = {"seed": config.seed, "temperature": sampling["temperature"], "max_tokens": sampling["max_tokens"]}
     for name, value in wanted.items():
         before = trajectory.provenance.get(name, value)
         if before != value:

@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from agentgym.messages import StopReason
+from agentgym.validated import validated_dataclass
+
+Count = Annotated[int, Field(ge=1, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@validated_dataclass()
 class Budgets:
-    """Bounds of one episode. A budget that is used up ends it: truncated, and scored as it stands.
+    """Bounds of one episode. A budget that is used up ends the episode: it is truncated, and scored as it stands.
 
     Attributes:
         max_turns: agent messages.
-        max_tokens: tokens after the prompt, the agent's own and those of observations; None is no bound.
-        max_calls: calls of all turns together; those beyond it are not run.
-        time_s: wall seconds from reset to the last turn, the time of judging the outcome not counted.
-        max_void_turns: turns in a row that say nothing the world can act on or answer.
+        max_turn_tokens: tokens of one agent message.
+        max_episode_tokens: tokens after the prompt, the agent's own and those of observations; None is no bound.
+        max_calls: tool calls of all turns together; those beyond it are not run.
+        time_s: wall seconds from reset to the last turn; judging the outcome does not count.
+        max_void_turns: turns in a row that hold nothing the environment can act on or answer.
         infra_retries: how often one episode may try again after the infrastructure failed.
-    Raises: ValueError when a bound is below 1 (`infra_retries` below 0) or no number.
+    Raises: ValueError naming each bound that is out of range, its value and the range.
     """
 
-    max_turns: int = 16
-    max_tokens: int | None = None
-    max_calls: int = 64
-    time_s: float = 600.0
-    max_void_turns: int = 3
-    infra_retries: int = 1
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "max_tokens" and value is None:
-                continue
-            least: float = 0 if field.name == "infra_retries" else 1
-            if field.name == "time_s":
-                if not (isinstance(value, (int, float)) and value > 0):
-                    raise ValueError(f"Budgets.time_s is {value!r}: it is a number of seconds above 0.")
-            elif not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"Budgets.{field.name} is {value!r}: it is a whole number of {least} or more.")
+    max_turns: Count = 16
+    max_turn_tokens: Count = 512
+    max_episode_tokens: Count | None = None
+    max_calls: Count = 64
+    time_s: Annotated[float, Field(gt=0)] = 600.0
+    max_void_turns: Count = 3
+    infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1
 
 
 @dataclass(slots=True)
-class Spent:
-    """What one episode has used so far: turns, calls, tokens after the prompt, void turns in a row."""
+class BudgetUsage:
+    """What one episode has used so far.
+
+    Attributes:
+        turns, calls: of the whole episode.
+        tokens: after the prompt.
+        void_turns: in a row, up to the last turn.
+    """
 
     turns: int = 0
     calls: int = 0
@@ -51,8 +53,8 @@ class Spent:
     void_turns: int = 0
 
     def used_up(self, budgets: Budgets) -> StopReason | None:
-        """The first budget with nothing left for another turn, None while there is."""
-        if budgets.max_tokens is not None and self.tokens >= budgets.max_tokens:
+        """The first budget that leaves nothing for another turn, None if there is none."""
+        if budgets.max_episode_tokens is not None and self.tokens >= budgets.max_episode_tokens:
             return StopReason.MAX_TOKENS
         if self.void_turns >= budgets.max_void_turns:
             return StopReason.REPEATED_VOID

@@ -15,7 +15,7 @@ from agentgym.errors import ContextFull, LedgerError, RewardError
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.reward import validate_components
-from agentgym.rollout.budgets import Spent
+from agentgym.rollout.budgets import BudgetUsage
 from agentgym.rollout.closing import close_environment
 from agentgym.rollout.judging import judge_end, verdict
 from agentgym.rollout.metering import TurnMeter, spoken
@@ -79,7 +79,7 @@ class Episode:
         trajectory.stop_reason = None
         if setting.ledger is not None:
             setting.ledger.begin(trajectory)
-        self._spent = Spent()
+        self._spent = BudgetUsage()
         self._open_turn: Turn | None = None
         self._resetting = False
         self._doing = "making the environment"
@@ -181,9 +181,12 @@ class Episode:
 
     def _room(self) -> tuple[int, StopReason | None]:
         """How many tokens the next message may have, and which budget cuts it short, if one does."""
-        limit, reason = self._setting.sampling.max_tokens, None
-        if self._budgets.max_tokens is not None and self._budgets.max_tokens - self._spent.tokens < limit:
-            limit, reason = self._budgets.max_tokens - self._spent.tokens, StopReason.MAX_TOKENS
+        limit, reason = self._budgets.max_turn_tokens, None
+        if (
+            self._budgets.max_episode_tokens is not None
+            and self._budgets.max_episode_tokens - self._spent.tokens < limit
+        ):
+            limit, reason = self._budgets.max_episode_tokens - self._spent.tokens, StopReason.MAX_TOKENS
         if self._prefix is not None and self._policy.context_tokens is not None:
             left = self._policy.context_tokens - len(self._prefix)
             if left < limit:

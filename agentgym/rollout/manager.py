@@ -18,14 +18,13 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, load_reward, make
 from agentgym.reward import Reward
 from agentgym.rollout.branch import Divergence, Ended, Fork, Recorded, differs, ended_otherwise
-from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.collector import calm_collector
+from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.judging import PENDING, judge_group
 from agentgym.rollout.restored import Restored
 from agentgym.rollout.setting import Setting
 from agentgym.rollout.workers import Crew, Duties, Job
-from agentgym.sandbox.contract import Backend
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory
 
@@ -41,75 +40,72 @@ class EpisodeManager:
 
     Args:
         policy: who plays; or a function from a task to the policy that plays it.
-        reward: who judges: a Reward, a registered name, or None for what the environment declares.
-        environment: None for each task's own registered id; another id; or a function that makes one.
-        budgets: bounds of each episode. `sampling`: how the policy samples; its seed is replaced for each turn.
-        concurrency: episodes, and so environments, that exist at once.
+        config: how episodes are played.
         ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
-        seed: together with run, task, sample and turn it seeds every request; with the task alone, the
-            environment, so that the episodes of a group meet the same world.
-        run: begins the id of every trajectory.
-        backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
-        environment_options: passed to the environment's constructor.
-        checkpoints: with a key (task id, sample, turn) for each that is wanted, of the world before that turn; filled
-            in while the episodes are played. For forks.
-    Raises: UnknownNameError for an unknown reward; ValueError for a concurrency below 1.
+        label: begins the id of every trajectory.
+        checkpoints: with a key (task id, sample, turn) for each that is wanted, of the environment before that turn;
+            filled in while the episodes are played. For forks.
+    Raises: UnknownNameError for an unknown reward.
     """
 
     def __init__(
         self,
         policy: Policy | Callable[[Task], Policy],
+        config: RolloutConfig = RolloutConfig(),  # noqa: B008  frozen
         *,
-        reward: Reward | str | None = None,
-        environment: str | Callable[..., Environment] | None = None,
-        budgets: Budgets = Budgets(),  # noqa: B008  frozen
-        sampling: Sampling = Sampling(),  # noqa: B008  frozen
-        concurrency: int = 64,
         ledger: Ledger | None = None,
-        seed: int = 0,
-        run: str = "run",
-        backend: Backend | str | None = None,
-        environment_options: dict[str, Any] | None = None,
+        label: str = "run",
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        if concurrency < 1:
-            raise ValueError(f"concurrency is {concurrency!r}: at least one episode has to play.")
-        self._policy, self._concurrency, self._ledger = policy, concurrency, ledger
-        self._seed, self._run = seed, run
-        self._reward = load_reward(reward) if isinstance(reward, str) else reward
-        self._environment, self._backend = environment, backend
-        self._options = dict(environment_options or {})
+        self.config = config
+        self._policy, self._concurrency, self._ledger = policy, config.concurrency, ledger
+        self._seed, self._run = config.seed, label
+        self._reward = load_reward(config.reward) if isinstance(config.reward, str) else config.reward
+        self._environment, self._backend = config.environment, config.backend
+        self._options = dict(config.environment_options)
         self._judges: dict[Any, Reward | None] = {}  # by what makes the environments: its id, class or function
+        temperature = 1.0 if config.temperature is None else config.temperature
+        sampling = Sampling(temperature, config.top_p, config.budgets.max_turn_tokens)
         self._provenance = {
-            "agentgym": __version__, "seed": seed, "temperature": sampling.temperature, "top_p": sampling.top_p,
-            "max_tokens": sampling.max_tokens,
-        }  # fmt: skip
+            "agentgym": __version__,
+            "seed": config.seed,
+            "temperature": temperature,
+            "top_p": config.top_p,
+            "max_tokens": config.budgets.max_turn_tokens,
+        }
         if self._reward is not None and isinstance(policy, Policy):
             self._reward.bind_policy(policy)
         self._load_declared = cache(self._declared)
         self._setting = Setting(
             make_environment=self._make,
             reward_for=self._reward_for,
-            budgets=budgets, sampling=sampling, seed_parts=(seed, run), ledger=ledger,
+            budgets=config.budgets, sampling=sampling, seed_parts=(config.seed, label), ledger=ledger,
             keep=None if checkpoints is None else partial(_keep, checkpoints),
         )  # fmt: skip
 
     async def collect(
-        self, tasks: Iterable[Task], group_size: int = 1, *, seen: Callable[[Trajectory], None] | None = None
+        self,
+        tasks: Iterable[Task],
+        group_size: int | None = None,
+        *,
+        on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
-        """Play every task `group_size` times. Returns: trajectories by task, in the order given, then sample.
+        """Play every task `group_size` times, by default as often as the config says.
 
-        `seen` is called with each trajectory as it ends, for a progress bar.
+        Args:
+            on_trajectory: called with each trajectory when it ends, for a progress bar.
+        Returns: trajectories by task, in the order given, then by sample.
         """
-        found: list[tuple[int, Trajectory]] = []
-        async with aclosing(self._play(self._jobs(tasks, group_size), group_size)) as playing:
+        size = self.config.group_size if group_size is None else group_size
+        finished: list[tuple[int, Trajectory]] = []
+        async with aclosing(self._play(self._jobs(tasks, size), size)) as playing:
             async for item in playing:
-                found.append(item)
-                if seen is not None:
-                    seen(item[1])
-        return [trajectory for _, trajectory in sorted(found, key=lambda item: item[0])]
+                finished.append(item)
+                if on_trajectory is not None:
+                    on_trajectory(item[1])
+        return [trajectory for _, trajectory in sorted(finished, key=lambda item: item[0])]
 
-    async def run(self, tasks: Iterable[Task], group_size: int = 1) -> AsyncIterator[Trajectory]:
+    async def run(self, tasks: Iterable[Task], group_size: int | None = None) -> AsyncIterator[Trajectory]:
         """Play every task `group_size` times and yield each trajectory when it ends.
 
         Tasks are taken from the iterable only when there is room to play them. When the caller stops early
@@ -118,18 +114,20 @@ class EpisodeManager:
 
         Raises: LedgerError when the record cannot be written; all episodes are stopped then.
         """
-        async with aclosing(self._play(self._jobs(tasks, group_size), group_size)) as playing:
+        size = self.config.group_size if group_size is None else group_size
+        async with aclosing(self._play(self._jobs(tasks, size), size)) as playing:
             async for _, trajectory in playing:
                 yield trajectory
 
-    async def branch(self, forks: Iterable[Fork], samples: int = 1) -> AsyncIterator[Trajectory]:
-        """Continue saved trajectories from their forks, `samples` times each, and yield each when it ends.
+    async def branch(self, forks: Iterable[Fork], group_size: int | None = None) -> AsyncIterator[Trajectory]:
+        """Continue saved trajectories from their forks, `group_size` times each, and yield each when it ends.
 
         The turns before a fork are repeated as recorded, and checked (see `agentgym.rollout.branch`). Where the
         world no longer answers the same, the branch fails with ReplayDiverged: it is yielded, and not valid.
         `provenance["branch"]` says which trajectory and turn it left. Raises and stops: as `run`.
         """
-        async with aclosing(self._play(self._branches(forks, samples), samples)) as playing:
+        size = self.config.group_size if group_size is None else group_size
+        async with aclosing(self._play(self._branches(forks, size), size)) as playing:
             async for _, trajectory in playing:
                 yield trajectory
 
@@ -182,13 +180,13 @@ class EpisodeManager:
                 yield Job(position, trajectory)
                 position += 1
 
-    def _branches(self, forks: Iterable[Fork], samples: int) -> Iterator[Job]:
+    def _branches(self, forks: Iterable[Fork], group_size: int) -> Iterator[Job]:
         """Every continuation to play, lazily, with sample numbers that no two of a task share."""
         seen: Counter[str] = Counter()
         position = 0
         for fork in forks:
             origin = fork.trajectory
-            for _ in range(samples):
+            for _ in range(group_size):
                 sample = seen[origin.task.id]
                 seen[origin.task.id] += 1
                 name = f"{self._run}/{origin.id}@{fork.turn}#{sample}"

@@ -14,8 +14,7 @@ from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.arguments import hostile, plausible
 from agentgym.testing.close_checks import DummySandbox
@@ -47,16 +46,14 @@ class EpisodeChecker:
         def policy_for(task: Task) -> Policy:
             return ScriptedPolicy(script_for(task), name=who)
 
-        budgets = Budgets(max_turns=24, infra_retries=0, time_s=120.0)
-        manager = EpisodeManager(
-            policy_for,
+        config = RolloutConfig(
             reward=self.reward,
             environment=self.subject.make,
-            budgets=budgets,
+            budgets=Budgets(max_turns=24, infra_retries=0, time_s=120.0),
             concurrency=8,
-            run="check",
             seed=self.subject.seed,
         )
+        manager = EpisodeManager(policy_for, config, label="check")
         judged = []
         for trajectory in await manager.collect(tasks):
             if trajectory.error is not None:
@@ -184,7 +181,8 @@ async def check_cancelled(stage: EpisodeChecker) -> None:
         return environment
 
     thinking = _Thinking()
-    manager = EpisodeManager(thinking, environment=make, budgets=Budgets(infra_retries=0), run="check")
+    config = RolloutConfig(environment=make, budgets=Budgets(infra_retries=0))
+    manager = EpisodeManager(thinking, config, label="check")
     playing = asyncio.ensure_future(manager.collect(stage.subject.tasks[:1]))
     started = asyncio.ensure_future(thinking.started.wait())
     await asyncio.wait({playing, started}, return_when=asyncio.FIRST_COMPLETED)

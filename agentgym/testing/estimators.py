@@ -38,10 +38,10 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
     estimate = estimator(chosen, **options) if isinstance(chosen, str) else chosen
     name = chosen if isinstance(chosen, str) else getattr(chosen, "name", getattr(chosen, "__name__", "estimator"))
     findings = Findings(f"estimator {name!r}")
-    compares, equals_get_zero, judges = True, True, True
+    compares, zero_if_equal, judges = True, True, True
     if isinstance(estimate, Estimator):
         compares = estimate.minimum_group > 1 or estimate.scope == "batch"
-        equals_get_zero = compares and estimate.equals_get_zero
+        zero_if_equal = compares and estimate.zero_if_equal
         judges = "action_values" not in estimate.requires  # else the critic has learned from the outcome
         if not (estimate.function.__doc__ or "").strip():
             findings.add("Its function has no docstring: say the formula, and what degenerate groups give.")
@@ -59,7 +59,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
             alone = estimate(Group.from_arrays(**{**single, "outcomes": _raised(single["outcomes"])}))
             if np.any(alone[0] != 0):
                 findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
-    if equals_get_zero:
+    if zero_if_equal:
         with findings.no_exception("A group of equals"):
             one = random_signals(rng, size=1)
             same = estimate(Group.from_arrays(**_rows(one, lambda rows: rows * 3)))

@@ -1,4 +1,4 @@
-"""What training does with failures: which turns of a batch get no advantage, whatever the estimator gave them."""
+"""Mask failures in training: some turns of a batch get no advantage, whatever the estimator gave them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from agentgym.trajectory import Trajectory
 Array = NDArray[np.float64]
 
 
-def check_treatments(wanted: Mapping[str, str]) -> None:
-    """Raises: RecipeError for an unknown kind, an unknown treatment, or one that makes no sense for its kind."""
-    for kind, treatment in wanted.items():
+def check_treatments(treatments: Mapping[str, str]) -> None:
+    """Check [train.failures].
+
+    Raises: RecipeError for an unknown kind, an unknown treatment, or a treatment that its kind cannot have.
+    """
+    for kind, treatment in treatments.items():
         if kind not in FAILURES:
             raise RecipeError(f"train.failures.{kind}: there is no such kind. Kinds are {', '.join(FAILURES)}.")
         if treatment not in TREATMENTS:
@@ -28,30 +31,34 @@ def check_treatments(wanted: Mapping[str, str]) -> None:
                 "judged them, and nothing else is. Mask other kinds by mask_turn or mask_episode."
             )
         if treatment == "mask_turn" and FAILURES[kind].level == "end":
-            raise RecipeError(f"train.failures.{kind} = 'mask_turn': it has no turn of its own. Write mask_episode.")
+            raise RecipeError(
+                f"train.failures.{kind} = 'mask_turn': this kind concerns a whole episode. Write mask_episode."
+            )
 
 
 def apply_failure_masks(
-    played: Sequence[Trajectory], credit: Sequence[Array], wanted: Mapping[str, Treatment]
+    trajectories: Sequence[Trajectory], credit: Sequence[Array], treatments: Mapping[str, Treatment]
 ) -> list[Array]:
-    """The advantages with zeros where a failure's treatment asks for them.
+    """Return the advantages with zeros where the treatment of a failure asks for them.
 
-    Biased, as every mask that depends on what the agent did: what leads there is neither rewarded nor punished.
+    This is biased, as is every mask that depends on what the agent did: turns that lead to a masked failure are neither
+    rewarded nor punished for it.
+
     Args:
-        played, credit: trajectories and one advantage per turn of each.
-        wanted: treatments that differ from the table's; with none, the advantages come back as they are.
+        trajectories, credit: the trajectories, and one advantage per turn of each.
+        treatments: those that differ from the table's; if there are none, the advantages are returned unchanged.
     """
-    masks_turn = {kind for kind, treatment in wanted.items() if treatment == "mask_turn"}
-    masks_episode = {kind for kind, treatment in wanted.items() if treatment == "mask_episode"}
+    masks_turn = {kind for kind, treatment in treatments.items() if treatment == "mask_turn"}
+    masks_episode = {kind for kind, treatment in treatments.items() if treatment == "mask_episode"}
     if not masks_turn and not masks_episode:
         return list(credit)
-    found = []
-    for trajectory, advantages in zip(played, credit, strict=True):
+    masked = []
+    for trajectory, advantages in zip(trajectories, credit, strict=True):
         if not trajectory.valid:
-            found.append(advantages)
+            masked.append(advantages)
         elif masks_episode & failures_of(trajectory).keys():
-            found.append(np.zeros_like(advantages))
+            masked.append(np.zeros_like(advantages))
         else:
-            hit = [bool(masks_turn & set(kinds)) for kinds in turn_failures(trajectory.turns)]
-            found.append(np.where(hit, 0.0, advantages))
-    return found
+            is_masked = [bool(masks_turn & set(kinds)) for kinds in turn_failures(trajectory.turns)]
+            masked.append(np.where(is_masked, 0.0, advantages))
+    return masked

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from agentgym import registry
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
-from agentgym.rollout.branch import Ended, Fork
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import Checkpoints, EpisodeManager
-from agentgym.sandbox.contract import Backend
+from agentgym.rollout import Checkpoints, EpisodeManager, Fork, RolloutConfig
+from agentgym.rollout.branch import Ended
 from agentgym.sandbox.pool import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -27,117 +26,109 @@ class Rollouts:
     Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one.
 
     Args:
-        reward: a Reward, a registered name, or None for each environment's own.
-        budgets, concurrency, backend, seed: as for EpisodeManager.
-        pool: keep so many sandboxes of each kind ready ahead of time; 0 makes each when it is asked for.
+        config: how episodes are played; a reward given by name is loaded once for the whole run.
+        pool: keep so many sandboxes of each kind ready ahead of time; 0 creates each on demand.
         ledger: where every turn is recorded; a run label seen before is read back instead of played again.
     """
 
     def __init__(
         self,
+        config: RolloutConfig = RolloutConfig(),  # noqa: B008  frozen
         *,
-        reward: Reward | str | None = None,
-        budgets: Budgets | None = None,
-        concurrency: int = 64,
-        backend: str | None = None,
         pool: int = 0,
-        seed: int = 0,
         ledger: Ledger | None = None,
     ) -> None:
-        self.reward = registry.load_reward(reward) if isinstance(reward, str) else reward  # one for the whole run
-        self.budgets, self.concurrency = budgets or Budgets(), concurrency
-        self.seed, self.ledger = seed, ledger
-        self.backend: Backend | str | None = backend
+        if isinstance(config.reward, str):
+            config = replace(config, reward=registry.load_reward(config.reward))
         if pool:
-            self.backend = Pool(registry.load("backends", backend or registry.DEFAULT_BACKEND)(), ready=pool)
+            backend = config.backend or registry.DEFAULT_BACKEND
+            backend = registry.load("backends", backend)() if isinstance(backend, str) else backend
+            config = replace(config, backend=Pool(backend, ready=pool))
+        self.config, self.ledger = config, ledger
         self._runner = asyncio.Runner()
+
+    @property
+    def reward(self) -> Reward | None:
+        """Who judges every episode; None where each environment has its own."""
+        return self.config.reward if isinstance(self.config.reward, Reward) else None
 
     def play(
         self,
         policy: Policy | Callable[[Task], Policy],
         tasks: Sequence[Task],
         *,
-        run: str,
-        group_size: int = 1,
-        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        label: str,
+        group_size: int | None = None,
+        temperature: float | None = None,
         record: bool = True,
         progress: float | None = None,
-        seen: Callable[[Trajectory], None] | None = None,
+        on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
         Args:
-            run: label of this batch; with the task and the sample it names the episode and seeds it.
+            label: of this batch; with the task and the sample it names the episode and seeds it.
+            group_size, temperature: instead of the config's.
             record: write the episodes to the ledger.
             progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
-            seen: called with each trajectory as it finishes, for a progress bar.
-            checkpoints: those that are wanted, filled in (see EpisodeManager).
+            on_trajectory: called with each trajectory when it ends, for a progress bar.
+            checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
-        if progress is not None and isinstance(self.reward, Reward):
+        if progress is not None and self.reward is not None:
             self.reward.set_progress(progress)
-        manager = self._manager(policy, run, sampling, self.ledger if record else None, checkpoints)
-        return self._runner.run(manager.collect(tasks, group_size, seen=seen))
+        manager = self._manager(policy, label, self.ledger if record else None, temperature, checkpoints)
+        return self._runner.run(manager.collect(tasks, group_size, on_trajectory=on_trajectory))
 
     def branch(
-        self, policy: Policy, forks: Sequence[Fork], samples: int, *, run: str, sampling: Sampling, record: bool = False
+        self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False
     ) -> list[Trajectory]:
-        """Continue saved trajectories from their forks, `samples` times each, in no order. `record`: as `play`."""
-        manager = self._manager(policy, run, sampling, self.ledger if record else None)
+        """Continue saved trajectories from their forks, `group_size` times each, in no order. `record`: as `play`."""
+        manager = self._manager(policy, label, self.ledger if record else None)
 
         async def collected() -> list[Trajectory]:
-            return [trajectory async for trajectory in manager.branch(forks, samples)]
+            return [trajectory async for trajectory in manager.branch(forks, group_size)]
 
         return self._runner.run(collected())
 
-    def replay_turns(self, wanted: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
-        """Say only some turns of saved trajectories again, each in a fresh world, and have what comes of it judged."""
-        manager = self._manager(_SILENT, "replay", Sampling(), None)
-        gate = asyncio.Semaphore(self.concurrency)
+    def replay_turns(self, selections: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
+        """Repeat only some turns of saved trajectories, each in a fresh environment, and judge the results."""
+        manager = self._manager(_SILENT, "replay", None)
+        gate = asyncio.Semaphore(self.config.concurrency)
 
-        async def one(record: Trajectory, turns: Collection[int]) -> Trajectory:
+        async def replay(record: Trajectory, turns: Collection[int]) -> Trajectory:
             async with gate:
                 return await manager.replay_turns(record, turns)
 
-        async def all_of_them() -> list[Trajectory]:
-            return await asyncio.gather(*(one(record, turns) for record, turns in wanted))
+        async def replay_all() -> list[Trajectory]:
+            return await asyncio.gather(*(replay(record, turns) for record, turns in selections))
 
-        return self._runner.run(all_of_them())
+        return self._runner.run(replay_all())
 
     def score(self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        """Log-probability of each continuation's tokens after its prefix, all asked at once."""
+        """Return the log-probabilities of each continuation's tokens after its prefix; all are requested at once."""
 
-        async def all_of_them() -> list[list[float]]:
+        async def score_all() -> list[list[float]]:
             return await asyncio.gather(*(policy.score(prefix, continuation) for prefix, continuation in pairs))
 
-        return self._runner.run(all_of_them())
+        return self._runner.run(score_all())
 
     def _manager(
         self,
         policy: Policy | Callable[[Task], Policy],
-        run: str,
-        sampling: Sampling,
+        label: str,
         ledger: Ledger | None,
+        temperature: float | None = None,
         checkpoints: Checkpoints | None = None,
     ) -> EpisodeManager:
-        return EpisodeManager(
-            policy,
-            reward=self.reward,
-            budgets=self.budgets,
-            sampling=sampling,
-            concurrency=self.concurrency,
-            ledger=ledger,
-            seed=self.seed,
-            run=run,
-            backend=self.backend,
-            checkpoints=checkpoints,
-        )
+        config = self.config if temperature is None else self.config.at_temperature(temperature)
+        return EpisodeManager(policy, config, ledger=ledger, label=label, checkpoints=checkpoints)
 
     def close(self) -> None:
-        """End the sandboxes and the loop."""
-        if isinstance(self.backend, Pool):
-            self._runner.run(self.backend.close())
+        """Close the sandboxes, the event loop and the ledger."""
+        if isinstance(self.config.backend, Pool):
+            self._runner.run(self.config.backend.close())
         self._runner.run(registry.close_backends())
         self._runner.close()
         if self.ledger is not None:

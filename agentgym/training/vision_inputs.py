@@ -1,14 +1,13 @@
-"""Images in training: what a vision model is given to see beside the tokens of a batch."""
+"""What a vision model is given beside the tokens of a training batch: the images that its trajectories show."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
@@ -17,99 +16,83 @@ from agentgym.policy.image_tokens import ImageTokens
 from agentgym.trajectory import Trajectory
 
 PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
-"""What TRL's forward pass hands to a model, of all that image processors may give."""
-NEVER = -1e4
+"""What TRL's forward pass hands to a model, of all that image processors may return."""
+MASKED_LOGIT = -1e4
 """Added to a logit, it leaves a probability of exactly 0; every dtype holds it, and no product with it is NaN."""
 
 
 class VisionInputs:
-    """Makes a forward pass of TRL's see what the agent saw, and weigh the words that it could choose from.
+    """Makes TRL's forward pass match how the agent sampled: the same images, and no probability for image tokens.
 
     Args:
         images: of the renderer that the policy samples with.
-        model: that is trained.
+        model: the model being trained.
     """
 
     def __init__(self, images: ImageTokens, model: Any) -> None:
         self._images = images
-        self._wants_kinds = "mm_token_type_ids" in inspect.signature(model.forward).parameters
+        self._needs_token_types = "mm_token_type_ids" in inspect.signature(model.forward).parameters
 
     @classmethod
     def of(cls, policy: Policy, model: Any) -> VisionInputs | None:
-        """The sight of a policy that reads images; None for one that reads text only."""
+        """Return the vision inputs of a policy that reads images; None for one that reads text only."""
         images = getattr(policy.renderer, "images", None)
         return cls(images, model) if isinstance(images, ImageTokens) else None
 
-    def shown(self, trajectory: Trajectory) -> list[ImagePart]:
-        """The images that the trajectory's tokens stand for, in order; of what came back last, nothing was read.
+    def images_of(self, trajectory: Trajectory) -> list[ImagePart]:
+        """Return the images that the trajectory's tokens stand for, in order.
 
-        Raises: PolicyError if tokens and images are not of one conversation.
+        Images of the last results are left out: the episode was over, and no token stands for them.
+
+        Raises: PolicyError if the number of image tokens does not fit the images.
         """
-        found = images_of(trajectory.opening)
+        images = images_of(trajectory.opening)
         for turn in trajectory.turns:
             if turn.observation_ids:
-                found += images_of([*(result.message() for result in turn.results), *turn.replies])
-        held = self._images.count(trajectory.arrays().ids.tolist())
-        wanted = sum(self._images.count(self._images.encode(image)) for image in found)
-        if held != wanted:
+                images += images_of([*(result.message() for result in turn.results), *turn.replies])
+        token_count = self._images.count(trajectory.arrays().ids.tolist())
+        expected = sum(self._images.count(self._images.encode(image)) for image in images)
+        if token_count != expected:
             raise PolicyError(
-                f"{trajectory.id} holds {held} image tokens where its {len(found)} image(s) have {wanted}, so it "
-                "cannot be trained on. It was recorded with another image processor: play it again with this one."
+                f"{trajectory.id} holds {token_count} image tokens where its {len(images)} image(s) have {expected}, "
+                "so it cannot be trained on. It was recorded with another image processor: play it again with this one."
             )
-        return found
+        return images
 
-    def beside(self, ids: torch.Tensor, shown: Sequence[Sequence[ImagePart]], model: Any) -> dict[str, Any]:
-        """Arguments of the model beside the tokens of some rows; none where no row shows an image.
+    def model_kwargs(self, ids: torch.Tensor, images: Sequence[Sequence[ImagePart]], model: Any) -> dict[str, Any]:
+        """Return the model's arguments beside the tokens of some rows; an empty dict if no row shows an image.
 
         Args:
-            ids: [B, L]. `shown`: [B] the images of each row.
-        Raises: PolicyError where the image processor gives what TRL does not pass on.
+            ids: [B, L]. `images`: [B] lists, the images of each row.
+        Raises: PolicyError if the image processor returns what TRL does not pass on.
         """
-        made = self._images.features([image for row in shown for image in row])
-        if not made:
+        features = self._images.features([image for row in images for image in row])
+        if not features:
             return {}
-        if strange := sorted(set(made) - PASSED_ON):
+        if unknown := sorted(set(features) - PASSED_ON):
             raise PolicyError(
-                f"{type(self._images.processor).__name__} makes {', '.join(strange)} of an image, which TRL's trainer "
+                f"{type(self._images.processor).__name__} makes {', '.join(unknown)} of an image, which TRL's trainer "
                 f"does not pass on to the model (it passes {', '.join(sorted(PASSED_ON))}). Models like LLaVA and "
                 "Qwen-VL can be trained; others can be evaluated with the policy 'vision'."
             )
-        if self._wants_kinds:
-            made["mm_token_type_ids"] = (ids == self._images.image_token_id).long()
+        if self._needs_token_types:
+            features["mm_token_type_ids"] = (ids == self._images.image_token_id).long()
         dtype = next(model.parameters()).dtype
         return {
             name: tensor.to(device=ids.device, dtype=dtype if tensor.is_floating_point() else tensor.dtype)
-            for name, tensor in made.items()
+            for name, tensor in features.items()
         }
 
     @contextmanager
-    def silenced(self, model: Any) -> Iterator[None]:
-        """For a while, no token that stands for an image has any probability: the agent could not choose one either."""
+    def mask_image_logits(self, model: Any) -> Iterator[None]:
+        """Inside, tokens that stand for images have no probability, as when the agent sampled."""
         head = model.get_output_embeddings()
-        own, weight = head.bias, head.weight
-        bias = torch.zeros(len(weight), dtype=weight.dtype, device=weight.device)
-        bias[list(self._images.reserved_ids)] = NEVER
-        head.__dict__["bias"] = bias if own is None else own + bias  # hides the parameter, which keeps its gradient
+        own_bias, weight = head.bias, head.weight
+        mask = torch.zeros(len(weight), dtype=weight.dtype, device=weight.device)
+        mask[list(self._images.reserved_ids)] = MASKED_LOGIT
+        # An attribute of the instance hides the parameter, which keeps its gradient.
+        head.__dict__["bias"] = mask if own_bias is None else own_bias + mask
         try:
             yield
         finally:
             del head.__dict__["bias"]
-
-
-class Collator:
-    """Makes a batch of the rows that `imitate` makes of its examples: padded right, with what is seen beside them."""
-
-    def __init__(self, sight: VisionInputs, model: Any, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
-        self._sight, self._model, self._pad = sight, model, int(tokenizer.pad_token_id)
-        self._shown = [sight.shown(example) for example in examples]
-
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        def padded(name: str, filler: int) -> torch.Tensor:
-            return pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=filler)
-
-        ids, labels = padded("input_ids", self._pad), padded("labels", -100)
-        lengths = torch.tensor([len(row["input_ids"]) for row in rows])
-        mask = (torch.arange(ids.size(1)) < lengths[:, None]).long()
-        shown = [self._shown[row["row"]] for row in rows]
-        beside = self._sight.beside(ids, shown, self._model)
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels, **beside}

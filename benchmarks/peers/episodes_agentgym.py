@@ -12,7 +12,7 @@ import episodes_work
 
 from agentgym.messages import Call, Message
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.testing.counter import Counter, TargetReached
@@ -25,9 +25,10 @@ def play(count: int) -> None:
     tasks = [Task(str(n), "peers/counter-v1", "Count to 8.", truth=episodes_work.CALLS) for n in range(count)]
     with tempfile.TemporaryDirectory() as folder, closing(Ledger(Path(folder) / "ledger.sqlite")) as ledger:
         manager = EpisodeManager(
-            ScriptedPolicy(SCRIPT), environment=Counter, reward=TargetReached(), concurrency=episodes_work.AT_ONCE,
+            ScriptedPolicy(SCRIPT),
+            RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=episodes_work.AT_ONCE),
             ledger=ledger if "PEER_LEDGER" in os.environ else None,
-        )  # fmt: skip
+        )
         found = asyncio.run(manager.collect(tasks))
     assert [one.success for one in found] == [1.0] * count
 

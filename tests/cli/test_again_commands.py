@@ -88,7 +88,7 @@ def test_an_episode_is_played_on_by_hand_and_by_a_policy(played):
         "kind='policies')\n"
     )
     words = ["fork", played, "--episode", episode, "--turn", 2]
-    done = agentgym(*words, "--policy", "acme_eager", "--samples", 2, code=code)
+    done = agentgym(*words, "--policy", "acme_eager", "--group-size", 2, code=code)
     assert done.exit_code == 0, done.output
     assert done.stdout.count("submitted 20") == 2
     late = agentgym("fork", played, "--episode", episode, "--turn", 9)

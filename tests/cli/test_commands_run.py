@@ -77,7 +77,7 @@ def test_the_same_label_is_resumed_but_never_mixed(tmp_path):
 
 def test_eval_measures_records_and_compares(tmp_path):
     words = ["eval", "--tasks", "acme/counts-v1", "--policy", "oracle", "--import", CODE]
-    done = agentgym(*words, "--samples", 2, "--out", tmp_path / "run", "--label", "first", "--html",
+    done = agentgym(*words, "--group-size", 2, "--out", tmp_path / "run", "--label", "first", "--html",
                     "--json", tmp_path / "first.json")  # fmt: skip
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "first.json").read_text())

@@ -26,7 +26,7 @@ from agentgym.registry import (
     shared_backend,
 )
 from agentgym.reward import Reward
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.testing import (
     check_backend,

@@ -90,7 +90,7 @@ def naive(group: Group) -> list[np.ndarray]:
     worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
     found = np.zeros_like(worth)
     for k in range(worth.shape[1]):
-        here = group.played[:, k]
+        here = group.turn_mask[:, k]
         found[here, k] = (worth[here, k] - worth[here, k].mean()) / (worth[here, k].std() + 1e-6)
     return [row[:count] for row, count in zip(found, group.turns, strict=True)]
 

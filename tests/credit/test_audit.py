@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from agentgym.credit import Group
-from agentgym.credit.audit import agreement, counterfactual_credit, group_facts, spearman
+from agentgym.credit.audit import agreement, counterfactual_credit, group_statistics, spearman
 
 
 def test_counterfactual_credit_is_the_rise_in_value_and_the_turns_own_reward():
@@ -46,7 +46,7 @@ def test_facts_of_groups():
     silent = Group.from_arrays(outcomes=[1, 1], state_keys=[["a"], ["a"]])
     loud = Group.from_arrays(outcomes=[1, 0], state_keys=[["a", "b"], ["a"]])
     advantages = [[np.zeros(1), np.zeros(1)], [np.array([1.0, 2.0]), np.array([-1.0])]]
-    facts = group_facts([silent, loud], advantages)
+    facts = group_statistics([silent, loud], advantages)
     assert facts.zero_gradient == 0.5
     assert facts.singletons == pytest.approx(1 / 5)
     assert facts.variance == (pytest.approx(0.5), 0.0)  # 0, 0, 1, -1 at turn 0; 2 alone at turn 1
@@ -54,4 +54,4 @@ def test_facts_of_groups():
 
 def test_without_state_keys_nothing_is_said_of_singletons():
     group = Group.from_arrays(outcomes=[1, 0])
-    assert np.isnan(group_facts([group], [[np.ones(1), np.ones(1)]]).singletons)
+    assert np.isnan(group_statistics([group], [[np.ones(1), np.ones(1)]]).singletons)

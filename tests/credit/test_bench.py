@@ -7,34 +7,34 @@ from itertools import product
 import numpy as np
 import pytest
 
-from agentgym.credit import Group, declare, estimator
-from agentgym.credit.bench import Bifurcation, learn, measure, run
-from agentgym.credit.bench.bifurcation import SIGNALS_GIVEN
+from agentgym.credit import Group, define_estimator, estimator
+from agentgym.credit.bench import BifurcationTask, measure_credit, measure_learning, run_benchmark
+from agentgym.credit.bench.bifurcation import SIGNAL_MAKERS
 from agentgym.credit.group import SIGNALS
 from agentgym.credit.signals import Array
 
 
-@declare(requires=("action_values", "values"), bias="unbiased", source="our own", minimum_group=1)
+@define_estimator(requires=("action_values", "values"), bias="unbiased", source="our own", minimum_group=1)
 def critic(group: Group) -> Array:
     """Q - V, as a critic says."""
     return group.signal("action_values") - group.signal("values")[:, :-1]
 
 
-@declare(requires=("outcomes",), bias="heuristic", source="our own", minimum_group=1)
+@define_estimator(requires=("outcomes",), bias="heuristic", source="our own", minimum_group=1)
 def noise(group: Group) -> Array:
     """Numbers that say nothing."""
-    return np.random.default_rng(int(group.outcomes.sum() * 1000)).normal(size=group.played.shape)  # type: ignore[union-attr]
+    return np.random.default_rng(int(group.outcomes.sum() * 1000)).normal(size=group.turn_mask.shape)  # type: ignore[union-attr]
 
 
-@declare(requires=("outcomes",), bias="heuristic", source="our own", minimum_group=1)
+@define_estimator(requires=("outcomes",), bias="heuristic", source="our own", minimum_group=1)
 def nothing(group: Group) -> Array:
     """No credit at all."""
-    return np.zeros(group.played.shape)
+    return np.zeros(group.turn_mask.shape)
 
 
 def test_the_true_credit_is_what_an_exhaustive_sum_gives():
     """Q(s, a) - V(s) by summing over every completion of every prefix of a task of three turns."""
-    task, chance = Bifurcation(3, 1, good=0.8, bad=0.3), np.array([0.6, 0.3, 0.5])
+    task, chance = BifurcationTask(3, 1, good=0.8, bad=0.3), np.array([0.6, 0.3, 0.5])
 
     def value(prefix: tuple[int, ...]) -> float:
         total = 0.0
@@ -51,21 +51,21 @@ def test_the_true_credit_is_what_an_exhaustive_sum_gives():
         np.testing.assert_allclose(task.values(row, chance)[0], [value(actions[:k]) for k in range(4)], atol=1e-15)
 
 
-@pytest.mark.parametrize("name", sorted(set(SIGNALS) & set(SIGNALS_GIVEN)))
+@pytest.mark.parametrize("name", sorted(set(SIGNALS) & set(SIGNAL_MAKERS)))
 def test_every_signal_it_gives_is_one_a_group_accepts(name: str):
     rng = np.random.default_rng(0)
-    task, chance = Bifurcation(5, 2), np.full(5, 0.5)
+    task, chance = BifurcationTask(5, 2), np.full(5, 0.5)
     group = task.group(task.play(chance, 6, rng, tree=True), chance, rng, (name,))
     assert getattr(group, name) is not None
 
 
 def test_it_gives_every_signal_there_is():
-    assert set(SIGNALS) == set(SIGNALS_GIVEN)
+    assert set(SIGNALS) == set(SIGNAL_MAKERS)
 
 
 def test_a_branch_shares_the_actions_of_the_turns_it_shares():
     rng = np.random.default_rng(1)
-    task, chance = Bifurcation(6, 3), np.full(6, 0.5)
+    task, chance = BifurcationTask(6, 3), np.full(6, 0.5)
     play = task.play(chance, 8, rng, tree=True)
     assert any(play.forks)
     for child, fork in enumerate(play.forks):
@@ -75,33 +75,33 @@ def test_a_branch_shares_the_actions_of_the_turns_it_shares():
 
 
 def test_noise_has_error_of_nearly_1_and_no_credit_has_1():
-    assert measure(noise, 8, groups=40).error.value > 0.9
-    silent = measure(nothing, 8, groups=40)
+    assert measure_credit(noise, 8, groups=40).error.value > 0.9
+    silent = measure_credit(nothing, 8, groups=40)
     assert (silent.error.value, silent.sign.value, silent.focus.value) == (1.0, 0.5, 0.0)
 
 
 def test_a_critic_without_error_is_exact(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Bifurcation, "errors", lambda self: np.zeros((self.turns + 1, 2)))
-    found = measure(critic, 8, groups=20)
+    monkeypatch.setattr(BifurcationTask, "errors", lambda self: np.zeros((self.turns + 1, 2)))
+    found = measure_credit(critic, 8, groups=20)
     assert found.error.value == pytest.approx(0, abs=1e-6)
     assert (found.sign.value, found.focus.value) == (1.0, pytest.approx(1.0))
 
 
 def test_intervals_hold_their_value():
-    found = measure(estimator("rloo"), 4, groups=60)
+    found = measure_credit(estimator("rloo"), 4, groups=60)
     for figure in (found.error, found.sign, found.focus, found.noise):
         assert figure.low <= figure.value <= figure.high
 
 
 def test_credit_on_the_right_turn_teaches_faster_than_noise():
-    good, bad = learn(critic, 8, most=80, seeds=5), learn(noise, 8, most=80, seeds=5)
+    good, bad = measure_learning(critic, 8, most=80, seeds=5), measure_learning(noise, 8, most=80, seeds=5)
     assert good.steps.value < bad.steps.value
     assert good.never == 0
 
 
 def test_a_run_is_the_same_again_and_says_what_it_skips():
-    first = run(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
-    assert first == run(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
+    first = run_benchmark(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
+    assert first == run_benchmark(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
     assert [(row.name, row.turns) for row in first] == [("rloo", 2), ("rloo", 4), ("grpo", 2), ("grpo", 4)]
     assert first[0].to_json()["measures"]["error"]["value"] == first[0].measures.error.value  # type: ignore[union-attr]
 
@@ -111,6 +111,6 @@ def test_a_run_is_the_same_again_and_says_what_it_skips():
 )
 def test_a_task_has_a_decisive_turn_among_its_turns(wrong: dict[str, int]):
     with pytest.raises(ValueError, match="decisive turn"):
-        Bifurcation(**wrong)
+        BifurcationTask(**wrong)
     with pytest.raises(ValueError, match="bad < good"):
-        Bifurcation(2, 0, good=0.1, bad=0.9)
+        BifurcationTask(2, 0, good=0.1, bad=0.9)

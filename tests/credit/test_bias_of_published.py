@@ -8,12 +8,12 @@ from recorded_bias import RECORDED
 from test_unbiasedness import angle, make
 
 from agentgym.credit.exact.bias import with_tokens
-from agentgym.credit.exact.problems import Path, Problem, go_score
-from agentgym.credit.exact.signals import EQUIPPED, MISJUDGED
+from agentgym.credit.exact.problems import Problem, ProblemPath, go_score
+from agentgym.credit.exact.signals import PROBLEMS_WITH_SIGNALS, PROBLEMS_WITH_WRONG_CRITIC
 
 SIZES = (2, 3, 4)
 LEFT_OUT = {"baseline": "loo", "scale": "none"}
-every_problem = pytest.mark.parametrize("problem", EQUIPPED.values(), ids=EQUIPPED)
+every_problem = pytest.mark.parametrize("problem", PROBLEMS_WITH_SIGNALS.values(), ids=PROBLEMS_WITH_SIGNALS)
 
 
 def apart(estimated: np.ndarray, true: np.ndarray) -> float:
@@ -25,7 +25,7 @@ def apart(estimated: np.ndarray, true: np.ndarray) -> float:
 def test_probabilities_of_all_paths_sum_to_one_and_an_exact_critic_agrees_with_them(problem: Problem):
     """What is expected before the first turn is the mean return."""
     assert sum(p.probability for p in problem.paths) == pytest.approx(1, abs=1e-15)
-    mean = sum(p.probability * p.worth(0) for p in problem.paths)
+    mean = sum(p.probability * p.return_from(0) for p in problem.paths)
     assert problem.paths[0].signals["values"][0] == pytest.approx(mean)
 
 
@@ -47,7 +47,7 @@ def test_an_estimator_whose_baseline_holds_others_alone_is_unbiased(name, option
 
 
 @pytest.mark.parametrize("size", [1, *SIZES])
-@pytest.mark.parametrize("problem", [*EQUIPPED.values(), *MISJUDGED.values()])
+@pytest.mark.parametrize("problem", [*PROBLEMS_WITH_SIGNALS.values(), *PROBLEMS_WITH_WRONG_CRITIC.values()])
 def test_turn_gae_at_lambda_1_is_unbiased_whatever_the_critic_says(problem: Problem, size: int):
     chosen = make("turn_gae")
     assert chosen.bias == "unbiased"
@@ -91,7 +91,7 @@ def test_archer_is_as_wrong_as_its_critic(problem: Problem):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("problem", [*EQUIPPED.values(), *MISJUDGED.values()])
+@pytest.mark.parametrize("problem", [*PROBLEMS_WITH_SIGNALS.values(), *PROBLEMS_WITH_WRONG_CRITIC.values()])
 def test_bilevel_gae_at_ones_is_unbiased_whatever_the_critic_says(problem: Problem, size: int):
     chosen = make("bilevel_gae")
     assert chosen.bias == "unbiased"
@@ -123,7 +123,7 @@ def test_an_estimator_that_scales_keeps_the_direction_where_returns_take_two_val
     """turn_weight 0 leaves outcomes of 0 and 1 (0.25 is a third in the two rooms, where it bends: see grpo)."""
     chosen = make(name, turn_weight=0.0)
     assert chosen.bias == "direction"
-    if problem is not EQUIPPED["back_and_forth"]:
+    if problem is not PROBLEMS_WITH_SIGNALS["back_and_forth"]:
         outcome_only = problem.estimated_gradient(make("rloo", turn_weight=0.0), size)
         assert angle(problem.estimated_gradient(chosen, size), outcome_only) == pytest.approx(1, abs=1e-12)
 
@@ -144,7 +144,9 @@ def test_a_biased_form_is_as_biased_as_recorded(form, problem):
     name, options = form[0], dict(form[1:])
     chosen = make(name, **options)
     assert chosen.bias == "biased"
-    decision = with_tokens((MISJUDGED if name in ("turn_gae", "ragen") else EQUIPPED)[problem])
+    decision = with_tokens(
+        (PROBLEMS_WITH_WRONG_CRITIC if name in ("turn_gae", "ragen") else PROBLEMS_WITH_SIGNALS)[problem]
+    )
     true = decision.true_gradient()
     got = [
         apart(decision.estimated_gradient(chosen, size), true)
@@ -156,8 +158,8 @@ def test_a_biased_form_is_as_biased_as_recorded(form, problem):
 @pytest.mark.parametrize("name", ["kevin", "user_rl"])
 def test_a_discount_can_flip_the_sign_of_going_on(name: str):
     """Why the two come with a caution or a setting: the reward for searching lies in the future."""
-    assert EQUIPPED["flip"].estimated_gradient(make(name), 4)[0] < 0
-    assert EQUIPPED["flip"].estimated_gradient(make(name, gamma=1.0), 4)[0] > 0
+    assert PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make(name), 4)[0] < 0
+    assert PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make(name, gamma=1.0), 4)[0] > 0
 
 
 @pytest.mark.parametrize(
@@ -165,13 +167,13 @@ def test_a_discount_can_flip_the_sign_of_going_on(name: str):
 )
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_others_have_the_right_sign_on_the_flip_problem(name: str, size: int):
-    assert (EQUIPPED["flip"].estimated_gradient(make(name), size) > 0).all()
+    assert (PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make(name), size) > 0).all()
 
 
 def test_opo_pushes_a_choice_that_makes_no_difference():
     """The first choice changes nothing but how many tokens there are, the second decides, in few tokens or many."""
     paths = tuple(
-        Path(
+        ProblemPath(
             0.25, float(won), (0.0, 0.0), np.stack([go_score(0.5, went, 0, 2), go_score(0.5, won, 1, 2)]),
             signals={"lengths": [2 if went else 9, 1 if won else 9]},
         )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.branches import tree_of
-from agentgym.credit.exact.evidence import INFORMED
+from agentgym.credit.branches import build_tree
+from agentgym.credit.exact.evidence import PROBLEMS_WITH_EVIDENCE
 from agentgym.credit.exact.trees import estimated_gradient, trees
 from agentgym.errors import CreditError
 
@@ -41,7 +41,7 @@ def test_a_trajectory_that_was_forked_off_needs_not_repeat_what_came_before():
     """The second lists y alone, after a: then a stands once, and counts 3 * 1/2 = 1.5 there."""
     forked = Group.from_arrays(outcomes=[1, 0, 0], branches=[["a", "x"], ["y"], ["b", "z"]], parents=[None, "a", None])
     expect(estimator("sibling")(forked), [[0.75, 0.75], [-0.75], [-0.75, -0.75]])
-    tree = tree_of(forked)
+    tree = build_tree(forked)
     assert tree.path.tolist() == [[0, 1], [0, 2], [3, 4]]
 
 
@@ -56,10 +56,10 @@ def test_a_trunk_that_all_share_has_nothing_to_be_compared_with():
 
 
 def test_without_a_fork_siblings_are_rloo():
-    lonely = FORKED.with_signals(branches=[["a", "x"], ["b", "y"], ["c", "z"]])
-    expect(estimator("sibling")(lonely), [list(a) for a in estimator("rloo")(lonely)])
+    lone_leaves = FORKED.with_signals(branches=[["a", "x"], ["b", "y"], ["c", "z"]])
+    expect(estimator("sibling")(lone_leaves), [list(a) for a in estimator("rloo")(lone_leaves)])
     unnamed = FORKED.with_signals(branches=[[None, None]] * 3)
-    expect(estimator("sibling")(unnamed), [list(a) for a in estimator("rloo")(lonely)])
+    expect(estimator("sibling")(unnamed), [list(a) for a in estimator("rloo")(lone_leaves)])
 
 
 def test_tree_grpo_adds_the_tree_to_the_group():
@@ -75,8 +75,10 @@ def test_tree_grpo_adds_the_tree_to_the_group():
 
 def test_trees_of_one_leaf_each_are_grpo():
     """E15's edge."""
-    lonely = FORKED.with_signals(branches=[["a", "x"], ["b", "y"], ["c", "z"]], turn_rewards=[[1, 0], [0.5, 2], [0, 0]])
-    expect(estimator("tree")(lonely), [list(a) for a in estimator("grpo")(lonely)])
+    lone_leaves = FORKED.with_signals(
+        branches=[["a", "x"], ["b", "y"], ["c", "z"]], turn_rewards=[[1, 0], [0.5, 2], [0, 0]]
+    )
+    expect(estimator("tree")(lone_leaves), [list(a) for a in estimator("grpo")(lone_leaves)])
 
 
 def test_vine_is_the_difference_of_the_values_around_a_turn():
@@ -90,7 +92,7 @@ def test_vine_is_the_difference_of_the_values_around_a_turn():
         continuations=[[[0, 1], [1, 1, 0.25], []], [[0.5]], [[0.5], [], [0.25]]],
     )  # fmt: skip
     expect(estimator("vine")(group), [[0.75, 0.25], [-0.5], [-0.05, -0.05, -0.15]])
-    expect(estimator("vine")(group.only(np.array([True, False, False]))), [[0.75, 0.25]])
+    expect(estimator("vine")(group.select(np.array([True, False, False]))), [[0.75, 0.25]])
 
 
 def test_nodes_that_follow_each_other_in_a_circle_are_refused():
@@ -103,7 +105,7 @@ FANS = [(2,), (3,), (4,), (2, 2), (2, 1, 2)]
 
 
 @pytest.mark.parametrize("fan", FANS, ids=str)
-@pytest.mark.parametrize("problem", INFORMED.values(), ids=INFORMED)
+@pytest.mark.parametrize("problem", PROBLEMS_WITH_EVIDENCE.values(), ids=PROBLEMS_WITH_EVIDENCE)
 def test_sibling_credit_is_unbiased_wherever_trees_branch(problem, fan):
     grown = trees(problem, fan)
     assert sum(p for p, _ in grown) == pytest.approx(1, abs=1e-12)
@@ -124,9 +126,9 @@ def test_sibling_credit_is_unbiased_wherever_trees_branch(problem, fan):
 )
 def test_a_biased_form_over_trees_is_as_biased_as_recorded(name, options, problem, fan, error):
     """Pins: distance from the true gradient in units of its length."""
-    chosen, true = estimator(name, **options), INFORMED[problem].true_gradient()
+    chosen, true = estimator(name, **options), PROBLEMS_WITH_EVIDENCE[problem].true_gradient()
     assert chosen.bias == "biased"
-    got = estimated_gradient(INFORMED[problem], chosen, fan)
+    got = estimated_gradient(PROBLEMS_WITH_EVIDENCE[problem], chosen, fan)
     assert np.linalg.norm(got - true) / np.linalg.norm(true) == pytest.approx(error, abs=1e-4)
 
 

@@ -6,14 +6,14 @@ import pytest
 from test_estimators_by_hand import GROUP, expect
 
 from agentgym.credit import CreditWarning, estimator
-from agentgym.credit.composition import parts_of
-from agentgym.credit.wrappers import wrapper
+from agentgym.credit.composition import parse_composition
+from agentgym.credit.wrappers import define_wrapper
 from agentgym.errors import CreditError, UnknownNameError
 from agentgym.registry import load, names
 
 
 def test_a_line_is_read_from_the_inside_out():
-    parts = parts_of("rloo(turn_weight=0.5) | gated(levels={'a': 1, 'b': -0.5}) | masked(overlong=True)")
+    parts = parse_composition("rloo(turn_weight=0.5) | gated(levels={'a': 1, 'b': -0.5}) | masked(overlong=True)")
     assert [(part.name, part.options) for part in parts] == [
         ("rloo", {"turn_weight": 0.5}), ("gated", {"levels": {"a": 1, "b": -0.5}}), ("masked", {"overlong": True}),
     ]  # fmt: skip
@@ -56,12 +56,12 @@ def test_the_caution_of_the_wrapped_estimator_is_still_said():
         ("rloo | a.b", "'a.b' in .* is no name"),
         ("rloo | 3", "'3' in .* is no name"),
         ("rloo | gated(treshold=1)", "The wrapper 'gated' has no option 'treshold'. Did you mean 'threshold'"),
-        ("rloo | gated(levels=3)", "expected a table of numbers by name"),
-        ("rloo | gated(levels={'a': 'b'})", "expected a table of numbers by name"),
-        ("rloo | off_policy(max_lag=-1)", "expected a number at least 0"),
-        ("rloo | off_policy(max_lag=1.5)", "expected a whole number"),
-        ("rloo | off_policy(level='turns')", "expected one of 'turn', 'token', 'sequence'"),
-        ("rloo | entropy_weighted(limit=1)", "expected a number above 1"),
+        ("rloo | gated(levels=3)", "expected a valid dictionary"),
+        ("rloo | gated(levels={'a': 'b'})", "expected a valid number"),
+        ("rloo | off_policy(max_lag=-1)", "expected greater than or equal to 0"),
+        ("rloo | off_policy(max_lag=1.5)", "expected a valid integer"),
+        ("rloo | off_policy(level='turns')", "expected 'turn', 'token' or 'sequence'"),
+        ("rloo | entropy_weighted(limit=1)", "expected greater than 1"),
         ("rloo(gama=1) | gated", "'rloo' has no option 'gama'"),
     ],
 )
@@ -78,7 +78,7 @@ def test_an_unknown_wrapper_suggests_the_nearest():
 
 
 def test_a_wrapper_of_ones_own():
-    @wrapper(source="our own")
+    @define_wrapper(source="our own")
     def halved(estimate, groups, *, by: float = 0.5):
         """Half of it."""
         return [by * found for found in estimate(groups)]
@@ -87,7 +87,7 @@ def test_a_wrapper_of_ones_own():
     assert (chosen.bias, chosen.name) == ("unbiased", "rloo | halved")
     expect(chosen(GROUP), [[1.35 / 4] * 2, [-0.9 / 4], [-0.45 / 4] * 3])
     with pytest.raises(CreditError, match="source is empty"):
-        wrapper(source=" ")
+        define_wrapper(source=" ")
 
 
 @pytest.mark.parametrize("name", names("credit_wrappers"))
@@ -99,9 +99,9 @@ def test_a_registered_wrapper_says_what_it_does(name):
 
 def test_what_a_wrapped_estimator_is_set_to_can_be_asked_of_its_innermost():
     chosen = estimator("gigpo(turn_weight=0.5) | gated | off_policy(mode='mis')")
-    assert chosen.innermost.name == "gigpo"
-    assert (chosen.innermost.settings["gamma"], chosen.innermost.settings["turn_weight"]) == (0.95, 0.5)
+    assert chosen.unwrapped.name == "gigpo"
+    assert (chosen.unwrapped.resolved_options["gamma"], chosen.unwrapped.resolved_options["turn_weight"]) == (0.95, 0.5)
     assert chosen.base is not None
     assert chosen.base.name == "gigpo | gated"
     plain = estimator("rloo")
-    assert plain.innermost is plain
+    assert plain.unwrapped is plain

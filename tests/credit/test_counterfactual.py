@@ -10,7 +10,7 @@ from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
 from agentgym.credit.counterfactual import (
-    left_out_values,
+    leave_one_out_values,
     sampled_shapley_values,
     shapley_of_known,
     shapley_values,
@@ -42,7 +42,7 @@ def turns_of(game) -> int:
 def test_the_value_of_a_turn_that_is_needed_and_of_two_that_can_stand_for_each_other():
     """Orders in which turn 0 tips the scale: it must come after 1 or 2, 4 of 6. Turn 1: after 0, before 2, 1 of 6."""
     np.testing.assert_allclose(shapley_values(one_and_either, 3), [4 / 6, 1 / 6, 1 / 6], atol=1e-15)
-    np.testing.assert_array_equal(left_out_values(one_and_either, 3), [1, 0, 0])
+    np.testing.assert_array_equal(leave_one_out_values(one_and_either, 3), [1, 0, 0])
 
 
 @few
@@ -57,7 +57,7 @@ def test_shapley_values_sum_to_what_the_episode_was_worth(game):
 @pytest.mark.parametrize("game", [lambda s: float({0, 1} <= s), lambda s: float(bool(s))], ids=["and", "or"])
 def test_leaving_one_out_does_not_sum_to_anything(game):
     """P14: 2 instead of 1 where both are needed, 0 where either would do."""
-    assert left_out_values(game, 2).sum() in (2, 0)
+    assert leave_one_out_values(game, 2).sum() in (2, 0)
     assert shapley_values(game, 2).sum() == 1
 
 
@@ -69,7 +69,7 @@ def test_a_turn_that_changes_nothing_is_worth_nothing(game, null):
     null %= turns
     same = {played: game[played - {null}] for played in game}
     assert shapley_values(same.__getitem__, turns)[null] == 0
-    assert left_out_values(same.__getitem__, turns)[null] == 0
+    assert leave_one_out_values(same.__getitem__, turns)[null] == 0
 
 
 @few

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agentgym import registry
-from agentgym.credit import CreditWarning, Group, batch_advantages, declare, estimator
+from agentgym.credit import CreditWarning, Group, batch_advantages, define_estimator, estimator
 from agentgym.errors import CreditError, ShapeError, UnknownNameError
 from agentgym.registry import names, register
 
@@ -37,16 +37,16 @@ def test_an_unknown_option_suggests_the_nearest_and_names_all():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"gamma": 1.5}, "'gamma' of 'return_to_go' is 1.5: expected a number at least 0 and at most 1"),
-        ({"gamma": math.nan}, "'gamma' .* is nan: expected a number"),
-        ({"gamma": "0.9"}, "is '0.9': expected a number"),
-        ({"gamma": True}, "is True: expected a number"),
-        ({"scale": "stdev"}, "expected one of 'none', 'std'"),
-        ({"ddof": 2}, "expected one of 0, 1"),
-        ({"ddof": True}, "expected one of 0, 1"),
-        ({"outcome_weight": 0}, "expected a number above 0"),
-        ({"turn_weight": -1.0}, "expected a number at least 0"),
-        ({"turn_weight": math.inf}, "expected a number at least 0"),
+        ({"gamma": 1.5}, "'gamma' of 'return_to_go' is 1.5: expected less than or equal to 1"),
+        ({"gamma": math.nan}, "'gamma' .* is nan: expected a finite number"),
+        ({"gamma": "0.9"}, "is '0.9': expected a valid number"),
+        ({"gamma": True}, "is True: expected a valid number"),
+        ({"scale": "stdev"}, "expected 'none' or 'std'"),
+        ({"ddof": 2}, "expected less than or equal to 1"),
+        ({"ddof": True}, "expected a valid integer"),
+        ({"outcome_weight": 0}, "expected greater than 0"),
+        ({"turn_weight": -1.0}, "expected greater than or equal to 0"),
+        ({"turn_weight": math.inf}, "expected a finite number"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_when_it_is_set(options, says):
@@ -114,16 +114,16 @@ def test_a_truncated_trajectory_is_scored_as_it_stands():
 
 
 def test_advantages_that_overflow_are_refused_with_their_turn():
-    @declare(requires=("outcomes",), bias="heuristic", source="our own")
+    @define_estimator(requires=("outcomes",), bias="heuristic", source="our own")
     def broken(group: Group) -> np.ndarray:
-        return np.where(np.arange(group.played.shape[1]) == 1, np.nan, np.ones(group.played.shape))
+        return np.where(np.arange(group.turn_mask.shape[1]) == 1, np.nan, np.ones(group.turn_mask.shape))
 
     with pytest.raises(CreditError, match="gave nan to turn 1 of the 0th valid trajectory"):
         broken(GROUP)
 
 
 def test_an_estimator_of_the_wrong_shape_is_refused():
-    @declare(requires=("outcomes",), bias="heuristic", source="our own")
+    @define_estimator(requires=("outcomes",), bias="heuristic", source="our own")
     def flat(group: Group) -> np.ndarray:
         return np.asarray(group.outcomes)
 
@@ -133,23 +133,23 @@ def test_an_estimator_of_the_wrong_shape_is_refused():
 
 def test_a_declaration_that_makes_no_sense_is_refused():
     with pytest.raises(CreditError, match="which no group carries"):
-        declare(requires=("outcome",), bias="unbiased", source="our own")
+        define_estimator(requires=("outcome",), bias="unbiased", source="our own")
     with pytest.raises(CreditError, match="bias is 'none'"):
-        declare(requires=(), bias="none", source="our own")
+        define_estimator(requires=(), bias="none", source="our own")
     with pytest.raises(CreditError, match="source is empty"):
-        declare(requires=(), bias="biased", source=" ")
+        define_estimator(requires=(), bias="biased", source=" ")
     with pytest.raises(CreditError, match="minimum_group is 0"):
-        declare(requires=(), bias="biased", source="our own", minimum_group=0)
+        define_estimator(requires=(), bias="biased", source="our own", minimum_group=0)
 
 
 def test_a_users_estimator_gets_the_edge_rules_for_free():
     """It sees valid trajectories only, and needs no special case for small groups."""
     sizes = []
 
-    @declare(requires=("outcomes",), bias="unbiased", source="our own")
+    @define_estimator(requires=("outcomes",), bias="unbiased", source="our own")
     def above_half(group: Group, *, half: float = 0.5) -> np.ndarray:
         sizes.append(group.size)
-        return np.broadcast_to((group.outcomes - half)[:, None], group.played.shape)
+        return np.broadcast_to((group.outcomes - half)[:, None], group.turn_mask.shape)
 
     register("above_half", above_half, kind="estimators")
     group = Group.from_arrays(outcomes=[1, None, 0], turn_rewards=[[0, 0], [0], [0]], valid=[1, 0, 1])
@@ -160,7 +160,7 @@ def test_a_users_estimator_gets_the_edge_rules_for_free():
 
 def test_an_undeclared_function_under_an_estimators_name_is_refused():
     register("undeclared", lambda group: group, kind="estimators")
-    with pytest.raises(CreditError, match=r"decorate its function with agentgym\.credit\.declare"):
+    with pytest.raises(CreditError, match=r"decorate its function with agentgym\.credit\.define_estimator"):
         estimator("undeclared")
 
 
@@ -168,15 +168,15 @@ def test_an_estimator_over_a_batch_sees_the_valid_of_the_groups_that_are_large_e
     """A group of one is left out, a failed trajectory is too; both get 0, and everyone else what the batch says."""
     seen = []
 
-    @declare(requires=("outcomes",), bias="biased", source="our own", scope="batch")
+    @define_estimator(requires=("outcomes",), bias="biased", source="our own", scope="batch")
     def above_all(groups: list[Group]) -> list[np.ndarray]:
         seen.append([group.size for group in groups])
         mean = np.mean(np.concatenate([group.outcomes for group in groups]))
-        return [np.broadcast_to((group.outcomes - mean)[:, None], group.played.shape) for group in groups]
+        return [np.broadcast_to((group.outcomes - mean)[:, None], group.turn_mask.shape) for group in groups]
 
     three = Group.from_arrays(outcomes=[3, None, 1], turns=[1, 2, 2], valid=[1, 0, 1])
     lone, pair = Group.from_arrays(outcomes=[9]), Group.from_arrays(outcomes=[2, 6])
-    found = above_all.over([three, lone, pair])
+    found = above_all.batch([three, lone, pair])
     assert seen == [[2, 2]]
     assert [[a.tolist() for a in credit.advantages] for credit in found] == [
         [[0], [0, 0], [-2, -2]],
@@ -184,19 +184,19 @@ def test_an_estimator_over_a_batch_sees_the_valid_of_the_groups_that_are_large_e
         [[-1], [3]],
     ]
     assert [credit.flags for credit in found] == [("failed",), ("too_few",), ()]
-    assert above_all.over([lone, lone])[0].flags == ("too_few",)
-    assert above_all.over([]) == []
+    assert above_all.batch([lone, lone])[0].flags == ("too_few",)
+    assert above_all.batch([]) == []
     assert batch_advantages(above_all, [pair])[0][1].tolist() == [2]
     assert batch_advantages(lambda group: [np.ones(1)] * group.size, [pair])[0][0].tolist() == [1]
 
 
 def test_an_estimator_over_a_batch_must_answer_for_every_group():
-    @declare(requires=("outcomes",), bias="biased", source="our own", scope="batch")
+    @define_estimator(requires=("outcomes",), bias="biased", source="our own", scope="batch")
     def forgetful(groups: list[Group]) -> list[np.ndarray]:
-        return [np.zeros(group.played.shape) for group in groups[1:]]
+        return [np.zeros(group.turn_mask.shape) for group in groups[1:]]
 
     with pytest.raises(ShapeError, match="'forgetful' returned advantages of 1 groups for 2"):
-        forgetful.over([GROUP, GROUP])
+        forgetful.batch([GROUP, GROUP])
 
 
 def test_a_preset_has_its_own_name_and_source_and_its_options_can_still_be_set():

@@ -106,7 +106,7 @@ def test_return_to_go_sums_to_zero_over_those_that_reached_a_turn(rows):
     """P5, at every index that more than one reached."""
     group = group_of(rows)
     got = make("return_to_go")(group)
-    for k in range(group.played.shape[1]):
+    for k in range(group.turn_mask.shape[1]):
         reached = [a[k] for a in got if len(a) > k]
         if len(reached) > 1:
             assert sum(reached) == pytest.approx(0, abs=1e-9)

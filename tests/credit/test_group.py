@@ -29,7 +29,7 @@ def a_trajectory(*turns: Turn, outcome: dict[str, float] | None = None, **fields
 def test_rows_of_unequal_length_are_padded_with_nan():
     group = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0.5, None, 0.25], [1]])
     assert group.turns.tolist() == [3, 1]
-    assert group.played.tolist() == [[True, True, True], [True, False, False]]
+    assert group.turn_mask.tolist() == [[True, True, True], [True, False, False]]
     np.testing.assert_array_equal(group.turn_rewards, [[0.5, math.nan, 0.25], [1, math.nan, math.nan]])
     assert group.valid.all()
     assert not group.truncated.any()
@@ -63,7 +63,7 @@ def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
     group = Group.from_arrays(
         outcomes=[1, 0, 2], turn_rewards=[[1, 2, 3], [4], [5, 6]], state_keys=[["a", "b", "c"], ["d"], ["e", "f"]]
     )
-    kept = group.only(np.array([False, True, True]))
+    kept = group.select(np.array([False, True, True]))
     assert kept.turns.tolist() == [1, 2]
     np.testing.assert_array_equal(kept.turn_rewards, [[4, math.nan], [5, 6]])
     assert kept.state_keys == (("d",), ("e", "f"))
@@ -78,7 +78,7 @@ def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
         ({"outcomes": [1, None]}, CreditError, "outcomes of trajectory 1 is nan"),
         ({"outcomes": [-math.inf, 0]}, CreditError, "outcomes of trajectory 0 is -inf"),
         ({"outcomes": [1, "high"]}, CreditError, "outcomes of trajectory 1 is 'high'"),
-        ({"outcomes": [1, 0], "turn_rewards": [[1]]}, ShapeError, "turn_rewards has 1 rows for a group of 2"),
+        ({"outcomes": [1, 0], "turn_rewards": [[1]]}, ShapeError, "turn_rewards has 1 entries for a group of 2"),
         ({"outcomes": [1, 0], "turn_rewards": [[1], 3]}, ShapeError, "turn_rewards of trajectory 1 is 3"),
         (
             {"outcomes": [1], "turn_rewards": [[1, math.inf]]},
@@ -86,7 +86,7 @@ def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
             "trajectory 0, turn 1 is inf",
         ),
         ({"outcomes": [1], "turn_rewards": [[0, "x"]]}, CreditError, "turn_rewards of trajectory 0, turn 1 is 'x'"),
-        ({"outcomes": [1], "turn_rewards": [[0], [1]]}, ShapeError, "turn_rewards has 2 rows for a group of 1"),
+        ({"outcomes": [1], "turn_rewards": [[0], [1]]}, ShapeError, "turn_rewards has 2 entries for a group of 1"),
         ({"outcomes": [1, 0], "valid": [True]}, ShapeError, "valid has 1 entries"),
         ({"outcomes": [1, 0], "valid": [True, "no"]}, CreditError, "valid of trajectory 1 is 'no'"),
         ({"outcomes": [1, 0], "truncated": [0, 2]}, CreditError, "truncated of trajectory 1 is 2"),

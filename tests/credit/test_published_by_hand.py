@@ -23,8 +23,8 @@ Z = 1 / math.sqrt(2)  # two that differ, over their standard deviation
 ABOUT = 5e-6  # of the 1e-6 beside a spread
 
 
-def over(name: str, *groups: Group, **options: object) -> list[list[list[float]]]:
-    return [[a.tolist() for a in credit.advantages] for credit in estimator(name, **options).over(groups)]
+def batch_of(name: str, *groups: Group, **options: object) -> list[list[list[float]]]:
+    return [[a.tolist() for a in credit.advantages] for credit in estimator(name, **options).batch(groups)]
 
 
 def test_reinforce_pp_whitens_what_still_came_each_trajectory_weighing_the_same():
@@ -64,10 +64,10 @@ def test_reinforce_pp_compares_tasks_with_each_other_and_its_baseline_variant_do
     Above its own group: 0.5, -0.5, 0, 0, whose std over the batch is sqrt(0.125).
     """
     hard, easy = Group.from_arrays(outcomes=[1, 0]), Group.from_arrays(outcomes=[1, 1])
-    first, second = over("reinforce_pp", hard, easy)
+    first, second = batch_of("reinforce_pp", hard, easy)
     expect(estimator("reinforce_pp")(easy), [[0], [0]])
     assert [a[0] for a in first + second] == pytest.approx([3**-0.5, -(3**0.5), 3**-0.5, 3**-0.5], abs=ABOUT)
-    first, second = over("reinforce_pp_baseline", hard, easy)
+    first, second = batch_of("reinforce_pp_baseline", hard, easy)
     assert [a[0] for a in first + second] == pytest.approx([2**0.5, -(2**0.5), 0, 0], abs=ABOUT)
 
 
@@ -299,7 +299,7 @@ def test_gdpo_standardises_every_component_by_itself():
     )
     expect(estimator("gdpo")(group), [[1, 1], [-1]], 2 * ABOUT)
     same = Group.from_arrays(outcome_components={"success": [1, 1]}, turns=[1, 1])
-    first, second = over("gdpo", group, same)
+    first, second = batch_of("gdpo", group, same)
     expect([np.array(a) for a in first], [[2**0.5] * 2, [-(2**0.5)]], 2 * ABOUT)
     assert second == [[0], [0]]
 
@@ -325,7 +325,7 @@ def test_agentrl_whitens_over_the_groups_of_one_environment():
     """sql: +-Z and 0, 0, std 1/2: +-sqrt(2). shell, by itself: +-Z over Z."""
     sql = [Group.from_arrays(outcomes=o, environment="sql") for o in ([1, 0], [1, 1])]
     shell = Group.from_arrays(outcomes=[0, 5], environment="shell")
-    first, second, third = over("agentrl", sql[0], shell, sql[1])
+    first, second, third = batch_of("agentrl", sql[0], shell, sql[1])
     assert [a[0] for a in first] == pytest.approx([2**0.5, -(2**0.5)], abs=2 * ABOUT)
     assert [a[0] for a in second] == pytest.approx([-1, 1], abs=2 * ABOUT)
     assert [a[0] for a in third] == [0, 0]

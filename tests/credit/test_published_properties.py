@@ -68,11 +68,11 @@ def test_groups_change_each_other_only_where_the_batch_is_the_scope(name, first,
 def test_a_batch_that_cannot_be_compared_gets_zero(name):
     """R2: one valid trajectory in all; with a whole group beside it, it is left out or compared with that."""
     lone = Group.from_arrays(outcomes=[1, None], turns=[2, 1], valid=[True, False], outcome_components={"s": [1, None]})
-    (credit,) = make(name).over([lone])
+    (credit,) = make(name).batch([lone])
     assert [a.tolist() for a in credit.advantages] == [[0, 0], [0]]
     assert credit.flags == ("too_few", "failed")
     pair = Group.from_arrays(outcomes=[1, 0], outcome_components={"s": [1, 0]})
-    beside = make(name).over([lone, pair])
+    beside = make(name).batch([lone, pair])
     assert beside[1].advantages[0][0] > 0
     if name in ("gdpo", "agentrl", "reinforce_pp_baseline"):
         assert beside[0].flags == ("too_few", "failed")
@@ -84,7 +84,7 @@ def test_a_batch_that_cannot_be_compared_gets_zero(name):
 def test_what_is_whitened_has_mean_0_and_variance_1_each_trajectory_weighing_the_same(first, second):
     groups = [group_of(first), group_of(second)]
     found = [np.concatenate(one) for one in batch_advantages(make("reinforce_pp"), groups)]
-    weights = [turn_weights(group, "trajectories")[group.played] for group in groups]
+    weights = [turn_weights(group, "trajectories")[group.turn_mask] for group in groups]
     flat, weight = np.concatenate(found), np.concatenate(weights)
     assert weight.sum() == pytest.approx(sum(group.size for group in groups))
     assert np.average(flat, weights=weight) == pytest.approx(0, abs=1e-9)
@@ -124,8 +124,8 @@ def test_switched_off_every_part_leaves_the_rest_bit_for_bit(seed):
 @given(seed=seeds)
 def test_gigpo_with_every_state_met_once_is_the_episode_estimator_bit_for_bit(seed):
     group = group_of(seed)
-    lonely = group.with_signals(state_keys=distinct(group))
-    identical(make("gigpo")(lonely), make("grpo")(group))
+    singleton = group.with_signals(state_keys=distinct(group))
+    identical(make("gigpo")(singleton), make("grpo")(group))
     unknown = group.with_signals(state_keys=[[None] * count for count in group.turns])
     identical(make("gigpo")(unknown), make("grpo")(group))
 

@@ -52,7 +52,7 @@ def test_every_signal_is_stored_padded_with_nan():
 
 
 def test_a_part_of_a_group_carries_its_part_of_every_signal():
-    part = Group.from_arrays(**FULL).only(np.array([False, True]))
+    part = Group.from_arrays(**FULL).select(np.array([False, True]))
     assert part.turns.tolist() == [1]
     assert part.components["tidy"].tolist() == [[-1]]
     assert part.gold_logprobs.shape == (1, 2)
@@ -79,7 +79,7 @@ def test_turns_can_be_counted_in_named_components_alone():
             CreditError,
             r"components\['found'\] of trajectory 0, turn 1 is inf",
         ),
-        ({"components": {"found": [[0, 1]]}}, ShapeError, r"components\['found'\] has 1 rows for a group of 2"),
+        ({"components": {"found": [[0, 1]]}}, ShapeError, r"components\['found'\] has 1 entries for a group of 2"),
         (
             {"outcome_components": {"won": [1, None]}},
             CreditError,
@@ -88,11 +88,11 @@ def test_turns_can_be_counted_in_named_components_alone():
         ({"log_ratios": [[0.1, 0.2], [0.3]]}, CreditError, "log_ratios of trajectory 0, turn 0 is 0.1: .* list"),
         ({"log_ratios": [[[0.1], ["x"]], [[0]]]}, CreditError, "log_ratios of trajectory 0, turn 1 is 'x'"),
         ({"log_ratios": [[[0.1], [math.inf]], [[0]]]}, CreditError, "log_ratios of trajectory 0, turn 1 is inf"),
-        ({"log_ratios": [[[0.1]], [[0]]]}, ShapeError, "log_ratios of trajectory 0 has 1 lists, but .* 2 turns"),
-        ({"continuations": [[[0]], [[0]]]}, ShapeError, "continuations of trajectory 0 has 1 lists"),
+        ({"log_ratios": [[[0.1]], [[0]]]}, ShapeError, "log_ratios of trajectory 0 has 1 entries, but .* 2 turns"),
+        ({"continuations": [[[0]], [[0]]]}, ShapeError, "continuations of trajectory 0 has 1 entries"),
         ({"counterfactuals": [{(2,): 1}, {}]}, CreditError, r"trajectory 0 has the key \(2,\): .* turns from 0 to 1"),
         ({"counterfactuals": [{(0,): math.nan}, {}]}, CreditError, r"trajectory 0, turns \[0\] is nan"),
-        ({"counterfactuals": [{}]}, ShapeError, "counterfactuals has 1 rows for a group of 2"),
+        ({"counterfactuals": [{}]}, ShapeError, "counterfactuals has 1 entries for a group of 2"),
         ({"counterfactuals": [[1, 2], [3]]}, CreditError, "counterfactuals of trajectory 0 is .*give a mapping"),
         ({"parents": ["a"]}, ShapeError, "parents has 1 entries for a group of 2"),
         ({"parents": [["a"], None]}, CreditError, "parents of trajectory 0 is .*a label is hashable"),

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.credit.statistics import baseline_of, centred, divided, spread, standardised
+from agentgym.credit.statistics import baseline_of, centred, divide_by_std, spread, standardised
 
 
 def test_the_others_of_each_row_are_averaged():
@@ -52,7 +52,7 @@ def test_a_spread_of_rounding_is_no_spread():
     assert spread(np.array([1e6, 1e6 + 0.1]), ddof=1) == 0
     assert spread(np.array([0.0, 1e-5]), ddof=1) > 0
     assert spread(np.array([3.0]), ddof=1) == 0
-    np.testing.assert_array_equal(divided(np.array([1e-12, 0.0]), np.array(0.0)), [0.0, 0.0])
+    np.testing.assert_array_equal(divide_by_std(np.array([1e-12, 0.0]), np.array(0.0)), [0.0, 0.0])
 
 
 def test_standardised_scores_are_zero_outside():

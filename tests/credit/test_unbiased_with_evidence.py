@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from agentgym.credit import estimator
-from agentgym.credit.exact.evidence import INFORMED
+from agentgym.credit.exact.evidence import PROBLEMS_WITH_EVIDENCE
 from agentgym.credit.exact.problems import Problem, stop_or_go
 
 SIZES = (2, 3, 4)
-ROOMY = {name: problem for name, problem in INFORMED.items() if name != "back_and_forth"}
+ROOMY = {name: problem for name, problem in PROBLEMS_WITH_EVIDENCE.items() if name != "back_and_forth"}
 
 
 def error_of(got: np.ndarray, true: np.ndarray) -> float:
@@ -38,7 +38,7 @@ UNBIASED = [
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("problem", INFORMED.values(), ids=INFORMED)
+@pytest.mark.parametrize("problem", PROBLEMS_WITH_EVIDENCE.values(), ids=PROBLEMS_WITH_EVIDENCE)
 @pytest.mark.parametrize(("name", "options"), UNBIASED, ids=str)
 def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean_whatever_it_is_told(name, options, problem, size):
     chosen = estimator(name, **options)
@@ -56,8 +56,8 @@ def test_failures_that_the_agent_does_not_cause_leave_it_unbiased(name: str, pro
 
 def test_one_continuation_that_was_drawn_at_random_is_enough_for_vine():
     """Every pair of a path and of single returns from its second state on; the expectation is exact all the same."""
-    problem = INFORMED["flip"]
-    later = [(p.probability / 0.5, p.worth(1)) for p in problem.paths if len(p.steps) > 1]
+    problem = PROBLEMS_WITH_EVIDENCE["flip"]
+    later = [(p.probability / 0.5, p.return_from(1)) for p in problem.paths if len(p.steps) > 1]
     drawn = []
     for path in problem.paths:
         for chance, worth in later if len(path.steps) > 1 else [(1.0, 0.0)]:
@@ -80,11 +80,11 @@ def _alone(path):
 
 def test_exact_hindsight_is_exact_where_every_return_can_follow_every_turn():
     """Outcomes alone: 0 and 1 both can follow any turn of the flip problem, so hca is the policy gradient."""
-    flip = INFORMED["flip"]
+    flip = PROBLEMS_WITH_EVIDENCE["flip"]
     outcome_only = Problem(tuple(type(p)(**{**vars(p), "rewards": (math.nan,) * len(p.rewards)}) for p in flip.paths))
-    from agentgym.credit.exact.evidence import hindsight_of
+    from agentgym.credit.exact.evidence import exact_hindsight
 
-    told = outcome_only.with_signals(hindsight=hindsight_of(outcome_only))
+    told = outcome_only.with_signals(hindsight=exact_hindsight(outcome_only))
     np.testing.assert_allclose(
         told.estimated_gradient(estimator("hca"), 2), outcome_only.true_gradient(), rtol=0, atol=1e-9
     )
@@ -113,14 +113,17 @@ def test_what_is_not_unbiased_is_off_by_what_is_recorded(name, options, problem,
     """Pins at N = 4, under arbitrary evidence: angle to the true gradient, and distance in units of its length."""
     chosen = estimator(name, **options)
     assert chosen.bias in ("biased", "heuristic")
-    got, true = INFORMED[problem].estimated_gradient(chosen, 4), INFORMED[problem].true_gradient()
+    got, true = (
+        PROBLEMS_WITH_EVIDENCE[problem].estimated_gradient(chosen, 4),
+        PROBLEMS_WITH_EVIDENCE[problem].true_gradient(),
+    )
     assert angle(got, true) == pytest.approx(cosine, abs=1e-5)
     assert error_of(got, true) == pytest.approx(error, abs=1e-4)
 
 
 def test_equal_shares_of_the_outcome_are_not_unbiased():
     """o / K knows how long the own trajectory was going to be. With the remainder last, telling nothing is."""
-    problem = INFORMED["stop_or_go"]
+    problem = PROBLEMS_WITH_EVIDENCE["stop_or_go"]
     equal = problem.with_signals(contributions=lambda p: [p.outcome / len(p.steps)] * len(p.steps))
     assert error_of(equal.estimated_gradient(estimator("spa"), 4), problem.true_gradient()) > 0.01
 
@@ -129,7 +132,7 @@ def test_equal_shares_of_the_outcome_are_not_unbiased():
 @pytest.mark.parametrize("size", [2, 4])
 def test_what_is_unbiased_has_the_right_sign_on_the_flip_problem(name: str, size: int):
     """P19."""
-    assert (INFORMED["flip"].estimated_gradient(estimator(name), size) > 0).all()
+    assert (PROBLEMS_WITH_EVIDENCE["flip"].estimated_gradient(estimator(name), size) > 0).all()
 
 
 # Wrappers -----------------------------------------------------------------------------------------------------------
@@ -154,7 +157,7 @@ def test_a_gate_gives_the_gradient_of_the_gated_objective(base: str, problem: Pr
 
 def test_a_gated_reward_paid_before_the_gate_is_known_misleads_what_looks_at_the_rest_only():
     """A pin at N = 3: late turns get nothing for opening the gate to what came before. Whole returns are exact."""
-    problem = INFORMED["stop_or_go"]
+    problem = PROBLEMS_WITH_EVIDENCE["stop_or_go"]
     true = with_rewards(problem, lambda p: (p.outcome, [r if p.outcome >= 1 else 0.0 * r for r in p.rewards]))
     chosen = estimator("return_to_go | gated(paid='turns')")
     assert chosen.bias == "biased"

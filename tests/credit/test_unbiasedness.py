@@ -131,7 +131,7 @@ def test_a_zero_in_place_of_the_fallback_would_not_be_unbiased():
     problem, size, chosen = PROBLEMS["stop_or_go"], 4, make("return_to_go")
     total = np.zeros(3)
     for probability, group, paths in problem.groups(size):
-        alone = group.played.sum(axis=0) == 1
+        alone = group.turn_mask.sum(axis=0) == 1
         for path, advantages in zip(paths, chosen(group), strict=True):
             total += probability / size * (np.where(alone[: len(advantages)], 0, advantages) @ path.score)
     true = problem.true_gradient()

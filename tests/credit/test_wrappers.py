@@ -195,7 +195,7 @@ def test_every_environment_gets_the_same_spread():
     small = Group.from_arrays(outcomes=[1, 0], environment="small")
     large = Group.from_arrays(outcomes=[100, 0], environment="large")
     same = Group.from_arrays(outcomes=[5, 5], environment="same")
-    found = estimator("rloo | task_normalised").over([small, large, same, small])
+    found = estimator("rloo | task_normalised").batch([small, large, same, small])
     for credit, expected in zip(found, ([1, -1], [1, -1], [0, 0], [1, -1]), strict=True):
         np.testing.assert_allclose(np.concatenate(credit.advantages), expected, atol=2e-6)
 
@@ -203,7 +203,7 @@ def test_every_environment_gets_the_same_spread():
 def test_around_grpo_it_is_agentrl():
     groups = [GROUP, Group.from_arrays(outcomes=[1, 1, 0, 0.5], turns=[1, 4, 2, 2])]
     for got, expected in zip(
-        estimator("grpo | task_normalised").over(groups), estimator("agentrl").over(groups), strict=True
+        estimator("grpo | task_normalised").batch(groups), estimator("agentrl").batch(groups), strict=True
     ):
         for a, b in zip(got.advantages, expected.advantages, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-12)

@@ -13,8 +13,8 @@ import pytest
 
 from agentgym import registry
 from agentgym.cli.credit_markdown import BENCH, BIAS, bench_block, bias_block, markers, names_in, write_into
-from agentgym.credit.bench import run
-from agentgym.credit.exact import Bias
+from agentgym.credit.bench import run_benchmark
+from agentgym.credit.exact import GradientBias
 from agentgym.errors import CreditError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_a_table_is_put_between_its_markers_and_nowhere_else(tmp_path):
     begin, end = markers(BIAS)
     path = tmp_path / "page.md"
     path.write_text(f"before\n{begin}\nstale\n{end}\nafter\n")
-    block = bias_block({"a": ("biased", [Bias("one", 2, 0.25, 1.0), Bias("two_rooms", 2, 0.0, 1.0)])})
+    block = bias_block({"a": ("biased", [GradientBias("one", 2, 0.25, 1.0), GradientBias("two_rooms", 2, 0.0, 1.0)])})
     for _ in range(2):
         write_into(path, BIAS, block)
         assert path.read_text() == (
@@ -82,7 +82,7 @@ def test_a_table_is_put_between_its_markers_and_nowhere_else(tmp_path):
 
 
 def test_the_benchmarks_table_has_a_column_for_every_length():
-    head, _, row = bench_block(run(["rloo"], turns=(2, 4), size=4, groups=4, seeds=2, most=5)).splitlines()
+    head, _, row = bench_block(run_benchmark(["rloo"], turns=(2, 4), size=4, groups=4, seeds=2, most=5)).splitlines()
     assert head == "| estimator | error, 2 | error, 4 | sign, 4 | noise, 4 | updates, 2 | updates, 4 |"
     assert row.startswith("| `rloo` | ")
     assert row.count("|") == head.count("|")

@@ -15,6 +15,7 @@ from agentgym.evaluation import evaluate
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
 from agentgym.evaluation.openings import note_opening, openings
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet, canary_of, seed_of
 from agentgym.testing.counter import Counter, TargetReached
 
@@ -149,8 +150,8 @@ async def test_every_evaluation_of_a_held_out_split_is_noted_once(tmp_path, monk
     tasks = [Task(f"h{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out") for i in range(3)]
     chosen = TaskSet("acme/c-v1", {"held_out": tasks, "validation": []})
     silent = ScriptedPolicy(lambda messages: "no")
-    options = {"environment": Counter, "reward": TargetReached()}
-    seen = [(await evaluate(silent, chosen, label=label, **options)).opened for label in ("a", "b", "b", "c")]
+    config = RolloutConfig(environment=Counter, reward=TargetReached())
+    seen = [(await evaluate(silent, chosen, label=label, config=config)).opened for label in ("a", "b", "b", "c")]
     assert seen == [0, 1, 1, 2]  # the third goes on with the second
     assert [one.label for one in openings("acme/c-v1", chosen.fingerprint())] == ["a", "b", "c"]
     (tmp_path / "held_out.jsonl").write_text('{"cut sh')

@@ -10,7 +10,7 @@ from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import audit
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.counter import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
@@ -38,7 +38,7 @@ class Outcome(TargetReached):
 
 
 def manager(environment: type[Counter] = CounterWithState, run: str = "play") -> EpisodeManager:
-    return EpisodeManager(Gambler(), environment=environment, reward=Outcome(), run=run, seed=3)
+    return EpisodeManager(Gambler(), RolloutConfig(environment=environment, reward=Outcome(), seed=3), label=run)
 
 
 async def groups(environment: type[Counter] = CounterWithState, size: int = 8) -> list[list[Trajectory]]:

@@ -11,6 +11,7 @@ from agentgym.errors import EvaluationError, JudgeError, RewardError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.rescore import rescore, rescore_evaluation
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing.counter import Counter, TargetReached
 
@@ -41,7 +42,9 @@ def off_by(task: Task) -> ScriptedPolicy:
 @pytest.fixture
 async def kept(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    made = await evaluate(off_by, SET, environment=Counter, reward=TargetReached(), ledger=ledger, samples=2)
+    made = await evaluate(
+        off_by, SET, config=RolloutConfig(environment=Counter, reward=TargetReached(), group_size=2), ledger=ledger
+    )
     yield made, ledger
     ledger.close()
 

@@ -12,7 +12,7 @@ from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.storage.failures import failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import training_only
@@ -41,12 +41,13 @@ def only_even(task: Task) -> ScriptedPolicy:
 
 
 def play(policy, **options):
+    own = {name: options.pop(name) for name in ("label", "limit", "ledger", "progress") if name in options}
     options = {"environment": Counter, "reward": TargetReached()} | options
-    return evaluate(policy, SET, "held_out", **options)
+    return evaluate(policy, SET, "held_out", config=RolloutConfig(**options), **own)
 
 
 async def test_success_turns_and_tags_come_out_as_played():
-    got = await play(only_even, samples=2)
+    got = await play(only_even, group_size=2)
     assert [row.success for row in got.rows] == [[1.0, 1.0], [0.0, 0.0]] * 4
     assert all(row.turns == [2, 2] and row.stop == ["answered"] * 2 for row in got.rows)
     assert got.success().value == 0.5
@@ -139,7 +140,9 @@ async def test_evaluations_of_other_tasks_are_not_compared():
     changed = TaskSet(
         "acme/counts-v1", {"held_out": [*TASKS[:7], Task("count-7", "acme/counter-v1", "Seven!", truth=7)]}
     )
-    other = await evaluate(lambda _: counts_to(7), changed, "held_out", environment=Counter, reward=TargetReached())
+    other = await evaluate(
+        lambda _: counts_to(7), changed, "held_out", config=RolloutConfig(environment=Counter, reward=TargetReached())
+    )
     with pytest.raises(EvaluationError, match="the task set changed in between"):
         compare(whole, other)
 
@@ -160,7 +163,7 @@ async def test_held_out_cannot_be_read_while_training():
 
 async def test_progress_counts_every_episode():
     seen = []
-    await play(only_even, samples=2, progress=seen.append)
+    await play(only_even, group_size=2, progress=seen.append)
     assert (seen[-1].done, seen[-1].total, seen[-1].solved, seen[-1].failed) == (16, 16, 8.0, 0)
     assert [state.done for state in seen] == list(range(1, 17))
 
@@ -168,7 +171,7 @@ async def test_progress_counts_every_episode():
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"samples": 0}, EvaluationError, "at least once"),
+        ({"group_size": 0}, ValueError, "RolloutConfig.group_size is 0"),
         ({"limit": 0}, EvaluationError, "at least 1 task"),
         ({"reward": None}, EvaluationError, "without a 'success' component"),
     ],

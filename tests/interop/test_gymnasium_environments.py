@@ -12,8 +12,7 @@ from agentgym.errors import DuplicateNameError, TaskError
 from agentgym.interop.gymnasium import gymnasium_tasks, register_gymnasium
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, make
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing import check_environment, check_task_set
 
 TOY_TEXT = [name for name, spec in gymnasium.registry.items() if "toy_text" in str(spec.entry_point)]
@@ -102,7 +101,7 @@ async def test_the_agent_sees_itself_on_the_lake_and_its_hand_at_cards(ours):
 
 async def test_the_judge_counts_wins_and_shows_returns(ours):
     tasks = gymnasium_tasks(ours["CliffWalking-v1"], train=1, validation=1, held_out=1)["train"]
-    manager = EpisodeManager(lambda task: ScriptedPolicy(oracle(task)), budgets=Budgets(max_turns=4))
+    manager = EpisodeManager(lambda task: ScriptedPolicy(oracle(task)), RolloutConfig(budgets=Budgets(max_turns=4)))
     [episode] = await manager.collect(tasks)
     assert (episode.outcome, episode.outcome_reward) == ({"success": 1.0, "return": -13.0}, 1.0)
 

@@ -10,7 +10,7 @@ from agentgym import Call, Message, load_task_set
 from agentgym.errors import AgentGymError
 from agentgym.interop.text_env import AnyText, TextEnv
 from agentgym.policy.formats.hermes import Hermes
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets
 from agentgym.testing.counter import Counter, TargetReached
 
 SET = load_task_set("text/frozen-lake-v1")

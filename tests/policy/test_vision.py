@@ -13,8 +13,7 @@ from agentgym.messages import ImagePart, Message, TextPart
 from agentgym.policy.contract import Request, Sampling
 from agentgym.policy.formats.hermes import Hermes
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.tools import tool
 
@@ -144,9 +143,8 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
     model, renderer = parts
     ends = range(0, model.config.get_text_config().vocab_size, 3)  # it has never learned to end a turn
     player = VisionPolicy(model, renderer, eos_token_ids=ends)
-    manager = EpisodeManager(
-        player, environment=Lamp, sampling=Sampling(max_tokens=30), budgets=Budgets(max_turns=3, max_void_turns=9)
-    )
+    budgets = Budgets(max_turns=3, max_turn_tokens=30, max_void_turns=9)
+    manager = EpisodeManager(player, RolloutConfig(environment=Lamp, budgets=budgets))
     played = (await manager.collect([Task("t", "acme/lamp-v1", "look")], group_size=2))[0]
     assert played.valid
     arrays = played.arrays()

@@ -12,7 +12,7 @@ from agentgym import Environment, JudgeError, Message, Task, tool
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.by_task import ByTask
 from agentgym.rewards.majority_vote import CoReward, MajorityVote
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 
 
 def group(*answers, truth=None, task="t"):
@@ -88,7 +88,7 @@ async def test_each_task_says_who_judges_it_with_its_weights_in_whole_runs():
     }
     tasks = [Task(name, "x/y-v1", "How many?", truth=truth) for name, (truth, _) in made.items()]
     script = ScriptedPolicy([Message("assistant", "", (answered("0.5")[0],))])
-    found = await EpisodeManager(script, environment=Say, reward=ByTask()).collect(tasks, 2)
+    found = await EpisodeManager(script, RolloutConfig(environment=Say, reward=ByTask())).collect(tasks, 2)
     for trajectory in found:
         assert trajectory.error is None
         assert trajectory.outcome == made[trajectory.task.id][1]

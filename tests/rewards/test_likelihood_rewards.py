@@ -13,7 +13,7 @@ from agentgym.rewards.answer_consistency import AnswerConsistency
 from agentgym.rewards.answer_likelihood import before_answer
 from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.reference_probability import ReferenceProbability
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.testing.byte_renderer import ByteRenderer
 
 
@@ -58,7 +58,7 @@ async def played(judge, *scripts, truth="Paris"):
     def policy(task):
         return ScriptedPolicy(scripts.pop(0), renderer)
 
-    manager = EpisodeManager(policy, environment=Ask, reward=judge, concurrency=1)
+    manager = EpisodeManager(policy, RolloutConfig(environment=Ask, reward=judge, concurrency=1))
     return await manager.collect(tasks, len(scripts))
 
 
@@ -136,7 +136,7 @@ async def test_an_episode_whose_tokens_are_not_known_has_no_such_component_and_i
     """As an oracle's, whose demonstrations a recipe's reward judges before anything is trained."""
     judge = Combined(AnswerMatch(), AnswerConsistency(), ReferenceProbability())
     script = ScriptedPolicy(answer("Paris"))
-    manager = EpisodeManager(lambda task: script, environment=Ask, reward=judge)
+    manager = EpisodeManager(lambda task: script, RolloutConfig(environment=Ask, reward=judge))
     found = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})], 2)
     assert [(t.error, t.outcome) for t in found] == [(None, {"success": 1.0})] * 2
 
@@ -160,7 +160,7 @@ async def test_the_policy_that_plays_is_asked_itself_where_it_can_score(tiny):
     judge.bind_policy(tiny)
     renderer = tiny.renderer
     script = ScriptedPolicy(answer("Rome", "Look."), renderer)
-    manager = EpisodeManager(lambda task: script, environment=Ask, reward=judge)
+    manager = EpisodeManager(lambda task: script, RolloutConfig(environment=Ask, reward=judge))
     (one,) = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})])
     assert one.error is None
     gold = renderer.encode(Message("assistant", "", (Call("answer", {"text": "Paris"}),)))

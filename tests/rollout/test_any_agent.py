@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scripted_episodes import play
 
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy, Reply, Sampling
-from agentgym.rollout.budgets import Budgets
+from agentgym.policy.contract import Policy, Reply
+from agentgym.rollout import Budgets
 from agentgym.testing.byte_renderer import AGENT, END, ByteRenderer
 from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import CounterWithState
@@ -22,9 +22,13 @@ messages = st.builds(
 )
 budgets = st.builds(
     Budgets,
-    max_turns=st.integers(1, 6), max_tokens=st.none() | st.integers(1, 200), max_calls=st.integers(1, 6),
-    time_s=st.sampled_from([1.0, 5.0, 600.0]), max_void_turns=st.integers(1, 3),
-)  # fmt: skip
+    max_turns=st.integers(1, 6),
+    max_turn_tokens=st.integers(1, 30),
+    max_episode_tokens=st.none() | st.integers(1, 200),
+    max_calls=st.integers(1, 6),
+    time_s=st.sampled_from([1.0, 5.0, 600.0]),
+    max_void_turns=st.integers(1, 3),
+)
 
 
 class Anything(Policy):
@@ -45,17 +49,15 @@ class Anything(Policy):
 
 
 @given(
-    script=st.lists(messages, min_size=1, max_size=5), budgets=budgets,
-    context_tokens=st.none() | st.integers(1, 300), max_tokens=st.integers(1, 30),
-)  # fmt: skip
+    script=st.lists(messages, min_size=1, max_size=5),
+    budgets=budgets,
+    context_tokens=st.none() | st.integers(1, 300),
+)
 @settings(max_examples=150, deadline=None)
-def test_every_episode_ends_within_its_budgets_and_on_the_agents_own_token(script, budgets, context_tokens, max_tokens):
+def test_every_episode_ends_within_its_budgets_and_on_the_agents_own_token(script, budgets, context_tokens):
     trajectory = FakeClock().run(
-        play(
-            Anything(script, context_tokens), environment=lambda: CounterWithState(0.7), budgets=budgets,
-            sampling=Sampling(max_tokens=max_tokens),
-        )
-    )  # fmt: skip
+        play(Anything(script, context_tokens), environment=lambda: CounterWithState(0.7), budgets=budgets)
+    )
     assert trajectory.stop_reason is not None
     assert trajectory.error is None
     assert "success" in trajectory.outcome
@@ -63,8 +65,8 @@ def test_every_episode_ends_within_its_budgets_and_on_the_agents_own_token(scrip
     arrays = trajectory.arrays()
     if trajectory.turns:
         assert arrays.loss_mask[-1]
-    if budgets.max_tokens is not None:
-        assert len(arrays.ids) - arrays.prompt_length <= budgets.max_tokens
+    if budgets.max_episode_tokens is not None:
+        assert len(arrays.ids) - arrays.prompt_length <= budgets.max_episode_tokens
     if context_tokens is not None and trajectory.turns:
         assert len(arrays.ids) <= context_tokens
     ran = [r for turn in trajectory.turns for r in turn.results if r.status != "over_budget"]

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scripted_episodes import counting, play, say
+from scripted_episodes import counting, make_manager, play, say
 
 from agentgym import Checkpoint, Environment, Task, tool
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout import Budgets, EpisodeManager
 from agentgym.rollout.branch import Fork, tree_labels
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import Counter, CounterWithState, TargetReached
 from agentgym.trajectory import Trajectory
@@ -22,11 +21,11 @@ from agentgym.trajectory import Trajectory
 
 def manager(script: Any, environment: Any = CounterWithState, *, exact: bool = True, **options: Any) -> EpisodeManager:
     policy = ScriptedPolicy(script, ByteRenderer() if exact else None)
-    return EpisodeManager(policy, environment=environment, reward=TargetReached(), run="branch", **options)
+    return make_manager(policy, environment=environment, reward=TargetReached(), label="branch", **options)
 
 
-async def branches(script: Any, fork: Fork, samples: int = 1, **options: Any) -> list[Trajectory]:
-    return [found async for found in manager(script, **options).branch([fork], samples)]
+async def branches(script: Any, fork: Fork, group_size: int = 1, **options: Any) -> list[Trajectory]:
+    return [found async for found in manager(script, **options).branch([fork], group_size)]
 
 
 async def test_a_branch_repeats_its_prefix_token_by_token_and_then_goes_its_own_way():
@@ -53,7 +52,7 @@ async def test_every_fork_of_a_trajectory_can_be_continued_by_the_same_script():
 
 async def test_samples_of_a_fork_have_ids_and_sample_numbers_of_their_own():
     record = await play(counting(2), environment=CounterWithState)
-    found = await branches(counting(2), Fork(record, 1), samples=3)
+    found = await branches(counting(2), Fork(record, 1), group_size=3)
     assert len({one.id for one in found}) == 3
     assert {one.sample for one in found} == {0, 1, 2}
     assert all(one.seed == record.seed for one in found)
@@ -255,6 +254,6 @@ async def test_branches_of_many_forks_run_beside_each_other_and_each_ends():
     records = [await play(counting(n), environment=CounterWithState, target=n) for n in (1, 2, 3)]
     forks = [Fork(record, 1) for record in records]
     playing = manager(lambda messages: say("submit"), concurrency=2)
-    found = [one async for one in playing.branch(forks, samples=4)]
+    found = [one async for one in playing.branch(forks, group_size=4)]
     assert len(found) == 12
     assert all(one.valid for one in found)

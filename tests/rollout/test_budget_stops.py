@@ -9,8 +9,8 @@ from scripted_episodes import counting, play, say
 
 from agentgym.errors import ContextFull
 from agentgym.messages import Call, Message, ResultStatus, StopReason
-from agentgym.policy.contract import Policy, Reply, Sampling
-from agentgym.rollout.budgets import Budgets
+from agentgym.policy.contract import Policy, Reply
+from agentgym.rollout import Budgets
 from agentgym.testing.byte_renderer import END, PROMPT, ByteRenderer
 from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import Counter
@@ -58,7 +58,7 @@ class Long(Policy):
 
 async def test_a_request_may_use_no_more_tokens_than_the_episode_has_left():
     policy = Long()
-    trajectory = await play(policy, sampling=Sampling(max_tokens=100), budgets=Budgets(max_tokens=250))
+    trajectory = await play(policy, budgets=Budgets(max_turn_tokens=100, max_episode_tokens=250))
     # 100 tokens, then an end of turn the agent did not write, a reply of 91 bytes or so, and what is left of 250.
     seen = len(trajectory.turns[0].observation_ids)
     assert policy.allowed == [100, 250 - 100 - seen]
@@ -68,7 +68,7 @@ async def test_a_request_may_use_no_more_tokens_than_the_episode_has_left():
 
 async def test_a_message_cut_by_its_own_limit_is_told_so_and_its_turn_is_closed_outside_the_loss():
     policy = Long()
-    trajectory = await play(policy, sampling=Sampling(max_tokens=10), budgets=Budgets(max_void_turns=2))
+    trajectory = await play(policy, budgets=Budgets(max_turn_tokens=10, max_void_turns=2))
     first = trajectory.turns[0]
     assert "cut off at 10 tokens" in first.replies[0].text
     assert first.observation_ids[:2] == [END, PROMPT]
@@ -121,7 +121,7 @@ async def test_tokens_are_counted_by_the_model_where_there_is_no_renderer():
             return Reply(say("add"), prompt_tokens=100 + 30 * request.turn, completion_tokens=10)
 
     # After turn k: 30 k tokens beyond the first prompt, and 10 of the turn itself: 10, 40, 70, 100.
-    trajectory = await play(Api(), budgets=Budgets(max_tokens=100))
+    trajectory = await play(Api(), budgets=Budgets(max_episode_tokens=100))
     assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TOKENS, 4)
     assert trajectory.turns[0].usage == {"prompt_tokens": 100, "completion_tokens": 10}
 

@@ -7,15 +7,14 @@ import time
 
 import numpy as np
 import pytest
-from scripted_episodes import counting, play, say, task
+from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym.environment import Environment
 from agentgym.messages import Call, Message, ResultStatus, StopReason
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets
 from agentgym.testing.byte_renderer import AGENT, END, PROMPT, ByteRenderer
 from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import Counter, CounterWithState
@@ -277,14 +276,14 @@ async def test_a_turn_is_judged_when_its_results_are_there_and_the_outcome_when_
 async def test_requests_are_seeded_by_run_task_sample_and_turn():
     async def seeds(**options):
         policy = Listener(counting(2))
-        await EpisodeManager(policy, environment=Counter, **options).collect([task("a"), task("b")], group_size=2)
+        await make_manager(policy, environment=Counter, **options).collect([task("a"), task("b")], group_size=2)
         return {(request.episode, request.turn): request.sampling.seed for request in policy.requests}
 
-    first = await seeds(run="x")
+    first = await seeds(label="x")
     assert len(set(first.values())) == len(first) == 2 * 2 * 3
-    assert await seeds(run="x", concurrency=1) == first
-    assert set((await seeds(run="x", seed=1)).values()).isdisjoint(first.values())
-    assert set((await seeds(run="y")).values()).isdisjoint(first.values())
+    assert await seeds(label="x", concurrency=1) == first
+    assert set((await seeds(label="x", seed=1)).values()).isdisjoint(first.values())
+    assert set((await seeds(label="y")).values()).isdisjoint(first.values())
 
 
 async def test_what_tools_cost_is_counted_by_turn():

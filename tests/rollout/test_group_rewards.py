@@ -6,15 +6,14 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from scripted_episodes import Counter, say, task
+from scripted_episodes import Counter, make_manager, say, task
 
 import agentgym
 from agentgym import Combined, Gate, JudgeError, Reward
 from agentgym.errors import LedgerError
 from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.summary import TABLE
 
@@ -37,9 +36,7 @@ class Ranked(Reward):
 
 
 def manager(reward, **options):
-    return EpisodeManager(
-        ScriptedPolicy(SCRIPT), reward=reward, environment=options.pop("environment", Counter), **options
-    )
+    return make_manager(ScriptedPolicy(SCRIPT), reward=reward, **{"environment": Counter, **options})
 
 
 async def test_a_group_is_judged_once_with_its_episodes_in_order_of_their_samples():
@@ -103,7 +100,7 @@ async def test_a_declared_reward_judges_groups_too_and_other_environments_are_no
         reward = "ranked_for_tests"
 
     for factory in (Declares, lambda: Declares()):
-        manager = EpisodeManager(ScriptedPolicy(SCRIPT), environment=factory)
+        manager = EpisodeManager(ScriptedPolicy(SCRIPT), RolloutConfig(environment=factory))
         assert [t.outcome["share"] for t in await manager.collect([task("a")], 2)] == [0.0, 1.0]
 
 
@@ -123,11 +120,11 @@ async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resum
     await asyncio.gather(playing, return_exceptions=True)
     ledger.close()
     ledger, reward = Ledger(tmp_path / "ledger.sqlite"), Ranked()
-    silent = EpisodeManager(ScriptedPolicy([]), reward=reward, environment=Counter, ledger=ledger)
+    silent = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=reward, environment=Counter), ledger=ledger)
     found = await silent.collect([task("a")], group_size=2)
     assert [t.outcome for t in found] == [{"success": 0.0, "share": 0.0}, {"success": 1.0, "share": 1.0}]
     again = Ranked()
-    reread = EpisodeManager(ScriptedPolicy([]), reward=again, environment=Counter, ledger=ledger)
+    reread = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=again, environment=Counter), ledger=ledger)
     assert [t.outcome["share"] for t in await reread.collect([task("a")], group_size=2)] == [0.0, 1.0]
     assert again.asked == []  # judged and kept
     rewards = ledger._connection.execute(f"SELECT reward FROM {TABLE} ORDER BY id").fetchall()

@@ -12,7 +12,7 @@ from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy, Reply, Sampling
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.setting import Setting
 from agentgym.testing.byte_renderer import ByteRenderer

@@ -14,7 +14,7 @@ import pytest
 from scripted_episodes import say, task
 
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import Counter, TargetReached
@@ -29,9 +29,10 @@ def run(folder: Path) -> list[str]:
         ledger = Ledger(folder / "ledger.sqlite")
         script = [*[say(("slow_add", {"amount": 1}))] * 4, say("submit")]
         manager = EpisodeManager(
-            ScriptedPolicy(script, ByteRenderer()), environment=lambda: Noting(folder), reward=TargetReached(),
-            concurrency=20, ledger=ledger,
-        )  # fmt: skip
+            ScriptedPolicy(script, ByteRenderer()),
+            RolloutConfig(environment=lambda: Noting(folder), reward=TargetReached(), concurrency=20),
+            ledger=ledger,
+        )
         found = [t.id async for t in manager.run([task(f"t{n}", target=4) for n in range(EPISODES)])]
         ledger.close()
         return found

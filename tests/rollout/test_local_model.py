@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted_episodes import task
 
-from agentgym.policy.contract import Sampling
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.counter import Counter, TargetReached
 
 pytest.importorskip("torch")
@@ -36,10 +34,9 @@ def policy(parts):
 
 async def played(parts):
     player = policy(parts)
-    manager = EpisodeManager(
-        player, environment=Counter, reward=TargetReached(), concurrency=3, sampling=Sampling(max_tokens=12),
-        budgets=Budgets(max_turns=3, max_void_turns=3),
-    )  # fmt: skip
+    budgets = Budgets(max_turns=3, max_turn_tokens=12, max_void_turns=3)
+    config = RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=3, budgets=budgets)
+    manager = EpisodeManager(player, config)
     try:
         return await manager.collect([task(f"t{n}") for n in range(4)], group_size=2)
     finally:

@@ -14,8 +14,7 @@ from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Reply
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import register
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.clock import FakeClock
 from agentgym.testing.counter import Counter, TargetReached
@@ -72,7 +71,7 @@ async def test_collect_returns_groups_in_the_order_of_the_tasks_whatever_finishe
 
     tasks = [task(f"t{n}", target=3 - n) for n in range(4)]
     manager = EpisodeManager(
-        lambda task: ScriptedPolicy(counting(task.truth)), environment=Uneven, reward=TargetReached()
+        lambda task: ScriptedPolicy(counting(task.truth)), RolloutConfig(environment=Uneven, reward=TargetReached())
     )
     found = await manager.collect(tasks, group_size=2)
     assert [t.id for t in found] == [f"run/t{n}#{sample}" for n in range(4) for sample in range(2)]
@@ -91,7 +90,7 @@ def test_episodes_are_yielded_when_they_end_and_no_batch_waits_for_its_slowest()
     ended = []
 
     async def playing():
-        manager = EpisodeManager(ScriptedPolicy([say("submit")]), environment=Sleeper, concurrency=2)
+        manager = EpisodeManager(ScriptedPolicy([say("submit")]), RolloutConfig(environment=Sleeper, concurrency=2))
         async for trajectory in manager.run([task(f"t{s}", target=s) for s in (100, 1, 2, 3)]):
             ended.append((trajectory.task.id, round(clock.now)))
 
@@ -100,7 +99,7 @@ def test_episodes_are_yielded_when_they_end_and_no_batch_waits_for_its_slowest()
 
 
 def test_no_more_environments_exist_at_once_than_the_concurrency(census):
-    manager = EpisodeManager(ScriptedPolicy(SLOW), environment=census, concurrency=7)
+    manager = EpisodeManager(ScriptedPolicy(SLOW), RolloutConfig(environment=census, concurrency=7))
     clock = FakeClock()
     found = clock.run(manager.collect([task(f"t{n}") for n in range(70)]))
     assert len(found) == census.made == 70
@@ -118,7 +117,7 @@ def test_tasks_are_taken_only_when_there_is_room(census):
             yield task(f"t{len(taken)}")
 
     async def playing():
-        manager = EpisodeManager(ScriptedPolicy(SLOW), environment=census, concurrency=5)
+        manager = EpisodeManager(ScriptedPolicy(SLOW), RolloutConfig(environment=census, concurrency=5))
         async with aclosing(manager.run(endless())) as running:
             async for _ in running:
                 if census.made > 20:
@@ -138,7 +137,9 @@ def test_a_slow_reader_holds_back_the_players():
             made.append(1)
 
     async def reading():
-        manager = EpisodeManager(ScriptedPolicy([say("slow_add"), say("submit")]), environment=Seen, concurrency=4)
+        manager = EpisodeManager(
+            ScriptedPolicy([say("slow_add"), say("submit")]), RolloutConfig(environment=Seen, concurrency=4)
+        )
         most = count = 0
         async for _ in manager.run([task(f"t{n}") for n in range(100)]):
             await asyncio.sleep(10)
@@ -162,7 +163,9 @@ def test_the_policy_is_told_of_every_beginning_and_end_and_of_the_first_ones_bef
 
     policy = Asking(SLOW)
     FakeClock().run(
-        EpisodeManager(policy, environment=Counter, concurrency=8).collect([task(f"t{n}") for n in range(20)])
+        EpisodeManager(policy, RolloutConfig(environment=Counter, concurrency=8)).collect(
+            [task(f"t{n}") for n in range(20)]
+        )
     )
     assert started_when_asked[0] == 8
     assert sorted(policy.started) == sorted(policy.ended)
@@ -175,7 +178,7 @@ def test_cancelling_closes_every_environment_ends_every_episode_and_leaves_no_ta
     policy = Told(SLOW)
 
     async def cancelled():
-        manager = EpisodeManager(policy, environment=census, concurrency=10)
+        manager = EpisodeManager(policy, RolloutConfig(environment=census, concurrency=10))
         playing = asyncio.ensure_future(manager.collect([task(f"t{n}") for n in range(50)]))
         await asyncio.sleep(after_s)
         playing.cancel()
@@ -198,7 +201,9 @@ def test_closing_is_awaited_even_when_a_second_cancellation_comes_meanwhile():
             closed.append(1)
 
     async def impatient():
-        manager = EpisodeManager(ScriptedPolicy([say("slow_add")] * 9), environment=lambda: SlowToClose(100.0))
+        manager = EpisodeManager(
+            ScriptedPolicy([say("slow_add")] * 9), RolloutConfig(environment=lambda: SlowToClose(100.0))
+        )
         playing = asyncio.ensure_future(manager.collect([task("a"), task("b")]))
         for _ in range(3):
             await asyncio.sleep(1)
@@ -219,12 +224,12 @@ async def test_a_failing_task_source_stops_the_run_and_leaves_nothing(census):
 
     policy = Told(SLOW)
     with pytest.raises(OSError, match="in the middle"):
-        await EpisodeManager(policy, environment=census, concurrency=4).collect(broken())
+        await EpisodeManager(policy, RolloutConfig(environment=census, concurrency=4)).collect(broken())
     assert (census.alive, policy.live) == (0, set())
 
 
 async def test_a_task_that_comes_twice_gets_new_sample_numbers():
-    manager = EpisodeManager(ScriptedPolicy(counting(2)), environment=Counter)
+    manager = EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Counter))
     found = await manager.collect([task("a"), task("b"), task("a")], group_size=2)
     assert [t.id for t in found] == [f"run/{i}" for i in ("a#0", "a#1", "b#0", "b#1", "a#2", "a#3")]
 
@@ -236,7 +241,7 @@ async def test_one_failed_episode_does_not_disturb_the_others():
                 raise RuntimeError("no world today")
             return await super().reset(task, seed=seed)
 
-    manager = EpisodeManager(ScriptedPolicy(counting(2)), environment=Sometimes, reward=TargetReached())
+    manager = EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Sometimes, reward=TargetReached()))
     found = await manager.collect([task(f"t{n}") for n in range(6)])
     assert [t.valid for t in found] == [n != 3 for n in range(6)]
 
@@ -250,9 +255,11 @@ async def test_the_environment_is_the_tasks_own_unless_one_is_given_and_its_decl
     own = Task("own", "test/declared-v1", "Count.", truth=2)
     found = await EpisodeManager(ScriptedPolicy(counting(2))).collect([own])
     assert found[0].outcome == {"success": 1.0}
-    found = await EpisodeManager(ScriptedPolicy(counting(2)), environment="test/declared-v1").collect([task()])
+    found = await EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment="test/declared-v1")).collect(
+        [task()]
+    )
     assert found[0].outcome == {"success": 1.0}
-    found = await EpisodeManager(ScriptedPolicy(counting(2)), environment=Counter).collect([task()])
+    found = await EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Counter)).collect([task()])
     assert found[0].outcome == {}
     assert found[0].valid
 
@@ -262,7 +269,9 @@ async def test_environment_options_reach_the_constructor():
         async def reset(self, task, *, seed):
             return [Message("user", f"latency {self.latency_s}")]
 
-    manager = EpisodeManager(ScriptedPolicy(counting(0)), environment=Speaking, environment_options={"latency_s": 0.5})
+    manager = EpisodeManager(
+        ScriptedPolicy(counting(0)), RolloutConfig(environment=Speaking, environment_options={"latency_s": 0.5})
+    )
     assert (await manager.collect([task()]))[0].opening[0].text == "latency 0.5"
 
 
@@ -275,7 +284,7 @@ async def test_tool_schemas_are_built_once_for_all_episodes():
             assert [t["function"]["name"] for t in request.tools] == ["add", "slow_add", "refuse", "submit"]
             return Reply(say("submit"))
 
-    await EpisodeManager(Looking(), environment=Counter).collect([task(f"t{n}") for n in range(3)])
+    await EpisodeManager(Looking(), RolloutConfig(environment=Counter)).collect([task(f"t{n}") for n in range(3)])
     assert len(seen) == 1
 
 
@@ -292,28 +301,35 @@ async def test_an_instance_may_have_tools_of_its_own():
 
             self.tools = More.tools
 
-    found = await EpisodeManager(ScriptedPolicy([say("leave")]), environment=Extra).collect([task()])
+    found = await EpisodeManager(ScriptedPolicy([say("leave")]), RolloutConfig(environment=Extra)).collect([task()])
     assert found[0].turns[0].results[0].content == "left"
 
 
 def test_nonsense_settings_are_refused_when_they_are_given():
     with pytest.raises(ValueError, match="concurrency is 0"):
-        EpisodeManager(ScriptedPolicy([]), concurrency=0)
+        RolloutConfig(concurrency=0)
     with pytest.raises(UnknownNameError, match="no_such_reward"):
-        EpisodeManager(ScriptedPolicy([]), reward="no_such_reward")
-    for wrong in ({"max_turns": 0}, {"max_tokens": 0}, {"time_s": 0}, {"infra_retries": -1}, {"max_calls": 1.5}):
+        EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward="no_such_reward"))
+    for wrong in (
+        {"max_turns": 0},
+        {"max_turn_tokens": 0},
+        {"max_episode_tokens": 0},
+        {"time_s": 0},
+        {"infra_retries": -1},
+        {"max_calls": 1.5},
+    ):
         with pytest.raises(ValueError, match=f"Budgets.{next(iter(wrong))}"):
             Budgets(**wrong)
 
 
 async def test_a_group_of_none_is_refused():
     with pytest.raises(ValueError, match="group_size is 0"):
-        await EpisodeManager(ScriptedPolicy([]), environment=Counter).collect([task()], group_size=0)
+        await EpisodeManager(ScriptedPolicy([]), RolloutConfig(environment=Counter)).collect([task()], group_size=0)
 
 
 async def test_the_garbage_collector_is_calm_while_episodes_play_and_then_as_before():
     before = gc.get_threshold()
-    manager = EpisodeManager(ScriptedPolicy(counting(1)), environment=Counter)
+    manager = EpisodeManager(ScriptedPolicy(counting(1)), RolloutConfig(environment=Counter))
     async with aclosing(manager.run([task("a"), task("b")])) as first, aclosing(manager.run([task("c")])) as second:
         await anext(first)
         await anext(second)

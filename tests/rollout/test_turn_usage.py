@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import pytest
-from scripted_episodes import say
+from scripted_episodes import make_manager, say
 
 from agentgym import Environment, SandboxSpec, Task, tool
 from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
@@ -15,8 +15,7 @@ from agentgym.evaluation.runner import from_trajectories
 from agentgym.messages import StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import shared_backend
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandbox.contract import Usage
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
@@ -94,7 +93,7 @@ async def play(*messages, **options) -> Trajectory:
         environment.backend = shared_backend("namespaces")
         return environment
 
-    manager = EpisodeManager(ScriptedPolicy([*messages]), environment=make, reward=Rated(), **options)
+    manager = make_manager(ScriptedPolicy([*messages]), environment=make, reward=Rated(), **options)
     return (await manager.collect([Task("t", "test/writer-v1", "Write.")]))[0]
 
 
@@ -159,7 +158,7 @@ async def test_a_world_without_sandboxes_has_no_usage_and_its_own_may_be_told():
 
     for environment, expected in ((Counter, {}), (Telling, {"cpu_s": 5.0})):
         script = [say(("add", {"amount": 2})), say(("add", {"amount": 3})), say("submit")]
-        manager = EpisodeManager(ScriptedPolicy(script), environment=environment, reward=TargetReached())
+        manager = EpisodeManager(ScriptedPolicy(script), RolloutConfig(environment=environment, reward=TargetReached()))
         (played,) = await manager.collect([Task("t", "test/counter-v1", "Count.", truth=5)])
         assert played.usage() == expected
 

@@ -10,7 +10,7 @@ import pytest
 from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 
 FLOORS = {
-    "errors": 0, "messages": 0, "threads": 0, "deprecation": 0,
+    "errors": 0, "messages": 0, "threads": 0, "deprecation": 0, "validated": 0,
     "tools": 1, "task": 1, "reward": 1, "sandbox": 1,
     "environment": 2, "registry": 2, "trajectory": 2,
     "policy": 3, "storage": 3,

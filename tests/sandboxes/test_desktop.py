@@ -13,7 +13,7 @@ from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.desktop.guest.screen import png, read_screen
 from agentgym.sandboxes.desktop.judge import OVER
 from agentgym.task import Task
@@ -34,7 +34,7 @@ def call(name, **arguments):
 
 
 async def played(tasks, script):
-    manager = EpisodeManager(lambda task: ScriptedPolicy(script(task)), concurrency=2)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(script(task)), RolloutConfig(concurrency=2))
     return await manager.collect(tasks)
 
 

@@ -12,7 +12,7 @@ from agentgym.errors import SandboxError, TaskError
 from agentgym.messages import ResultStatus
 from agentgym.policy.formats.tags import Tags
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import ExtractiveReader, PolicyReader, Search, SearchRetrieve, landmark
 from agentgym.sandboxes.search.pages import windows
 

@@ -13,7 +13,7 @@ from agentgym.errors import JudgeError, SandboxDied, TaskError, ToolError
 from agentgym.messages import ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, shared_backend
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch, paths_of
 from agentgym.sandboxes.swe.repository import Repository

@@ -12,7 +12,7 @@ import agentgym
 from agentgym import Call, Message, Task, load_task_set
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.sources import archive
 from agentgym.tasks.importers.swebench import load_swebench
 

@@ -13,8 +13,7 @@ from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, load_reward, names
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.arguments import plausible
 from agentgym.trajectory import Trajectory, Turn
 
@@ -25,7 +24,7 @@ every_world = pytest.mark.parametrize("name", WORLDS)
 async def play(task, script=None):
     """One episode, by default of the oracle."""
     script = script or load("environments", task.environment).oracle(task)
-    manager = EpisodeManager(ScriptedPolicy(script), budgets=Budgets(max_turns=24), concurrency=1)
+    manager = EpisodeManager(ScriptedPolicy(script), RolloutConfig(budgets=Budgets(max_turns=24), concurrency=1))
     return (await manager.collect([task]))[0]
 
 

@@ -12,7 +12,7 @@ from agentgym import Task
 from agentgym.errors import SandboxDied
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_task_set
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import browsers_of
 
 pytestmark = [
@@ -51,7 +51,7 @@ async def test_an_episode_whose_page_crashes_is_retried_and_nothing_is_lost():
         environment.backend = agentgym.make("agentgym/web-v1").backend
         return environment
 
-    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), environment=make)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), RolloutConfig(environment=make))
     [episode] = await manager.collect([task])
     assert left == []
     assert episode.error is None

@@ -14,7 +14,7 @@ from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskE
 from agentgym.messages import ImagePart, Message, ResultStatus
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, load_reward, load_task_set
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.sandboxes.gui.judge import OVER
 
@@ -61,9 +61,9 @@ async def test_one_player_of_each_kind_on_every_application_does_what_it_should(
     task_set = load_task_set("web/apps-v1")
     tasks = [next(t for t in task_set["validation"] if app in t.tags) for app in ("shop", "mail", "forum", "calendar")]
     tasks.append(next(t for t in task_set["held_out"] if "unseen_templates" in t.tags))
-    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), concurrency=2)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), RolloutConfig(concurrency=2))
     assert [episode.success for episode in await manager.collect(tasks)] == [1.0] * len(tasks)
-    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.imperfect_oracle(task)), concurrency=2)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.imperfect_oracle(task)), RolloutConfig(concurrency=2))
     assert [episode.success for episode in await manager.collect(tasks)] == [0.0] * len(tasks)
 
 
@@ -75,7 +75,7 @@ async def test_forms_are_filled_in_with_four_tools_to_both_players_ends():
     tasks = [next(t for t in unseen if kind in t.tags) for kind in ("type", "choose", "type_two")]
     tasks.append(next(task for task in task_set["train"] if "press" in task.tags))
     for player, success in (task_set.oracle, 1.0), (task_set.imperfect_oracle, 0.0):
-        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
+        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), RolloutConfig(concurrency=4))
         episodes = await manager.collect(tasks)
         assert [episode.success for episode in episodes] == [success] * len(tasks)
         assert all("sent" in str(episode.turns[-1].results[-1].content) for episode in episodes), "it sent nothing"
@@ -85,7 +85,7 @@ async def test_cards_are_opened_by_name_to_both_players_ends():
     task_set = load_task_set("web/cards-v1")
     tasks = [*task_set["train"][:2], task_set["held_out"][0], task_set["held_out"][-1]]
     for player, success in (task_set.oracle, 1.0), (task_set.imperfect_oracle, 0.0):
-        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), concurrency=4)
+        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), RolloutConfig(concurrency=4))
         episodes = await manager.collect(tasks)
         assert [episode.success for episode in episodes] == [success] * len(tasks)
         said = [episode.turns[-1].calls[0].arguments["text"] for episode in episodes]
@@ -359,9 +359,9 @@ async def test_a_machine_without_chromium_says_what_to_install(monkeypatch):
 
 async def test_a_truth_that_says_nothing_cannot_be_judged():
     task = Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"answer": "x"})
-    [episode] = await EpisodeManager(lambda _: ScriptedPolicy([Message("assistant", "hello")]), reward=None).collect(
-        [Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"effects": {}})]
-    )
+    [episode] = await EpisodeManager(
+        lambda _: ScriptedPolicy([Message("assistant", "hello")]), RolloutConfig(reward=None)
+    ).collect([Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"effects": {}})])
     episode.task = task
     with pytest.raises(JudgeError, match="neither"):
         load_reward("web").outcome(episode)

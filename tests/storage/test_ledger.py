@@ -9,12 +9,12 @@ import sqlite3
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_episodes import counting, play, say, task
+from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym.errors import LedgerError, SandboxDied
 from agentgym.messages import Call, ImagePart, Message, Result, ResultStatus, StopReason, TextPart
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.codec import pack_turn, trajectory_from_json, trajectory_to_json, unpack_turn
 from agentgym.storage.ledger import Ledger
 from agentgym.testing.byte_renderer import ByteRenderer
@@ -32,7 +32,7 @@ def ledger(tmp_path):
 
 def manager(ledger, script=None, **options):
     options = {"environment": CounterWithState, "reward": TargetReached(), **options}
-    return EpisodeManager(ScriptedPolicy(script or counting(2), ByteRenderer()), ledger=ledger, **options)
+    return make_manager(ScriptedPolicy(script or counting(2), ByteRenderer()), ledger=ledger, **options)
 
 
 async def test_what_is_loaded_equals_what_was_played(ledger):
@@ -105,7 +105,9 @@ async def test_finished_episodes_are_handed_over_and_not_played_again(ledger, tm
             return await super().generate(request)
 
     first = await manager(ledger).collect([task("a"), task("b")])
-    again = EpisodeManager(Asking(counting(2)), environment=Counter, reward=TargetReached(), ledger=ledger)
+    again = EpisodeManager(
+        Asking(counting(2)), RolloutConfig(environment=Counter, reward=TargetReached()), ledger=ledger
+    )
     found = await again.collect([task("a"), task("new"), task("b")])
     assert set(asked) == {"run/new#0"}
     assert [found[0], found[2]] == first
@@ -156,7 +158,7 @@ async def test_each_turn_is_on_disk_before_the_next_begins(ledger):
             other.close()
             return await super().generate(request)
 
-    await EpisodeManager(Reading(counting(3)), environment=Counter, ledger=ledger).collect([task()])
+    await EpisodeManager(Reading(counting(3)), RolloutConfig(environment=Counter), ledger=ledger).collect([task()])
     assert seen == [0, 1, 2, 3]
 
 
@@ -198,7 +200,7 @@ async def test_an_episode_that_starts_over_keeps_nothing_of_its_first_attempt(le
         async def respond(self, message):
             raise SandboxDied("gone")
 
-    found = await manager(ledger, script, environment=NoSecondReset, run="other").collect([task()])
+    found = await manager(ledger, script, environment=NoSecondReset, label="other").collect([task()])
     assert found[0].stop_reason is StopReason.INFRA_ERROR
     assert ledger.load(found[0].id) == found[0]
     assert found[0].turns == []
@@ -213,9 +215,9 @@ def test_an_episode_that_ends_by_time_is_kept_without_the_observation_nobody_rea
                 await asyncio.sleep(1000 * request.turn)
                 return await super().generate(request)
 
-        found = await EpisodeManager(Thinking(counting(3), ByteRenderer()), environment=Counter, ledger=ledger).collect(
-            [task()]
-        )
+        found = await EpisodeManager(
+            Thinking(counting(3), ByteRenderer()), RolloutConfig(environment=Counter), ledger=ledger
+        ).collect([task()])
         loaded = ledger.load(found[0].id)
         ledger.close()
         return found[0], loaded
@@ -228,7 +230,7 @@ def test_an_episode_that_ends_by_time_is_kept_without_the_observation_nobody_rea
 
 async def test_runs_whose_names_begin_alike_are_told_apart(ledger):
     for run in ("step1", "step10", "step1/b"):
-        await manager(ledger, run=run).collect([task("a")])
+        await manager(ledger, label=run).collect([task("a")])
     assert ledger.finished("step1") >= {"step1/a#0"}
     assert "step10/a#0" not in ledger.finished("step1")
     assert [t.id for t in ledger.trajectories("step1/")] == ["step1/a#0", "step1/b/a#0"]
@@ -238,12 +240,12 @@ async def test_runs_whose_names_begin_alike_are_told_apart(ledger):
 async def test_the_last_run_is_the_one_that_began_last_of_those_whose_name_begins_so(ledger):
     assert ledger.last_run("step") is None
     for run in ("step1", "step2", "other"):
-        await manager(ledger, run=run).collect([task("a"), task("b")])
+        await manager(ledger, label=run).collect([task("a"), task("b")])
     assert (ledger.last_run("step"), ledger.last_run(), ledger.last_run("none")) == ("step2", "other", None)
 
 
 async def test_every_episode_is_listed_also_beyond_one_page(ledger):
-    await manager(ledger, run="many").collect([task(f"t{n}") for n in range(250)])
+    await manager(ledger, label="many").collect([task(f"t{n}") for n in range(250)])
     assert len({t.id for t in ledger.trajectories("many")}) == 250
 
 
@@ -312,11 +314,11 @@ async def test_missing_turns_are_never_read_back_as_a_whole_episode(ledger):
 async def test_a_full_disk_stops_the_run_names_the_file_and_keeps_what_was_finished(tmp_path):
     path = tmp_path / "ledger.sqlite"
     ledger = Ledger(path)
-    first = await manager(ledger, run="before").collect([task("a")])
+    first = await manager(ledger, label="before").collect([task("a")])
     pages = ledger._connection.execute("PRAGMA page_count").fetchone()[0]
     ledger._connection.execute(f"PRAGMA max_page_count = {pages + 2}")  # SQLite's own way to be out of space
     with pytest.raises(LedgerError, match=r"ledger\.sqlite cannot be written.*full.*free some space"):
-        await manager(ledger, run="after").collect([task(f"t{n}") for n in range(200)])
+        await manager(ledger, label="after").collect([task(f"t{n}") for n in range(200)])
     ledger.close()
 
     again = Ledger(path)
@@ -324,7 +326,7 @@ async def test_a_full_disk_stops_the_run_names_the_file_and_keeps_what_was_finis
     assert again.load("before/a#0") == first[0]
     done = again.finished("after")
     assert all(len(again.load(episode).turns) == 3 for episode in done)
-    found = await manager(again, run="after").collect([task(f"t{n}") for n in range(200)])
+    found = await manager(again, label="after").collect([task(f"t{n}") for n in range(200)])
     assert len(found) == len(again.finished("after")) == 200
     again.close()
 
@@ -363,7 +365,7 @@ async def test_turns_are_written_in_order(ledger):
 
 def test_one_ledger_serves_one_event_loop_after_another(ledger):
     for run in ("first", "second"):
-        assert len(asyncio.run(manager(ledger, run=run).collect([task()]))) == 1
+        assert len(asyncio.run(manager(ledger, label=run).collect([task()]))) == 1
     assert len(list(ledger.trajectories())) == 2
 
 

@@ -11,7 +11,7 @@ from agentgym.environment import Environment
 from agentgym.errors import LedgerError, TaskError
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.task import Task, TaskSet, task_from_json, task_to_json
@@ -36,7 +36,7 @@ class Screen(Environment):
 async def played(path):
     ledger = Ledger(path)
     looks = [Message("assistant", "", (Call("look"),))] * 4 + [Message("assistant", "done")]
-    manager = EpisodeManager(ScriptedPolicy(looks), environment=Screen, ledger=ledger)
+    manager = EpisodeManager(ScriptedPolicy(looks), RolloutConfig(environment=Screen), ledger=ledger)
     task = Task("t", "acme/screen-v1", messages=(Message("user", (TextPart("look"), SCREEN)),))
     found = await manager.collect([task], group_size=3)
     return ledger, found

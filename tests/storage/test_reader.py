@@ -13,8 +13,7 @@ from scripted_episodes import counting, say, task
 
 from agentgym.errors import LedgerError
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.summary import COLUMNS, TABLE, summary_row
@@ -35,9 +34,11 @@ async def play(path, runs=("train-000000", "train-000001", "held-out"), group_si
         for run in runs:
             for name, script in scripts.items():
                 manager = EpisodeManager(
-                    ScriptedPolicy(script, ByteRenderer()), environment=Counter, reward=TargetReached(), ledger=ledger,
-                    run=run, budgets=Budgets(max_turns=5),
-                )  # fmt: skip
+                    ScriptedPolicy(script, ByteRenderer()),
+                    RolloutConfig(environment=Counter, reward=TargetReached(), budgets=Budgets(max_turns=5)),
+                    ledger=ledger,
+                    label=run,
+                )
                 await manager.collect([replace(task(name), tags=TAGS[name])], group_size)
     finally:
         ledger.close()
@@ -162,8 +163,8 @@ async def test_an_episode_in_progress_is_listed_with_the_turns_it_has_so_far(tmp
         return counting(2)[len(seen) - 1]
 
     manager = EpisodeManager(
-        ScriptedPolicy(script), environment=Counter, reward=TargetReached(), ledger=ledger, run="r"
-    )  # fmt: skip
+        ScriptedPolicy(script), RolloutConfig(environment=Counter, reward=TargetReached()), ledger=ledger, label="r"
+    )
     try:
         await manager.collect([task()])
     finally:

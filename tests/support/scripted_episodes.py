@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import Counter, TargetReached
@@ -45,5 +45,11 @@ async def play(
     if not isinstance(script, Policy):
         policy = ScriptedPolicy(script, ByteRenderer() if exact else None)
         policy.context_tokens = context_tokens
-    manager = EpisodeManager(policy, environment=environment, reward=reward or TargetReached(), **options)
+    manager = make_manager(policy, environment=environment, reward=reward or TargetReached(), **options)
     return (await manager.collect([task(target=target)]))[0]
+
+
+def make_manager(policy: Policy | Any, **options: Any) -> EpisodeManager:
+    """A manager from options of its own and of RolloutConfig."""
+    own = {name: options.pop(name) for name in ("ledger", "label", "checkpoints") if name in options}
+    return EpisodeManager(policy, RolloutConfig(**options), **own)

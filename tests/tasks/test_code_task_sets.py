@@ -11,7 +11,7 @@ import pytest
 from agentgym import Call, Message, load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.tasks.maths.families import KNOWN, UNSEEN
 from agentgym.tasks.programs.languages import LANGUAGES
 
@@ -60,7 +60,9 @@ def test_what_is_unseen_has_no_sibling_in_training(name):
 
 async def outcomes(tasks, script_for):
     """Success of each task, played by a script."""
-    played = await EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8).collect(tasks)
+    played = await EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(concurrency=8)).collect(
+        tasks
+    )
     assert [t.error for t in played if t.error] == []
     return {t.task.id: t.success for t in played}
 

@@ -11,7 +11,7 @@ import pytest
 
 from agentgym import Call, Message, load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.tasks.functions import task_set as build
 from agentgym.tasks.functions.families import WRITTEN
 from agentgym.tasks.functions.pipelines import pipelines
@@ -122,7 +122,9 @@ def test_another_seed_draws_other_tasks(functions):
 
 
 async def play(tasks, script_for):
-    trajectories = await EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8).collect(tasks)
+    trajectories = await EpisodeManager(
+        lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(concurrency=8)
+    ).collect(tasks)
     assert all(t.valid for t in trajectories), [t.error for t in trajectories if not t.valid]
     return trajectories
 

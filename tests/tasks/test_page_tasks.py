@@ -17,7 +17,7 @@ from agentgym.errors import SandboxUnavailable, TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_task_set
 from agentgym.rewards.boxes import inside, overlap
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import chromium
 from agentgym.task import Task
@@ -35,7 +35,7 @@ def pages():
 
 
 async def played(tasks, player):
-    return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), concurrency=8).collect(tasks)
+    return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8)).collect(tasks)
 
 
 async def test_the_oracle_solves_every_kind_of_task_and_the_imperfect_oracle_none(pages):

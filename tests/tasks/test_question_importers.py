@@ -11,7 +11,7 @@ from agentgym import Call, Message, TaskSet
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import landmark, open_library
 
 DATA = Path(__file__).parents[2] / "../shared/data"

@@ -18,7 +18,7 @@ from agentgym.messages import Call, Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
 from agentgym.rewards.boxes import inside
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task, seed_of
 from agentgym.tasks.importers.screenspot import load_screenspot
 
@@ -40,7 +40,7 @@ def pixels(part):
 
 
 async def played(tasks, player):
-    manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), concurrency=8)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8))
     return await manager.collect(tasks)
 
 

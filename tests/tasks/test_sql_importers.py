@@ -15,7 +15,7 @@ from agentgym import Call, Message, Task, load_reward
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 IN_PROCESS = "agentgym/sql-inprocess-v1"

@@ -17,8 +17,7 @@ import pytest
 from agentgym import Call, Message, StopReason, load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rewards.answer_match import same_answer
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.tasks.store import database
 from agentgym.tasks.store import task_set as build
 from agentgym.tasks.store.templates import BY_NAME, HELD_OUT, TRAIN
@@ -158,7 +157,7 @@ def a_sample(store):
 
 
 async def play(tasks, script_for, **options):
-    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8, **options)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(concurrency=8, **options))
     return await manager.collect(tasks)
 
 

@@ -11,7 +11,7 @@ import pytest
 from agentgym import Call, Message
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager
 from agentgym.tasks.importers.swebench import load_swebench, pytest_ids
 from agentgym.tasks.importers.swebench_django import unittest_ids
 

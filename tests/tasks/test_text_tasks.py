@@ -10,16 +10,17 @@ from agentgym import Message, load_task_set
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.registry import load, names
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
-from agentgym.testing.episode_checks import _random_agent
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+from agentgym.testing.agents import _random_agent
 
 SETS = [name for name in names("task_sets") if name.startswith("text/")]
 every_set = pytest.mark.parametrize("name", SETS)
 
 
 async def play(tasks, script_for):
-    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), budgets=Budgets(max_turns=24))
+    manager = EpisodeManager(
+        lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(budgets=Budgets(max_turns=24))
+    )
     played = await manager.collect(tasks)
     assert [t.error for t in played if t.error] == []
     return sum(t.success for t in played) / len(played)

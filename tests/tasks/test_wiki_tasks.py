@@ -11,7 +11,7 @@ import pytest
 
 from agentgym import Call, Message, load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.search import landmark, open_library
 from agentgym.tasks.landmarks import landmark as landmark_of_tasks
 from agentgym.tasks.wiki import wiki
@@ -162,7 +162,7 @@ def test_landmarks_are_the_same_for_the_tasks_and_the_environment():
 
 
 async def play(tasks, script_for, **options):
-    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), concurrency=8, **options)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(script_for(task)), RolloutConfig(concurrency=8, **options))
     return await manager.collect(tasks)
 
 

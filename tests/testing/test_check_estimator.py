@@ -9,7 +9,7 @@ import random
 import numpy as np
 from breaches import breach
 
-from agentgym.credit import Group, declare, estimator
+from agentgym.credit import Group, define_estimator, estimator
 from agentgym.testing import check_estimator
 
 
@@ -37,14 +37,14 @@ def test_what_an_estimator_declares_is_what_is_asked_of_it():
 
 
 def test_an_estimator_that_compares_turns_must_say_so():
-    @declare(requires=("outcomes",), bias="biased", source="our own")
+    @define_estimator(requires=("outcomes",), bias="biased", source="our own")
     def pooled(group: Group) -> np.ndarray:
         """Turns later in an episode are worth less."""
-        return group.outcomes[:, None] - 0.1 * np.arange(group.played.shape[1])
+        return group.outcomes[:, None] - 0.1 * np.arange(group.turn_mask.shape[1])
 
     with breach("Three equal trajectories"):
         check_estimator(pooled)
-    check_estimator(dataclasses.replace(pooled, equals_get_zero=False))
+    check_estimator(dataclasses.replace(pooled, zero_if_equal=False))
 
 
 def test_who_declares_to_be_unbiased_and_is_not_is_told_where_and_by_how_much():
@@ -116,7 +116,7 @@ def test_an_estimator_whose_rounding_looks_like_a_difference_is_caught():
 
 
 def test_an_estimator_that_forgets_the_outcome_is_caught():
-    @declare(requires=("turn_rewards",), bias="biased", source="our own")
+    @define_estimator(requires=("turn_rewards",), bias="biased", source="our own")
     def rewards_only(group: Group) -> np.ndarray:
         """Turn rewards above their mean."""
         rewards = np.nan_to_num(group.turn_rewards)

@@ -12,7 +12,7 @@ from shelf import Shelf, SumIsRight, shelf_oracle, shelf_tasks
 from agentgym import Reward
 from agentgym.errors import JudgeError
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.testing import check_reward
 
 
@@ -27,7 +27,9 @@ class Solved(SumIsRight):
 
 
 async def solved_episodes():
-    manager = EpisodeManager(lambda task: ScriptedPolicy(shelf_oracle(task)), environment=Shelf, reward=SumIsRight())
+    manager = EpisodeManager(
+        lambda task: ScriptedPolicy(shelf_oracle(task)), RolloutConfig(environment=Shelf, reward=SumIsRight())
+    )
     return await manager.collect(shelf_tasks()[:2])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from agentgym.registry import load
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.run import train
-from agentgym.training.warm_start import demonstrations, texts, tokenise
+from agentgym.training.stages.demonstrate import demonstrations
+from agentgym.training.stages.warm_start import texts, tokenise
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 SMALL = [
@@ -30,7 +32,7 @@ SMALL = [
     "train.validate_every=1",
     "train.validate_tasks=1",
     "evaluate.tasks=1",
-    "evaluate.samples=1",
+    "evaluate.group_size=1",
     "policy.tiny.hidden=32",
     "policy.tiny.layers=1",
     "policy.tiny.heads=1",
@@ -65,7 +67,7 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     assert recipe.warm_start is not None
     task_set = recipe.tasks.load()
     call_format: CallFormat = load("call_formats", recipe.policy.call_format)()
-    with Rollouts(reward=recipe.judge(task_set), budgets=recipe.episode.budgets(), concurrency=4) as rollouts:
+    with Rollouts(replace(recipe.rollout_config(task_set), concurrency=4)) as rollouts:
         played = demonstrations(rollouts, task_set, 16, imperfect_oracle=recipe.warm_start.imperfect_oracle)
     assert len(played) == 16, "the oracle did not solve all of its share within the recipe's turns"
     tokenizer = make_tokenizer(texts(played, call_format), vocab_size=recipe.policy.tiny.vocabulary)
@@ -73,8 +75,10 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     for trajectory in played:
         tokenise(trajectory, renderer)
         after_prompt = len(trajectory.arrays().ids) - len(trajectory.prompt_ids)
-        assert after_prompt <= recipe.episode.max_tokens, trajectory.task.id
-        assert max(len(turn.token_ids) for turn in trajectory.turns) <= recipe.episode.turn_tokens, trajectory.task.id
+        assert after_prompt <= recipe.episode.max_episode_tokens, trajectory.task.id
+        assert max(len(turn.token_ids) for turn in trajectory.turns) <= recipe.episode.max_turn_tokens, (
+            trajectory.task.id
+        )
 
 
 def test_the_stratum_of_the_headline_is_held_out(path):

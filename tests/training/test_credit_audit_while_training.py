@@ -10,8 +10,9 @@ import pytest
 
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.registry import register
+from agentgym.rollout import RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.counter import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
@@ -58,14 +59,14 @@ register("test/restless-counter-v1", Restless)
 
 @pytest.fixture
 def rollouts() -> Iterator[Rollouts]:
-    with Rollouts(reward=Outcome(), seed=3) as made:
+    with Rollouts(RolloutConfig(reward=Outcome(), seed=3)) as made:
         yield made
 
 
 def batch(rollouts: Rollouts, world: str = "test/audited-counter-v1") -> tuple[list[Trajectory], list[np.ndarray]]:
     """Two groups with the credit of `rloo`."""
     tasks = [Task(f"t{n}", world, "Count to 2.", parameters={"target": 2}, truth=2) for n in range(2)]
-    played = rollouts.play(Gambler(), tasks, run="train-000000", group_size=SIZE, sampling=Sampling())
+    played = rollouts.play(Gambler(), tasks, label="train-000000", group_size=SIZE)
     groups = [Group.from_trajectories(played[at : at + SIZE]) for at in (0, SIZE)]
     return played, [one for group in groups for one in estimator("rloo")(group)]
 
@@ -73,7 +74,7 @@ def batch(rollouts: Rollouts, world: str = "test/audited-counter-v1") -> tuple[l
 def audit_of(rollouts: Rollouts, **options: int) -> CreditAudit:
     ticks = itertools.count(0.0, 1.5)
     settings = {"every": 1, "sample": 6, "continuations": 2, "group_size": SIZE, **options}
-    return CreditAudit(Gambler(), rollouts, Sampling(), clock=lambda: next(ticks), **settings)
+    return CreditAudit(Gambler(), rollouts, clock=lambda: next(ticks), **settings)
 
 
 def test_the_decisive_turn_has_the_sign_of_the_truth_and_the_cost_is_told(rollouts: Rollouts):

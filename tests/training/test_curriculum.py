@@ -34,7 +34,7 @@ def groups(level, success, count=8, size=2):
 def test_it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest():
     curriculum, caps = Curriculum(TASKS), []
     for _ in range(8):
-        caps.append(curriculum.note(groups(curriculum.cap, 1.0))["curriculum/cap"])
+        caps.append(curriculum.update(groups(curriculum.cap, 1.0))["curriculum/cap"])
     assert caps == [1, 2, 3, 4, 5, 5, 5, 5]
     assert curriculum.open_levels == [2, 3, 4, 5]
 
@@ -51,7 +51,7 @@ def test_it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest():
 )
 def test_it_rises_after_eight_prompts_at_nine_in_ten(played, cap):
     curriculum = Curriculum(TASKS)
-    curriculum.note(played)
+    curriculum.update(played)
     assert curriculum.cap == cap
 
 
@@ -60,7 +60,7 @@ def test_failed_episodes_are_no_evidence():
     for group in played:
         for trajectory in group:
             trajectory.stop_reason = StopReason.INFRA_ERROR
-    curriculum.note(played)
+    curriculum.update(played)
     assert curriculum.cap == 0
 
 
@@ -103,7 +103,7 @@ def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_c
             "name": "rising",
             "tasks": {"set": "text/number-guess-v1"},
             "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1}},
-            "episode": {"max_turns": 2, "max_tokens": 48, "turn_tokens": 12},
+            "episode": {"max_turns": 2, "max_episode_tokens": 48, "max_turn_tokens": 12},
             "warm_start": {"demonstrations": 8, "steps": 1, "batch_size": 4, "validate_tasks": 1},
             "train": {
                 "steps": 2,

@@ -133,7 +133,7 @@ schedules.executed = { start = 1.0, end = 0.0, finish = 0.5 }
 
 def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and_caps(tmp_path):
     recipe = Recipe.load(write(tmp_path, GOOD + REWARD))
-    reward = recipe.judge(load_task_set("sql/store-v1"))
+    reward = recipe.make_reward(load_task_set("sql/store-v1"))
     assert isinstance(reward, Combined)
     assert [type(part).__name__ for part in reward.rewards] == ["AnswerMatch", "QueryEvidence"]
     assert reward.rewards[0].tolerance == 0.01
@@ -158,4 +158,4 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
 )
 def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
     with pytest.raises(RecipeError, match=told):
-        Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).judge(load_task_set("sql/store-v1"))
+        Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).make_reward(load_task_set("sql/store-v1"))

@@ -8,8 +8,8 @@ import pytest
 
 from agentgym import Combined, Environment, Reward, Schedule, Task, load_reward, register
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Sampling
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout import RolloutConfig
 from agentgym.training.branching import Branching
 from agentgym.training.rollouts import Rollouts
 
@@ -23,19 +23,19 @@ def test_a_reward_follows_the_training_and_stays_the_same_one_from_step_to_step(
     register("test/said-v1", Said)
     reward = Combined(load_reward("answer_match"), schedules={"success": Schedule(1.0, 0.0)})
     tasks = [Task("t", "test/said-v1", truth={"answer": "x"})]
-    with Rollouts(reward=reward) as rollouts:
+    with Rollouts(RolloutConfig(reward=reward)) as rollouts:
         play = partial(rollouts.play, ScriptedPolicy(["no idea"]), tasks)
-        assert play(run="a")[0].weights == {"success": 1.0}
-        assert play(run="b", progress=0.5)[0].weights == {"success": 0.5}
-        assert play(run="c")[0].weights == {"success": 0.5}
-    with Rollouts(reward="answer_match") as rollouts:
+        assert play(label="a")[0].weights == {"success": 1.0}
+        assert play(label="b", progress=0.5)[0].weights == {"success": 0.5}
+        assert play(label="c")[0].weights == {"success": 0.5}
+    with Rollouts(RolloutConfig(reward="answer_match")) as rollouts:
         assert isinstance(rollouts.reward, Reward)
 
 
 def test_trees_are_not_grown_under_a_reward_that_sees_whole_groups():
     """Branches are in no group, so that their rewards would lack a component that their trunks have."""
     with (
-        Rollouts(reward="majority_vote") as rollouts,
+        Rollouts(RolloutConfig(reward="majority_vote")) as rollouts,
         pytest.raises(CreditError, match="MajorityVote judges whole groups"),
     ):
-        Branching().grow(rollouts, ScriptedPolicy(["x"]), [], run="a", group_size=4, sampling=Sampling())
+        Branching().grow(rollouts, ScriptedPolicy(["x"]), [], label="a", group_size=4)

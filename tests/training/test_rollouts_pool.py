@@ -6,6 +6,7 @@ import pytest
 
 from agentgym import Call, Message, load_task_set
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout import RolloutConfig
 from agentgym.sandbox.pool import Pool
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
@@ -16,14 +17,14 @@ SUBMIT = Message("assistant", "", (Call("submit", {"code": "def f(x):\n    retur
 @pytest.mark.needs_namespaces
 def test_rollouts_take_their_sandboxes_from_a_pool_and_end_it():
     tasks = list(load_task_set("code/functions-v1")["train"])[:6]
-    with Rollouts(pool=2, concurrency=2) as rollouts:
-        played = rollouts.play(ScriptedPolicy([SUBMIT]), tasks, run="a")
-        played += rollouts.play(ScriptedPolicy([SUBMIT]), tasks, run="b")
+    with Rollouts(RolloutConfig(concurrency=2), pool=2) as rollouts:
+        played = rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="a")
+        played += rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="b")
         assert all(trajectory.valid for trajectory in played)
-        assert isinstance(rollouts.backend, Pool)
-        assert rollouts.backend.stats().hits > 0
-        assert rollouts.backend.stats().leased == 0
-    assert rollouts.backend.stats().ready == 0
+        assert isinstance(rollouts.config.backend, Pool)
+        assert rollouts.config.backend.stats().hits > 0
+        assert rollouts.config.backend.stats().leased == 0
+    assert rollouts.config.backend.stats().ready == 0
 
 
 def test_a_recipe_asks_for_it():

@@ -33,7 +33,7 @@ RECIPE = {
     "name": "lookup",
     "tasks": {"set": lookup_environment.NAME},
     "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
-    "episode": {"max_turns": 4, "max_tokens": 96, "turn_tokens": 32},
+    "episode": {"max_turns": 4, "max_episode_tokens": 96, "max_turn_tokens": 32},
     "warm_start": {"demonstrations": 64, "steps": 30, "batch_size": 16, "validate_every": 15, "validate_tasks": 8},
     "train": {
         "steps": 4,

@@ -8,24 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.credit import Group, declare, estimator
+from agentgym.credit import Group, define_estimator, estimator
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
-from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet
 from agentgym.testing.byte_renderer import ByteRenderer
 from agentgym.testing.counter import CounterWithState, TargetReached
 from agentgym.training.branching import Branching
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals import with_provided_signals
+from agentgym.training.signals import with_signal_rows
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
-from agentgym.training.signals.hindsight import SAYS, LearnedHindsight, PromptedHindsight
+from agentgym.training.signals.hindsight import OUTCOME_TEXTS, LearnedHindsight, PromptedHindsight
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.selection import providers_for
@@ -138,7 +139,9 @@ def test_a_critic_of_tokens_knows_the_end_once_the_telling_token_was_said(model:
 def test_hindsight_is_learnt_where_a_turn_tells_the_end_and_nowhere_else(model: Any):
     """Half the episodes say GOOD; of those that succeed all do: log(1 / 0.5) = 0.69. Turn 1 is the same for all."""
     rng = np.random.default_rng(7)
-    learnt = LearnedHindsight(model, lambda text: [60 if text == SAYS[True] else 61], learning_rate=3e-3, epochs=4)
+    learnt = LearnedHindsight(
+        model, lambda text: [60 if text == OUTCOME_TEXTS[True] else 61], learning_rate=3e-3, epochs=4
+    )
     for _ in range(24):
         figures = learnt.update(batch(rng))
     told, wrong = episode(0, True), episode(1, False)
@@ -239,24 +242,17 @@ class Outcome(TargetReached):
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch):
+def counted():
     """Rollouts over a counter, and a group of eight gamblers."""
-    from agentgym.training import rollouts as module
-
-    class Here(module.EpisodeManager):
-        def __init__(self, policy: Any, **options: Any) -> None:
-            super().__init__(policy, environment=CounterWithState, **options)
-
-    monkeypatch.setattr(module, "EpisodeManager", Here)
-    with Rollouts(reward=Outcome()) as rollouts:
+    with Rollouts(RolloutConfig(environment=CounterWithState, reward=Outcome())) as rollouts:
         tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
-        yield rollouts, rollouts.play(Gambler(), tasks, run="r", group_size=8, record=False)
+        yield rollouts, rollouts.play(Gambler(), tasks, label="r", group_size=8, record=False)
 
 
 def test_playing_on_values_every_state(counted: Any):
     """After turn 0 the end is certain, so every continuation has the trajectory's own return."""
     rollouts, played = counted
-    given = MonteCarloContinuations(Gambler(), rollouts, Sampling(), samples=3).signals(played, 0)["continuations"]
+    given = MonteCarloContinuations(Gambler(), rollouts, samples=3).signals(played, 0)["continuations"]
     assert {t.outcome_reward for t in played} == {0.0, 1.0}
     for trajectory, values in zip(played, given, strict=True):
         assert len(values) == 4
@@ -284,9 +280,7 @@ def test_a_group_is_grown_as_trees_whose_branches_share_what_they_repeat(counted
     """Two trunks of three turns each; a branch leaves before turn 1 or 2, where the end is already certain."""
     rollouts, _ = counted
     task = [Task(f"t{i}", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2) for i in range(2)]
-    grown = Branching(trunks=2, before=2, seed=1).grow(
-        rollouts, Gambler(), task, run="trees", group_size=6, sampling=Sampling()
-    )
+    grown = Branching(root_episodes=2, before=2, seed=1).grow(rollouts, Gambler(), task, label="trees", group_size=6)
     assert [t.task.id for t in grown] == ["t0"] * 6 + ["t1"] * 6
     assert len({t.id for t in grown}) == 12
     for start in (0, 6):
@@ -308,18 +302,16 @@ def test_where_a_trunk_was_over_its_branch_begins_anew(counted: Any):
     """Three turns a trunk, and branches that want to leave before turns 1 to 40: nearly all begin again."""
     rollouts, _ = counted
     tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
-    grown = Branching(trunks=2, before=40, seed=3).grow(
-        rollouts, Gambler(), tasks, run="anew", group_size=16, sampling=Sampling()
-    )
+    grown = Branching(root_episodes=2, before=40, seed=3).grow(rollouts, Gambler(), tasks, label="anew", group_size=16)
     fresh = [t for t in grown if "branch" not in t.provenance]
     assert len(grown) == 16
     assert len(fresh) > 8
     assert {t.outcome_reward for t in fresh} == {0.0, 1.0}
-    with pytest.raises(CreditError, match=r"trunks"):
-        Branching(trunks=4).grow(rollouts, Gambler(), tasks, run="small", group_size=4, sampling=Sampling())
+    with pytest.raises(CreditError, match=r"root_episodes"):
+        Branching(root_episodes=4).grow(rollouts, Gambler(), tasks, label="small", group_size=4)
 
 
-@declare(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
+@define_estimator(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
 def rising(group: Group) -> Array:
     """How much the value rises with each turn."""
     values = group.signal("values")
@@ -332,7 +324,7 @@ def test_a_group_gets_the_signals_of_its_own_trajectories(model: Any):
     with pytest.raises(MissingSignalError, match="values"):
         rising(groups[0])
     critic = Critic(model)
-    with_values = with_provided_signals(groups, played, [critic], 0)
+    with_values = with_signal_rows(groups, critic.signals(played, 0))
     whole = critic.signals(played, 0)["values"]
     np.testing.assert_array_equal(with_values[1].values[0], whole[2])  # type: ignore[index]
     assert np.isfinite(np.concatenate(rising(with_values[1]))).all()
@@ -344,7 +336,6 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             model=model,
             policy=Scorer(),
             rollouts=rollouts,
-            sampling=Sampling(),
             task_set=ANSWERS,
             encode=lambda text: [1],
         )
@@ -357,7 +348,7 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
         assert isinstance(critic, Critic)
         assert critic.return_spec == ReturnSpec(0.9, 1.0, 0.5)
 
-        @declare(
+        @define_estimator(
             requires=(
                 "gold_logprobs",
                 "contributions",
@@ -372,7 +363,7 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
         )
         def everything(group: Group) -> Array:
             """Needs all there is."""
-            return np.zeros(group.played.shape)
+            return np.zeros(group.turn_mask.shape)
 
         made = providers_for(everything, SignalsSection(), **options)
         assert {type(source) for source in made} == {

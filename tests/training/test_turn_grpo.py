@@ -13,7 +13,7 @@ from trl import GRPOConfig
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training.turn_grpo import TurnGRPOTrainer
@@ -93,7 +93,6 @@ def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
         policy=Policy(),
         rollouts=Given(len(tokenizer)),
         estimator=estimator("return_to_go"),
-        sampling=Sampling(),
         processing_class=tokenizer,
     )
 
@@ -275,7 +274,7 @@ def test_scores_are_as_long_as_the_policys_probabilities_say(tokenizer, tmp_path
     """sum 1 - 2 pi + sum pi^2 over a turn's tokens, by the model itself."""
     trainer = off_policy_trainer(tokenizer, tmp_path, "otb")
     batch = trainer._generate_and_score_completions(rows())
-    looked = trainer._look_again(batch)
+    looked = trainer._second_pass(batch)
     assert looked is not None
     played = trainer._rollouts.played
     given = looked.signals(batch, played)["score_norms"]

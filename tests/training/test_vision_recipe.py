@@ -88,7 +88,7 @@ def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
         "name": "walls",
         "tasks": {"set": "test/walls-v1"},
         "policy": {"path": str(tmp_path / "made")},
-        "episode": {"max_turns": 1, "max_tokens": 48, "turn_tokens": 24},
+        "episode": {"max_turns": 1, "max_episode_tokens": 48, "max_turn_tokens": 24},
         "warm_start": {
             "demonstrations": 64,
             "steps": 60,

@@ -19,8 +19,7 @@ from agentgym.credit import Group, estimator
 from agentgym.evaluation.runner import evaluate
 from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.policy.contract import Policy, Reply
-from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task, TaskSet
@@ -104,15 +103,16 @@ async def make(path: Path, *, steps: int = 5, seed: int = 3, wait=None) -> RunFo
     folder.recipe.write_text(RECIPE, encoding="utf-8")
     write_tokenizer(path / "checkpoints" / "final")
     ledger = Ledger(folder.ledger)
-    options = {"environment": Billboard, "reward": TargetReached(), "budgets": Budgets(max_turns=12)}
+    budgets = Budgets(max_turns=12)
+    config = RolloutConfig(group_size=2, environment=Billboard, reward=TargetReached(), budgets=budgets)
     try:
-        await measured(folder, ledger, tasks, "before", Player(0.5, rng), options)
+        await measured(folder, ledger, tasks, "before", Player(0.5, rng), config)
         for step in range(steps):
             if step and wait is not None:
                 wait(step)
             player = Player(0.55 + 0.08 * step, rng)
             player.version = step
-            manager = EpisodeManager(player, ledger=ledger, run=f"train-{step:06d}", **options)
+            manager = EpisodeManager(player, config, ledger=ledger, label=f"train-{step:06d}")
             played = sorted(await manager.collect(list(tasks["train"]), 4), key=lambda t: (t.task.id, t.sample))
             groups = [Group.from_trajectories(played[at : at + 4]) for at in range(0, len(played), 4)]
             with (path / "credit.jsonl").open("a", encoding="utf-8") as file:
@@ -123,14 +123,14 @@ async def make(path: Path, *, steps: int = 5, seed: int = 3, wait=None) -> RunFo
             success = sum(t.success or 0 for t in played) / len(played)
             folder.log(step + 1, "train", success=success, reward=success + 0.1, turns=4.0, entropy=1.0 / (1 + step))
             folder.log(step + 1, "validation", success=success, failed=0)
-        await measured(folder, ledger, tasks, "after", Player(0.95, rng), options)
+        await measured(folder, ledger, tasks, "after", Player(0.95, rng), config)
     finally:
         ledger.close()
     return folder
 
 
-async def measured(folder, ledger, tasks, label, player, options) -> None:
-    evaluation = await evaluate(player, tasks, "held_out", label=label, samples=2, ledger=ledger, **options)
+async def measured(folder, ledger, tasks, label, player, config) -> None:
+    evaluation = await evaluate(player, tasks, "held_out", config=config, label=label, ledger=ledger)
     folder.write_json(f"evaluation/{label}.json", evaluation.to_json())
 
 

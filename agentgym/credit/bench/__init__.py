@@ -6,9 +6,19 @@ learning.py      how fast a small policy learns with it
 report.py        all of it, for all registered estimators
 """
 
-from agentgym.credit.bench.bifurcation import Bifurcation, Play
-from agentgym.credit.bench.learning import Learning, learn
-from agentgym.credit.bench.measures import Figure, Measures, measure
-from agentgym.credit.bench.report import Row, run
+from agentgym.credit.bench.bifurcation import BifurcationTask, SampledGroup
+from agentgym.credit.bench.learning import LearningSpeed, measure_learning
+from agentgym.credit.bench.measures import BootstrapInterval, CreditMeasures, measure_credit
+from agentgym.credit.bench.report import BenchmarkRow, run_benchmark
 
-__all__ = ["Bifurcation", "Figure", "Learning", "Measures", "Play", "Row", "learn", "measure", "run"]
+__all__ = [
+    "BenchmarkRow",
+    "BifurcationTask",
+    "BootstrapInterval",
+    "CreditMeasures",
+    "LearningSpeed",
+    "SampledGroup",
+    "measure_credit",
+    "measure_learning",
+    "run_benchmark",
+]

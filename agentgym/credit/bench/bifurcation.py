@@ -20,11 +20,11 @@ from agentgym.credit.signals import Array
 Ints = NDArray[np.int64]
 CONTINUATIONS = 4
 TOKENS = 2  # of each turn, where a signal is per token
-MOST_COALITIONS_OF = 6  # turns: 2^K coalitions are played up to here, and those of K - 1 turns beyond
+MAX_COALITION_TURNS = 6  # turns: 2^K coalitions are played up to here, and those of K - 1 turns beyond
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class SampledGroup:
     """A group played on one task. `actions` [N, K] of 0 and 1, `outcomes` [N] of 0 and 1, `rewards` [N, K].
 
     `luck` [N] in [0, 1) decides the outcome of each trajectory, so that a replay of it meets the same luck.
@@ -39,7 +39,7 @@ class Play:
 
 
 @dataclass(frozen=True, slots=True)
-class Bifurcation:
+class BifurcationTask:
     """One task.
 
     Attributes:
@@ -64,7 +64,7 @@ class Bifurcation:
         if not 0 <= self.bad < self.good <= 1:
             raise ValueError(f"good is {self.good} and bad {self.bad}: needed is 0 <= bad < good <= 1.")
 
-    def play(self, chance: Array, size: int, rng: np.random.Generator, *, tree: bool = False) -> Play:
+    def play(self, chance: Array, size: int, rng: np.random.Generator, *, tree: bool = False) -> SampledGroup:
         """Sample a group.
 
         Args:
@@ -80,7 +80,7 @@ class Bifurcation:
                 actions[child, :turn], rewards[child, :turn] = actions[trunk, :turn], rewards[trunk, :turn]
                 forks[child] = (trunk, turn)
         outcomes = (luck < np.where(actions[:, self.decisive] == 1, self.good, self.bad)).astype(np.float64)
-        return Play(actions, outcomes, rewards, luck, tuple(forks))
+        return SampledGroup(actions, outcomes, rewards, luck, tuple(forks))
 
     def truth(self, actions: Ints, chance: Array) -> Array:
         """[N, K] Q(s, a) - V(s): nothing but at the decisive turn."""
@@ -96,7 +96,7 @@ class Bifurcation:
         known = np.where(actions[:, at] == 1, self.good, self.bad)
         return np.where(np.arange(self.turns + 1)[None] <= at, before, known[:, None])
 
-    def group(self, play: Play, chance: Array, rng: np.random.Generator, wanted: tuple[str, ...] = ()) -> Group:
+    def group(self, play: SampledGroup, chance: Array, rng: np.random.Generator, wanted: tuple[str, ...] = ()) -> Group:
         """The play as a group, with outcomes, turn rewards, and the signals that are `wanted`.
 
         Raises: KeyError for a signal that this task cannot give.
@@ -106,7 +106,7 @@ class Bifurcation:
         view = _View(self, play, chance, self.values(play.actions, chance), rng)
         for name in wanted:
             if name not in given:
-                given[name] = SIGNALS_GIVEN[name](view)
+                given[name] = SIGNAL_MAKERS[name](view)
         return Group.from_arrays(turns=[self.turns] * size, environment="bifurcation", **given)
 
     def errors(self) -> Array:
@@ -118,8 +118,8 @@ class Bifurcation:
 class _View:
     """What the signals of a play are made of."""
 
-    task: Bifurcation
-    play: Play
+    task: BifurcationTask
+    play: SampledGroup
     chance: Array
     values: Array
     rng: np.random.Generator
@@ -170,7 +170,7 @@ def _counterfactuals(view: _View) -> list[dict[frozenset[int], float]]:
     """Returns with only some turns played: a turn left out counts as action 0, and pays no reward."""
     task, play = view.task, view.play
     everything = range(task.turns)
-    sizes = range(task.turns + 1) if task.turns <= MOST_COALITIONS_OF else (0, task.turns - 1, task.turns)
+    sizes = range(task.turns + 1) if task.turns <= MAX_COALITION_TURNS else (0, task.turns - 1, task.turns)
     sets = [frozenset(chosen) for size in sizes for chosen in combinations(everything, size)]
     found = []
     for actions, luck, rewards in zip(play.actions, play.luck, play.rewards, strict=True):
@@ -204,7 +204,7 @@ def _rows(value: Any) -> Callable[[_View], Any]:
     return lambda view: [[value] * view.task.turns for _ in view.play.outcomes]
 
 
-SIGNALS_GIVEN: Mapping[str, Callable[[_View], Any]] = {
+SIGNAL_MAKERS: Mapping[str, Callable[[_View], Any]] = {
     "outcomes": lambda view: view.play.outcomes,
     "turn_rewards": lambda view: view.play.rewards,
     "components": lambda view: {"noise": view.play.rewards.tolist()},

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.credit.bench.bifurcation import Bifurcation
-from agentgym.credit.bench.measures import Figure
-from agentgym.credit.declaration import Estimator
+from agentgym.credit.bench.bifurcation import BifurcationTask
+from agentgym.credit.bench.measures import BootstrapInterval
+from agentgym.credit.contract import Estimator
 
 REACHED = 0.9  # chance of the right action at the decisive turn
 RATE = 0.5
@@ -16,15 +16,17 @@ _MEMORY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class LearningSpeed:
     """Steps until the right action has chance 0.9, over seeds: the median with its interval. `never`: share of
     seeds that did not get there; they count with the most steps there were."""
 
-    steps: Figure
+    steps: BootstrapInterval
     never: float
 
 
-def learn(estimate: Estimator, turns: int, *, size: int = 8, most: int = 300, seeds: int = 10) -> Learning:
+def measure_learning(
+    estimate: Estimator, turns: int, *, size: int = 8, most: int = 300, seeds: int = 10
+) -> LearningSpeed:
     """Train one logit a turn by the policy gradient, one group a step.
 
     Estimators have scales of their own, so each update is in units of the running root mean square of the
@@ -35,13 +37,13 @@ def learn(estimate: Estimator, turns: int, *, size: int = 8, most: int = 300, se
     rng = np.random.default_rng(0)
     medians = np.median(taken[rng.integers(0, seeds, (1000, seeds))], axis=1)
     low, high = np.percentile(medians, (2.5, 97.5))
-    steps = Figure(float(np.median(taken)), float(low), float(high))
-    return Learning(steps, float((taken >= most).mean()))
+    steps = BootstrapInterval(float(np.median(taken)), float(low), float(high))
+    return LearningSpeed(steps, float((taken >= most).mean()))
 
 
 def _steps(estimate: Estimator, turns: int, size: int, most: int, seed: int) -> int:
     rng = np.random.default_rng([seed, turns])
-    task = Bifurcation(turns, int(rng.integers(turns)), seed=seed)
+    task = BifurcationTask(turns, int(rng.integers(turns)), seed=seed)
     logits, square = np.zeros(turns), 0.0
     tree = "branches" in estimate.requires
     for step in range(most):

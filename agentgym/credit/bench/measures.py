@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.credit.bench.bifurcation import Bifurcation
-from agentgym.credit.declaration import Estimator
+from agentgym.credit.bench.bifurcation import BifurcationTask
+from agentgym.credit.contract import Estimator
 from agentgym.credit.signals import Array
 
 Ints = NDArray[np.int64]
@@ -18,7 +18,7 @@ RESAMPLES = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class BootstrapInterval:
     """A number with its 95 % interval."""
 
     value: float
@@ -27,7 +27,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class CreditMeasures:
     """What an estimator does on groups of one number of turns.
 
     Attributes:
@@ -38,15 +38,15 @@ class Measures:
         noise: standard deviation of the gradient from one group over the length of its mean.
     """
 
-    error: Figure
-    sign: Figure
-    focus: Figure
-    noise: Figure
+    error: BootstrapInterval
+    sign: BootstrapInterval
+    focus: BootstrapInterval
+    noise: BootstrapInterval
 
 
-def measure(
+def measure_credit(
     estimate: Estimator, turns: int, *, size: int = 8, groups: int = 200, chance: float = 0.5, seed: int = 0
-) -> Measures:
+) -> CreditMeasures:
     """Measure an estimator on `groups` groups of `size`, each on a task with another decisive turn.
 
     Args:
@@ -60,7 +60,7 @@ def measure(
     tree = "branches" in estimate.requires
     for number in range(groups):
         decisive = int(rng.integers(turns))
-        task = Bifurcation(turns, decisive, seed=int(rng.integers(2**31)))
+        task = BifurcationTask(turns, decisive, seed=int(rng.integers(2**31)))
         play = task.play(policy, size, rng, tree=tree)
         credit = np.stack(estimate(task.group(play, policy, rng, estimate.requires)))
         true = task.truth(play.actions, policy)
@@ -72,7 +72,7 @@ def measure(
         # rolled so that the decisive turn is first: then gradients of different tasks have the same mean
         gradients[number] = np.roll((credit * (play.actions - policy)).mean(axis=0), -decisive)
     picks = rng.integers(0, groups, (RESAMPLES, groups))
-    return Measures(
+    return CreditMeasures(
         error=_figure(lambda rows: _error(sums[rows].sum(axis=0)), picks),
         sign=_figure(lambda rows: float(sums[rows, 3].sum() / sums[rows, 5].sum()), picks),
         focus=_figure(lambda rows: _share(sums[rows, 4].sum(), sums[rows, 1].sum()), picks),
@@ -97,12 +97,12 @@ def _noise(gradients: Array) -> float:
     return float(np.sqrt(gradients.var(axis=0, ddof=1).sum())) / length if length > 0 else float("inf")
 
 
-def _figure(of: Callable[[Ints], float], picks: Ints) -> Figure:
+def _figure(of: Callable[[Ints], float], picks: Ints) -> BootstrapInterval:
     """A statistic of all groups, with the percentile bootstrap over groups."""
     value = of(np.arange(picks.shape[1], dtype=np.int64))
     drawn = np.array([of(rows) for rows in picks])
     known = drawn[np.isfinite(drawn)]
     if not len(known):  # no credit at all has no noise to speak of
-        return Figure(value, value, value)
+        return BootstrapInterval(value, value, value)
     low, high = np.percentile(known, (2.5, 97.5))
-    return Figure(value, float(low), float(high))
+    return BootstrapInterval(value, float(low), float(high))

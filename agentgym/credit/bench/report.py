@@ -7,31 +7,31 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentgym.credit.bench.bifurcation import SIGNALS_GIVEN
-from agentgym.credit.bench.learning import Learning, learn
-from agentgym.credit.bench.measures import Measures, measure
-from agentgym.credit.declaration import CreditWarning, Estimator, estimator
+from agentgym.credit.bench.bifurcation import SIGNAL_MAKERS
+from agentgym.credit.bench.learning import LearningSpeed, measure_learning
+from agentgym.credit.bench.measures import CreditMeasures, measure_credit
+from agentgym.credit.contract import CreditWarning, Estimator, estimator
 from agentgym.errors import CreditError
 
 TURNS = (2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchmarkRow:
     """One estimator at one number of turns. `skipped` says why there are no figures."""
 
     name: str
     bias: str
     turns: int
-    measures: Measures | None = None
-    learning: Learning | None = None
+    measures: CreditMeasures | None = None
+    learning: LearningSpeed | None = None
     skipped: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def run(
+def run_benchmark(
     names: Iterable[str],
     *,
     turns: Sequence[int] = TURNS,
@@ -40,7 +40,7 @@ def run(
     seeds: int = 10,
     most: int = 300,
     progress: Callable[[str, int], None] | None = None,
-) -> list[Row]:
+) -> list[BenchmarkRow]:
     """Measure every estimator at every number of turns.
 
     Args:
@@ -61,13 +61,13 @@ def run(
     return rows
 
 
-def _row(chosen: Estimator, turns: int, *, size: int, groups: int, seeds: int, most: int) -> Row:
-    missing = [signal for signal in chosen.requires if signal not in SIGNALS_GIVEN]
+def _row(chosen: Estimator, turns: int, *, size: int, groups: int, seeds: int, most: int) -> BenchmarkRow:
+    missing = [signal for signal in chosen.requires if signal not in SIGNAL_MAKERS]
     if missing:
-        return Row(chosen.name, chosen.bias, turns, skipped=f"the task gives no {', '.join(missing)}")
+        return BenchmarkRow(chosen.name, chosen.bias, turns, skipped=f"the task gives no {', '.join(missing)}")
     try:
-        measures = measure(chosen, turns, size=size, groups=groups)
-        learning = learn(chosen, turns, size=size, most=most, seeds=seeds)
+        measures = measure_credit(chosen, turns, size=size, groups=groups)
+        learning = measure_learning(chosen, turns, size=size, most=most, seeds=seeds)
     except CreditError as error:
-        return Row(chosen.name, chosen.bias, turns, skipped=str(error))
-    return Row(chosen.name, chosen.bias, turns, measures, learning)
+        return BenchmarkRow(chosen.name, chosen.bias, turns, skipped=str(error))
+    return BenchmarkRow(chosen.name, chosen.bias, turns, measures, learning)

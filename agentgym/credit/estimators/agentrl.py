@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
-from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import standardised
 from agentgym.credit.whitening import Weigh, direction_by_trajectories, whitened
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias=direction_by_trajectories,
     source="arXiv:2510.04206, task advantage normalisation; over tokens there, trajectories as the unit: our own",
@@ -44,7 +44,7 @@ def agentrl(
         places = [n for n, group in enumerate(groups) if group.environment == environment]
         members = [groups[n] for n in places]
         compared = [
-            on_every_turn(
+            broadcast_to_turns(
                 group,
                 standardised(
                     episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight),

@@ -7,27 +7,27 @@ from typing import Any, Literal
 
 import numpy as np
 
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.critics import Truncated, turn_advantages, values_before
-from agentgym.credit.declaration import Bias, declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Decay, PositiveWeight, Weight
-from agentgym.credit.signals import Array, Lists
+from agentgym.credit.signals import Array
 
 Boundary = Literal["first", "last"]
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     ones = all(options[name] == 1 for name in ("gamma", "lam", "token_gamma", "token_lam"))
     exact = ones and options["truncated"] == "scored" and options["boundary"] == "first"
     return "unbiased" if exact else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "token_values"),
     bias=_bias,
     source="RAGEN, Wang et al. 2025, arXiv:2504.20073, and its released code (boundary 'last')",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def bilevel_gae(
     group: Group,
@@ -73,7 +73,7 @@ def token_advantages(
     truncated: Truncated = "scored",
     outcome_weight: float = 1.0,
     turn_weight: float = 1.0,
-) -> Lists:
+) -> Array:
     """[N, T, L] the advantage of every token of every turn, for trainers that take them; 0 behind a turn's last.
 
     Args and errors: as `bilevel_gae`.
@@ -90,9 +90,9 @@ def token_advantages(
 def _turn_returns(
     group: Group, gamma: float, lam: float, boundary: Boundary, truncated: Truncated, outcome_weight: float,
     turn_weight: float,
-) -> tuple[Lists, Array]:  # fmt: skip
+) -> tuple[Array, Array]:  # fmt: skip
     """Token values [N, T, L] and the return of every turn [N, T]."""
-    values: Lists = group.signal("token_values")
+    values: Array = group.signal("token_values")
     if not values.shape[2]:
         values = np.full((*values.shape[:2], 1), np.nan)
     count = (~np.isnan(values)).sum(axis=2)
@@ -105,7 +105,7 @@ def _turn_returns(
     return values, advantages + standing
 
 
-def _surprises(values: Lists, returns: Array, token_gamma: float) -> Lists:
+def _surprises(values: Array, returns: Array, token_gamma: float) -> Array:
     """[N, T, L] what each token changed in the prediction; the last token of a turn meets the turn's return."""
     following = np.full(values.shape, np.nan)
     following[:, :, :-1] = token_gamma * values[:, :, 1:]

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
-from agentgym.credit.returns import on_every_turn
+from agentgym.credit.returns import broadcast_to_turns
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, spread
 from agentgym.credit.whitening import Weigh, whitened
 
 
-@declare(
+@define_estimator(
     requires=("outcome_components",),
     bias="biased",
     source="arXiv:2601.05242; trajectories as the unit of the whitening: our own",
@@ -48,7 +48,7 @@ def gdpo(
         for name, rewards in (group.components or {}).items():
             earned = np.nan_to_num(rewards).sum(axis=1)
             total += turn_weight * weights.get(name, 1.0) * _in_deviations(earned, ddof)
-        summed.append(on_every_turn(group, total))
+        summed.append(broadcast_to_turns(group, total))
     return whitened(summed, groups, weigh=weigh)
 
 

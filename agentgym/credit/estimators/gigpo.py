@@ -7,27 +7,27 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
-from agentgym.credit.gathering import gathered
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
+from agentgym.credit.label_groups import group_by_label
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import episode_returns, on_every_turn, returns_to_go
+from agentgym.credit.returns import broadcast_to_turns, episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import baseline_of, compared_at_index, divided, spread
+from agentgym.credit.statistics import baseline_of, divide_by_std, normalise_columns, spread
 
 Alone = Literal["zero", "group"]
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     exact = {"baseline": "loo", "scale": "none", "gamma": 1, "alone": "group"}
     return "direction" if all(options[name] == value for name, value in exact.items()) else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "state_keys"),
     bias=_bias,
     source="Feng et al. 2025, arXiv:2505.10978; leave-one-out, and the group for a state of one: our own",
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def gigpo(
     group: Group,
@@ -57,22 +57,22 @@ def gigpo(
     Returns: [N, T]. Degenerate: with every state met once, and alone "zero", exactly n(R_i) is left.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    episode = compared_at_index(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    episode = normalise_columns(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     step = np.zeros(worth.shape)
-    step[group.played] = _beside_the_same_state(group, worth, returns, baseline, scale, alone, ddof)
-    return on_every_turn(group, episode) + step_weight * step
+    step[group.turn_mask] = _beside_the_same_state(group, worth, returns, baseline, scale, alone, ddof)
+    return broadcast_to_turns(group, episode) + step_weight * step
 
 
 def _beside_the_same_state(
     group: Group, worth: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
 ) -> Array:
     """[S] n_s(G) of every turn played."""
-    states = gathered(group.signal("state_keys"))
-    flat = worth[group.played]
-    lonely = states.count(baseline) <= (baseline == "mean")
+    states = group_by_label(group.signal("state_keys"))
+    flat = worth[group.turn_mask]
+    singleton = states.count(baseline) <= (baseline == "mean")
     instead = np.zeros(len(flat)) if alone == "zero" else flat - baseline_of(returns, baseline)[states.owner]
-    above = np.where(lonely, instead, states.centred(flat, baseline))
+    above = np.where(singleton, instead, states.centred(flat, baseline))
     if scale == "none":
         return above
-    return divided(above, np.where(lonely, spread(returns, ddof=ddof), states.spread(flat, ddof=ddof)))
+    return divide_by_std(above, np.where(singleton, spread(returns, ddof=ddof), states.spread(flat, ddof=ddof)))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
-from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import standardised
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias="direction",
     source="Shao et al. 2024, arXiv:2402.03300",
@@ -30,4 +30,4 @@ def grpo(group: Group, *, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_wei
     Degenerate: equal returns give exactly 0.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return on_every_turn(group, standardised(returns, baseline="mean", ddof=ddof))
+    return broadcast_to_turns(group, standardised(returns, baseline="mean", ddof=ddof))

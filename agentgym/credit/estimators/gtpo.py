@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import compared_at_index
+from agentgym.credit.statistics import normalise_columns
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias="biased",
     source="arXiv:2511.14846; its discount is not confirmed",
@@ -38,4 +38,4 @@ def gtpo(
     Returns: [N, T], in standard deviations of the index. Degenerate: an index without a difference gets exactly 0.
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return compared_at_index(worth, group.played, baseline=baseline, scale=scale, ddof=ddof)
+    return normalise_columns(worth, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import PositiveWeight, Weight
 from agentgym.credit.returns import returns_to_go
 from agentgym.credit.signals import Array
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "hindsight"),
     bias="biased",
     source="Harutyunyan et al. 2019, arXiv:1912.02503, return-conditional form",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = (1 - 1 / rho_ik) * G_ik, with rho_ik = exp(hindsight) = pi(turn | state, what came) / pi(turn | state).
@@ -31,6 +31,6 @@ def hca(group: Group, *, outcome_weight: PositiveWeight = 1.0, turn_weight: Weig
     Returns: [N, T], reward units. A return of 0 gives 0, so that its noise depends on where 0 is.
     """
     worth = returns_to_go(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    ratio = np.where(group.played, group.signal("hindsight"), 0.0)
+    ratio = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     found: Array = -np.expm1(-ratio) * worth
     return found

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
-from agentgym.credit.estimators.return_to_go import above_those_who_reached
+from agentgym.credit.contract import define_estimator
+from agentgym.credit.estimators.return_to_go import subtract_index_baseline
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, divided, spread, standardised
+from agentgym.credit.statistics import centred, divide_by_std, spread, standardised
 from agentgym.errors import CreditError
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "hindsight"),
     bias="heuristic",
     source="after the abstract of Tan et al. 2026, arXiv:2603.08754 (HCAPO); the formula is not confirmed against it",
@@ -48,9 +48,9 @@ def hcapo(
         raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: they bound the same ratio.")
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    ratio = np.exp(np.clip(np.where(group.played, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
-    refined = above_those_who_reached(ratio * worth, whole, group.played, "loo")
+    ratio = np.exp(np.clip(np.where(group.turn_mask, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
+    refined = subtract_index_baseline(ratio * worth, whole, group.turn_mask, "loo")
     if scale == "none":
         return centred(whole, "loo")[:, None] + credit_weight * refined
     base: Array = standardised(whole, baseline="mean", ddof=ddof)[:, None]
-    return base + credit_weight * divided(refined, spread(whole, ddof=ddof))
+    return base + credit_weight * divide_by_std(refined, spread(whole, ddof=ddof))

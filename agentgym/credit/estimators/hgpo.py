@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
-from agentgym.credit.gathering import gathered
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
+from agentgym.credit.label_groups import group_by_label
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight, WholeNumber
-from agentgym.credit.returns import episode_returns, on_every_turn, returns_to_go
+from agentgym.credit.returns import broadcast_to_turns, episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import compared_at_index, divided
+from agentgym.credit.statistics import divide_by_std, normalise_columns
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "state_keys"),
     bias="biased",
     source="hierarchy-of-groups policy optimisation, ICLR 2026, after its released code; the weights are (h + 1)^alpha "
     "there, h^alpha in the paper",
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def hgpo(
     group: Group,
@@ -47,20 +47,20 @@ def hgpo(
     Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    played = group.played
+    played = group.turn_mask
     flat = worth[played]
     total, weights = np.zeros(len(flat)), np.zeros(len(flat))
     if episode:
         returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-        level = compared_at_index(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
-        total = on_every_turn(group, level)[played]
+        level = normalise_columns(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
+        total = broadcast_to_turns(group, level)[played]
         weights = (total != 0).astype(np.float64)
-    now = alike = gathered(group.signal("state_keys"))
+    now = alike = group_by_label(group.signal("state_keys"))
     for h in range(1, min(history + 1, int(group.turns.max())) + 1):
         alike = now.after(alike) if h > 1 else now
         level = alike.centred(flat, "mean")
         if scale == "std":
-            level = divided(level, alike.spread(flat, ddof=ddof))
+            level = divide_by_std(level, alike.spread(flat, ddof=ddof))
         weight = np.where(level != 0, (h + episode) ** alpha, 0.0)
         total = total + weight * level
         weights = weights + weight

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
+from annotated_types import Gt, Le
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Between, Ddof, Decay, PositiveWeight, Scale, Share, Weight
+from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Share, Weight
 from agentgym.credit.returns import episode_returns
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, divided, spread, standardised
+from agentgym.credit.statistics import centred, divide_by_std, spread, standardised
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "hindsight"),
     bias="heuristic",
     source="arXiv:2608.05987 (AgentOPSD), the mechanism as its pull request describes it; floor of the prior: our own",
@@ -26,7 +27,7 @@ def hindsight(
     band: Share = 0.5,
     gamma: Decay = 1.0,
     success_at: float = 0.5,
-    prior_floor: Annotated[float, Between(0.0, 0.5, closed=False)] = 0.05,
+    prior_floor: Annotated[float, Gt(0), Le(0.5)] = 0.05,
     scale: Scale = "std",
     ddof: Ddof = 1,
     outcome_weight: PositiveWeight = 1.0,
@@ -49,12 +50,12 @@ def hindsight(
     """
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=ddof)
-    evidence = np.where(group.played, group.signal("hindsight"), 0.0)
+    evidence = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     successes = np.mean(group.signal("outcomes") >= success_at)
     moved = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)
-    among = group.played.T  # the turns of a trajectory are a column
+    among = group.turn_mask.T  # the turns of a trajectory are a column
     moved = (np.sign(above)[:, None] * moved).T
-    z = divided(np.nan_to_num(centred(moved, "mean", among)), spread(moved, ddof=0, among=among)).T
+    z = divide_by_std(np.nan_to_num(centred(moved, "mean", among)), spread(moved, ddof=0, among=among)).T
     weight = np.clip(1 + band * z, 1 - band, 1 + band)
     found: Array = above[:, None] * ((1 - share) + share * weight)
     return found
@@ -63,11 +64,11 @@ def hindsight(
 def belief_moves(evidence: Array, prior: float, gamma: float) -> Array:
     """[N, T] B_k - B_{k-1}: how each turn moved the belief in success. `evidence` [N, T] in nats, prior in (0, 1)."""
     start = np.log(prior) - np.log1p(-prior)
-    gathered, before = np.zeros(len(evidence)), np.full(len(evidence), prior)
+    log_odds_gain, before = np.zeros(len(evidence)), np.full(len(evidence), prior)
     moves = np.zeros(evidence.shape)
     for k in range(evidence.shape[1]):
-        gathered = gamma * gathered + evidence[:, k]
-        belief = 0.5 * (1 + np.tanh((start + gathered) / 2))  # the logistic function, without overflow
+        log_odds_gain = gamma * log_odds_gain + evidence[:, k]
+        belief = 0.5 * (1 + np.tanh((start + log_odds_gain) / 2))  # the logistic function, without overflow
         moves[:, k] = belief - before
         before = belief
     return moves

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import compared_at_index
+from agentgym.credit.statistics import normalise_columns
 
 
-@declare(requires=("outcomes",), bias="biased", source="arXiv:2604.02869, the hybrid row")
+@define_estimator(requires=("outcomes",), bias="biased", source="arXiv:2604.02869, the hybrid row")
 def hybrid(
     group: Group,
     *,
@@ -32,8 +32,8 @@ def hybrid(
     Returns: [N, T]. Degenerate: what does not differ adds exactly 0; outcome_share 0 is `gtpo` bit for bit.
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    turn = compared_at_index(worth, group.played, baseline=baseline, scale=scale, ddof=ddof)
+    turn = normalise_columns(worth, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
     outcomes: Array = group.signal("outcomes")
     everyone = group.valid
-    outcome = compared_at_index(outcomes, everyone, baseline=baseline, scale=scale, ddof=ddof)
+    outcome = normalise_columns(outcomes, everyone, baseline=baseline, scale=scale, ddof=ddof)
     return turn + outcome_share * outcome[:, None]

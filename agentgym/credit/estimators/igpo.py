@@ -6,19 +6,19 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.shaping import carried_forward
+from agentgym.credit.shaping import forward_fill
 from agentgym.credit.signals import Array, Bools
-from agentgym.credit.statistics import compared_at_index
+from agentgym.credit.statistics import normalise_columns
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "gold_logprobs"),
     bias="biased",
     source="Wang et al. 2025, arXiv:2510.14967; both normalisations as in the released code",
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def igpo(
     group: Group,
@@ -48,15 +48,15 @@ def igpo(
     Returns: [N, T], in standard deviations for scale "std".
     Degenerate: where the answer was not scored the last known p stands; no spread gives exactly 0.
     """
-    p = carried_forward(np.exp(group.signal("gold_logprobs")))
+    p = forward_fill(np.exp(group.signal("gold_logprobs")))
     rewards = gain_weight * np.diff(p, axis=1)
     answered = group.last_turn & ~(group.truncated[:, None] & (truncated == "gain"))
     rewards = np.where(answered, outcome_weight * group.signal("outcomes")[:, None], rewards)
     if normalise == "joint":
-        found = _normalised(rewards, group.played, scale, ddof)
+        found = _normalised(rewards, group.turn_mask, scale, ddof)
     else:
         found = _normalised(rewards, answered, scale, ddof)
-        found = found + _normalised(rewards, group.played & ~answered, scale, ddof)
+        found = found + _normalised(rewards, group.turn_mask & ~answered, scale, ddof)
     for k in reversed(range(found.shape[1] - 1)):
         found[:, k] += gamma * found[:, k + 1]
     return found
@@ -65,5 +65,5 @@ def igpo(
 def _normalised(rewards: Array, among: Bools, scale: Scale, ddof: int) -> Array:
     """[N, T] above the mean of all entries in `among`, over their spread; 0 outside."""
     column, inside = rewards.reshape(-1, 1), among.reshape(-1, 1)
-    found: Array = compared_at_index(column, inside, baseline="mean", scale=scale, ddof=ddof)
+    found: Array = normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
     return found.reshape(rewards.shape)

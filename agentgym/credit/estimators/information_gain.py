@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare, unbiased_left_out
+from agentgym.credit.contract import define_estimator, unbiased_if_leave_one_out
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.shaping import shaped_advantages
 from agentgym.credit.signals import Array
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "gold_logprobs"),
-    bias=unbiased_left_out,
+    bias=unbiased_if_leave_one_out,
     source="signal: Wang et al. 2025, arXiv:2510.14967 (IGPO); the correction at the last turn: our own",
 )
 def information_gain(

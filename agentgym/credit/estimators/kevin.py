@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Decay, PositiveWeight, Weight
 from agentgym.credit.returns import returns_to_go
@@ -10,11 +10,11 @@ from agentgym.credit.signals import Array
 from agentgym.credit.whitening import Weigh, whitened
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias="biased",
     source="Baronio et al. 2025, arXiv:2507.11948",
-    equals_get_zero=False,
+    zero_if_equal=False,
     caution="at its discount of 0.4 what comes two turns later hardly counts, so that ending early can look best. Kept "
     "for reproduction: use 'return_to_go'.",
 )

@@ -6,21 +6,21 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.counterfactual import left_out_values
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
+from agentgym.credit.counterfactual import leave_one_out_values
 from agentgym.credit.group import Group
 from agentgym.credit.options import PositiveWeight, Scale, Weight
-from agentgym.credit.shaping import with_own_credit
+from agentgym.credit.shaping import add_turn_credit
 from agentgym.credit.signals import Array
 from agentgym.errors import MissingSignalError
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "counterfactuals"),
     bias="heuristic",
     source="counterfactual replay, one turn at a time; how it joins the outcome: our own",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def leave_one_turn_out(
     group: Group,
@@ -46,16 +46,16 @@ def leave_one_turn_out(
     Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing.
     """
     values = group.signal("counterfactuals")
-    phi = np.zeros(group.played.shape)
+    phi = np.zeros(group.turn_mask.shape)
     for i, count in enumerate(group.turns):
         try:
-            phi[i, :count] = left_out_values(values[i].__getitem__, int(count))
+            phi[i, :count] = leave_one_out_values(values[i].__getitem__, int(count))
         except KeyError as error:
             raise MissingSignalError(
                 f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
                 f"return with all {count} turns played and with each one left out."
             ) from error
-    return with_own_credit(
+    return add_turn_credit(
         group, phi, credit=credit, credit_weight=credit_weight, scale=scale,
         outcome_weight=outcome_weight, turn_weight=turn_weight,
     )  # fmt: skip

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.options import Ddof, Number, Weight
-from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.options import Ddof, Weight
+from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, centred, standardised
 
 
-@declare(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849")
+@define_estimator(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849")
 def mapo(
-    group: Group, *, success: Number = 0.5, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0
+    group: Group, *, success: float = 0.5, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0
 ) -> Array:
     """A_ik = (1 - lambda) (R_i - mean R) / std R + lambda (R_i - mean R) / mean R, lambda = 1 - 4 p (1 - p).
 
@@ -38,4 +38,4 @@ def mapo(
     if mean > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(returns).max())):
         share = centred(returns, "mean") / mean
     deviation = standardised(returns, baseline="mean", ddof=ddof)
-    return on_every_turn(group, (1.0 - certainty) * deviation + certainty * share)
+    return broadcast_to_turns(group, (1.0 - certainty) * deviation + certainty * share)

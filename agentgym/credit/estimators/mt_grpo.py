@@ -7,21 +7,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import on_every_turn, returns_to_go, summable_rewards
+from agentgym.credit.returns import broadcast_to_turns, returns_to_go, rewards_or_zero
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, compared_at_index
+from agentgym.credit.statistics import centred, normalise_columns
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     if options["scale"] == "std" or options["absent"] == "left_out":
         return "biased"
     return "unbiased" if options["baseline"] == "loo" else "direction"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "turn_rewards"),
     bias=_bias,
     source="Zeng et al. 2025, arXiv:2505.11821; many turns after arXiv:2604.02869 (not confirmed against it); zero "
@@ -62,9 +62,9 @@ def mt_grpo(
         return centred(worth, baseline)
     rewards: Array = group.signal("turn_rewards")
     among = np.ones(rewards.shape, np.bool_) if absent == "zero" else ~np.isnan(rewards)
-    terms = compared_at_index(summable_rewards(group), among, baseline=baseline, scale=scale, ddof=ddof)
-    outcome = compared_at_index(group.signal("outcomes"), group.valid, baseline=baseline, scale=scale, ddof=ddof)
-    return turn_weight * _from_here_on(terms) + outcome_weight * on_every_turn(group, outcome)
+    terms = normalise_columns(rewards_or_zero(group), among, baseline=baseline, scale=scale, ddof=ddof)
+    outcome = normalise_columns(group.signal("outcomes"), group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    return turn_weight * _from_here_on(terms) + outcome_weight * broadcast_to_turns(group, outcome)
 
 
 mt_grpo_reach = mt_grpo.preset(

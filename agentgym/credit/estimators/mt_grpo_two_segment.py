@@ -6,15 +6,15 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Scale, Weight
-from agentgym.credit.returns import summable_rewards
+from agentgym.credit.returns import rewards_or_zero
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, standardised
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "turn_rewards", "tool_turn"),
     bias="biased",
     source="Zeng et al. 2025, arXiv:2505.11821 v1 and its released code, which divides by std + 1e-4; here 1e-6",
@@ -49,8 +49,8 @@ def mt_grpo_two_segment(
         return centred(scores, baseline)
 
     outcomes: Array = group.signal("outcomes")
-    rewards = summable_rewards(group).sum(axis=1)
-    used = group.signal("tool_turn") & group.played
+    rewards = rewards_or_zero(group).sum(axis=1)
+    used = group.signal("tool_turn") & group.turn_mask
     columns = np.arange(used.shape[1])
     last = np.where(used, columns, -1).max(axis=1)
     end = last if boundary == "last" else np.where(used, columns, used.shape[1]).min(axis=1)

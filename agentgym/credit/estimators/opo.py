@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Weight
-from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     return "unbiased" if options["baseline"] == "loo" else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "lengths"),
     bias=_bias,
     source="Hao et al. 2025, arXiv:2505.23585; leave-one-out: our own",
@@ -36,10 +36,10 @@ def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1
     Returns: [N, T], reward units. Degenerate: equal returns give exactly 0; no tokens at all give the plain mean.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    lengths: Array = np.where(group.played, group.signal("lengths"), 0.0).sum(axis=1)
+    lengths: Array = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
     above = returns - returns.min()
     own = baseline == "loo"
     total = lengths.sum() - own * lengths
     plain = (above.sum() - own * above) / (group.size - own)
     mean = np.where(total > 0, ((lengths * above).sum() - own * lengths * above) / np.where(total > 0, total, 1), plain)
-    return on_every_turn(group, above - mean)
+    return broadcast_to_turns(group, above - mean)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare, unbiased_left_out
+from agentgym.credit.contract import define_estimator, unbiased_if_leave_one_out
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
@@ -12,9 +12,9 @@ from agentgym.credit.signals import Array
 from agentgym.credit.statistics import baseline_of
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "score_norms"),
-    bias=unbiased_left_out,
+    bias=unbiased_if_leave_one_out,
     source="optimal token baseline, after its form in verl with the turn as the step; leave-one-out: our own",
 )
 def otb(
@@ -39,7 +39,7 @@ def otb(
         are 0 it is the plain mean.
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    played = group.played
+    played = group.turn_mask
     weights = np.where(played, np.cumsum(np.where(played, group.signal("score_norms"), 0.0), axis=1), 0.0)
     low = np.where(played, worth, np.inf).min(axis=0)
     above = np.where(played, worth - low, 0.0)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from agentgym.credit.declaration import declare, unbiased_left_out
+from agentgym.credit.contract import define_estimator, unbiased_if_leave_one_out
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.shaping import shaped_advantages
 from agentgym.credit.signals import Array
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "potentials"),
-    bias=unbiased_left_out,
+    bias=unbiased_if_leave_one_out,
     source="Ng, Harada and Russell 1999 (policy invariance under reward transformations); per turn and group: our own",
 )
 def potential_shaping(

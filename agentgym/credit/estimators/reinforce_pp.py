@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Decay, PositiveWeight, Weight
 from agentgym.credit.returns import returns_to_go
@@ -12,13 +12,13 @@ from agentgym.credit.signals import Array
 from agentgym.credit.whitening import Weigh, whitened
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias="biased",
     source="Hu 2025, arXiv:2501.03262; trajectories as the unit of the statistics: our own",
     minimum_group=1,
     scope="batch",
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def reinforce_pp(
     groups: Sequence[Group],

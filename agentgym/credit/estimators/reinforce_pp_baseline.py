@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Weight
-from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred
 from agentgym.credit.whitening import Weigh, direction_by_trajectories, whitened
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias=direction_by_trajectories,
     source="Hu 2025, arXiv:2501.03262, the variant with a group baseline; trajectories as the unit: our own",
@@ -38,7 +38,7 @@ def reinforce_pp_baseline(
     Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no spread gives exactly 0.
     """
     above = [
-        on_every_turn(
+        broadcast_to_turns(
             group,
             centred(episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight), baseline),
         )

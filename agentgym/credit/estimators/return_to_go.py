@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
@@ -17,16 +17,16 @@ from agentgym.credit.statistics import (
     SMALLEST_STD,
     baseline_of,
     centred,
-    divided,
+    divide_by_std,
     spread,
 )
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     return "unbiased" if (options["baseline"], options["scale"], options["gamma"]) == ("loo", "none", 1) else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias=_bias,
     source="per-index return-to-go: arXiv:2511.14846 (GTPO); leave-one-out, its fallback and the pooled scale: our own",
@@ -62,15 +62,15 @@ def return_to_go(
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    above = above_those_who_reached(worth, whole, group.played, baseline)
+    above = subtract_index_baseline(worth, whole, group.turn_mask, baseline)
     if scale == "none":
         return above
-    return divided(
-        above, _pooled_spread(above_those_who_reached(worth, whole, group.played, "mean"), worth, group, ddof)
+    return divide_by_std(
+        above, _pooled_spread(subtract_index_baseline(worth, whole, group.turn_mask, "mean"), worth, group, ddof)
     )
 
 
-def above_those_who_reached(worth: Array, whole: Array, reached: Bools, baseline: Baseline) -> Array:
+def subtract_index_baseline(worth: Array, whole: Array, reached: Bools, baseline: Baseline) -> Array:
     """[N, T] worth minus the baseline of its index, or of the whole returns where nobody else reached it."""
     alone = reached.sum(axis=0) == 1
     above_whole = worth - baseline_of(whole, baseline)[:, None]
@@ -83,5 +83,5 @@ def _pooled_spread(above_mean: Array, worth: Array, group: Group, ddof: int) -> 
         return spread(worth, ddof=ddof)  # one turn each: the very number that `grpo` divides by
     square: Array = (above_mean**2).sum(axis=1) / group.turns
     std = np.sqrt(square.sum() / (group.size - ddof))
-    largest = np.abs(np.where(group.played, worth, 0.0)).max()
+    largest = np.abs(np.where(group.turn_mask, worth, 0.0)).max()
     return np.array([std if std > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * largest) else 0.0])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Weight
-from agentgym.credit.returns import episode_returns, on_every_turn
+from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred
 
 
-@declare(requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740")
+@define_estimator(requires=("outcomes",), bias="unbiased", source="Ahmadian et al. 2024, arXiv:2402.14740")
 def rloo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - mean_{j != i} R_j, the same for every turn k.
 
@@ -22,4 +22,4 @@ def rloo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.
     Returns: [N, T], reward units. Sums to 0 over trajectories. Degenerate: equal returns give exactly 0.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return on_every_turn(group, centred(returns, "loo"))
+    return broadcast_to_turns(group, centred(returns, "loo"))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
-from agentgym.credit.gathering import Gathered, gathered
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.kinds import Labels
+from agentgym.credit.label_groups import LabelGroups, group_by_label
 from agentgym.credit.options import Decay, PositiveWeight, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
-from agentgym.credit.signals import Array
+from agentgym.credit.signals import Array, Labels
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "state_keys", "action_keys"),
     bias="biased",
     source="arXiv:2604.11037; where the prior enters is not confirmed against it",
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def rtmc(
     group: Group,
@@ -40,18 +39,20 @@ def rtmc(
     """
     worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    played, states = group.played, group.signal("state_keys")
+    played, states = group.turn_mask, group.signal("state_keys")
     flat = worth[played]
     low = min(flat.min(), returns.min())  # taken off, so that equal returns leave exactly nothing
     prior = float(np.mean(returns - low))
-    value = _smoothed(gathered(states), flat - low, np.full(len(flat), prior), prior_weight)
-    action_value = _smoothed(gathered(_together(states, group.signal("action_keys"))), flat - low, value, prior_weight)
+    value = _smoothed(group_by_label(states), flat - low, np.full(len(flat), prior), prior_weight)
+    action_value = _smoothed(
+        group_by_label(_together(states, group.signal("action_keys"))), flat - low, value, prior_weight
+    )
     found = np.zeros(worth.shape)
     found[played] = action_value - value
     return found
 
 
-def _smoothed(alike: Gathered, scores: Array, prior: Array, weight: float) -> Array:
+def _smoothed(alike: LabelGroups, scores: Array, prior: Array, weight: float) -> Array:
     """[S] mean of the scores with the same label over first visits, drawn towards the prior."""
     _, first = np.unique(alike.place * alike.size + alike.owner, return_index=True)
     seen = np.zeros(len(scores))

@@ -6,21 +6,21 @@ from typing import Literal
 
 import numpy as np
 
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.counterfactual import shapley_of_known
-from agentgym.credit.declaration import declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import PositiveWeight, Scale, Weight
-from agentgym.credit.shaping import with_own_credit
+from agentgym.credit.shaping import add_turn_credit
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "counterfactuals"),
     bias="heuristic",
     source="Shapley 1953; for turns: arXiv:2505.20417 (SCAR) and arXiv:2602.08335 (SHARP), not confirmed against them",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def shapley(
     group: Group,
@@ -43,13 +43,13 @@ def shapley(
     Raises: CreditError naming a trajectory and a turn about which no value tells anything.
     """
     known = group.signal("counterfactuals")
-    phi = np.zeros(group.played.shape)
+    phi = np.zeros(group.turn_mask.shape)
     for i, count in enumerate(group.turns):
         try:
             phi[i, :count] = shapley_of_known(known[i], int(count))
         except CreditError as error:
             raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
-    return with_own_credit(
+    return add_turn_credit(
         group, phi, credit=credit, credit_weight=credit_weight, scale=scale,
         outcome_weight=outcome_weight, turn_weight=turn_weight,
     )  # fmt: skip

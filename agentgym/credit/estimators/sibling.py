@@ -7,18 +7,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.branches import node_values, tree_of
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.branches import build_tree, node_values
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Weight
 from agentgym.credit.signals import Array
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     return "unbiased" if (options["alone"], options["weigh"]) == ("inherit", "branches") else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "branches"),
     bias=_bias,
     source="branching: arXiv:2507.19849 (ARPO); comparing siblings: TreeRL and AT2PO, not confirmed against them; "
@@ -46,7 +46,7 @@ def sibling(
         outcome_weight, turn_weight: as `rloo`.
     Returns: [N, T], reward units. Degenerate: without any shared turn it is `rloo` up to rounding.
     """
-    tree = tree_of(group)
+    tree = build_tree(group)
     values = node_values(tree, group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     lowest = np.full(len(values), np.inf)
     np.minimum.at(lowest, tree.family, values)

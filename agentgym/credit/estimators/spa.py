@@ -8,22 +8,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
-from agentgym.credit.estimators.return_to_go import above_those_who_reached
+from agentgym.credit.contract import BiasClass, define_estimator
+from agentgym.credit.estimators.return_to_go import subtract_index_baseline
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
-from agentgym.credit.returns import episode_returns, returns_to_go, summable_rewards
+from agentgym.credit.returns import episode_returns, returns_to_go, rewards_or_zero
 from agentgym.credit.signals import Array
 
 GROUNDED = 0.5  # what the paper gives a turn whose action could be executed
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     exact = options["baseline"] == "loo" and options["gamma"] == 1 and options["grounding_weight"] == 0
     return "unbiased" if exact and options["remainder"] == "last" else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "contributions"),
     bias=_bias,
     source="Wang et al. 2025, arXiv:2505.20732; giving the last turn what is left: our own",
@@ -57,9 +57,9 @@ def spa(
     shares = shared_outcome(group, outcomes, contribution_weight, remainder)
     if grounding_weight:
         shares = shares + grounding_weight * GROUNDED * group.signal("tool_turn")
-    rewards = turn_weight * summable_rewards(group) + shares
+    rewards = turn_weight * rewards_or_zero(group) + shares
     paid = replace(group, turn_rewards=rewards, outcomes=np.zeros(group.size))
-    return above_those_who_reached(returns_to_go(paid, gamma=gamma), episode_returns(paid), group.played, baseline)
+    return subtract_index_baseline(returns_to_go(paid, gamma=gamma), episode_returns(paid), group.turn_mask, baseline)
 
 
 def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:
@@ -67,7 +67,7 @@ def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Lite
 
     Then each row sums to the outcome, up to rounding. 0 where no turn was played.
     """
-    shares = weight * np.where(group.played, group.signal("contributions"), 0.0)
+    shares = weight * np.where(group.turn_mask, group.signal("contributions"), 0.0)
     if remainder == "none":
         return shares
     before = np.where(group.last_turn, 0.0, shares).sum(axis=1)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Count, Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import on_every_turn
-from agentgym.credit.shaping import carried_forward
+from agentgym.credit.returns import broadcast_to_turns
+from agentgym.credit.shaping import forward_fill
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import centred, standardised
 
 SMALLEST_GAP = 1e-8
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "gold_logprobs", "tool_turn"),
     bias="heuristic",
     source="arXiv:2607.13988, after a reproduction's code; which turns count as tool turns: our reading",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def trace(
     group: Group,
@@ -51,7 +51,7 @@ def trace(
     outcomes: Array = outcome_weight * group.signal("outcomes")
     above = centred(outcomes, "loo") if scale == "none" else standardised(outcomes, baseline="mean", ddof=ddof)
     above = np.nan_to_num(above)  # a group of one has no others
-    columns = np.arange(group.played.shape[1])
+    columns = np.arange(group.turn_mask.shape[1])
     ends = np.where(group.signal("tool_turn"), columns + 1, 0).max(axis=1)[:, None]  # turns up to the last tool turn
     closed = np.where(columns < ends, gaps_closed(group), 0.0)
     total, weight = np.zeros(closed.shape), np.zeros(closed.shape)
@@ -60,10 +60,10 @@ def trace(
         weight += np.where(columns + ahead < ends, gamma**ahead, 0.0)
     credit = np.divide(total, weight, out=np.zeros(closed.shape), where=weight > 0)
     credit += np.where((columns < ends) & (columns + window >= ends), outcome_share * above[:, None], 0.0)
-    return on_every_turn(group, above) + gain_weight * credit
+    return broadcast_to_turns(group, above) + gain_weight * credit
 
 
 def gaps_closed(group: Group) -> Array:
     """[N, T] log(g_k / g_{k+1}) of every turn; where the answer was not scored the last known gap stands."""
-    gaps = np.maximum(-carried_forward(group.signal("gold_logprobs")), SMALLEST_GAP)
-    return np.where(group.played, -np.diff(np.log(gaps), axis=1), 0.0)
+    gaps = np.maximum(-forward_fill(group.signal("gold_logprobs")), SMALLEST_GAP)
+    return np.where(group.turn_mask, -np.diff(np.log(gaps), axis=1), 0.0)

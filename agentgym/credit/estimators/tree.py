@@ -6,16 +6,18 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.branches import tree_of
-from agentgym.credit.declaration import declare
+from agentgym.credit.branches import build_tree
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
-from agentgym.credit.returns import summable_rewards
+from agentgym.credit.returns import rewards_or_zero
 from agentgym.credit.signals import Array
 from agentgym.credit.statistics import standardised
 
 
-@declare(requires=("outcomes", "branches"), bias="biased", source="Ji et al. 2025, arXiv:2509.21240 (Tree-GRPO)")
+@define_estimator(
+    requires=("outcomes", "branches"), bias="biased", source="Ji et al. 2025, arXiv:2509.21240 (Tree-GRPO)"
+)
 def tree(
     group: Group,
     *,
@@ -37,8 +39,8 @@ def tree(
         outcome_weight, turn_weight: as `grpo`.
     Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`.
     """
-    forest = tree_of(group)
-    earned = forest.along(turn_weight * forest.of_turns(summable_rewards(group))).sum(axis=1)
+    forest = build_tree(group)
+    earned = forest.along(turn_weight * forest.of_turns(rewards_or_zero(group))).sum(axis=1)
     returns = outcome_weight * group.signal("outcomes") + earned
     tree_ids = forest.path[:, 0]
     own = tree_ids[:, None] == np.unique(tree_ids)[None]  # [N, trees]

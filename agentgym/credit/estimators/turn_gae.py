@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.critics import Truncated, turn_advantages, values_before
-from agentgym.credit.declaration import Bias, declare
 from agentgym.credit.group import Group
 from agentgym.credit.options import Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.signals import Array
 from agentgym.credit.whitening import whitened
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     exact = {"gamma": 1, "lam": 1, "truncated": "scored", "scale": "none"}
     return "unbiased" if all(options[name] == value for name, value in exact.items()) else "biased"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "values"),
     bias=_bias,
     source="Schulman et al. 2016, arXiv:1506.02438, with the turn as the step: MT-PPO, arXiv:2505.11821 v2, and "
     "Turn-PPO, arXiv:2512.17008",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def turn_gae(
     group: Group,
@@ -51,7 +51,7 @@ def turn_gae(
     Returns: [N, T], reward units; in standard deviations for "std".
     Raises: CreditError naming trajectory and turn where a value is missing.
     """
-    values = group.signal("values")[:, : group.played.shape[1]]
+    values = group.signal("values")[:, : group.turn_mask.shape[1]]
     found = turn_advantages(
         group, values_before(group, "values", values), gamma=gamma, lam=lam, truncated=truncated,
         outcome_weight=outcome_weight, turn_weight=turn_weight,

@@ -7,23 +7,23 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias, declare
+from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import episode_returns, returns_to_go, summable_rewards
+from agentgym.credit.returns import episode_returns, returns_to_go, rewards_or_zero
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, compared_at_index
+from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, normalise_columns
 
 CURVATURE = 2.0
 
 
-def _bias(options: Mapping[str, Any]) -> Bias:
+def _bias(options: Mapping[str, Any]) -> BiasClass:
     if options["turn_credit"] != "equalized" or options["score"] != "sum":
         return "biased"
     return "unbiased" if (options["baseline"], options["scale"]) == ("loo", "none") else "direction"
 
 
-@declare(
+@define_estimator(
     requires=("outcomes",),
     bias=_bias,
     source="arXiv:2509.19736 and its released code, where credit is shared over tokens; turns as the unit: our own",
@@ -56,12 +56,12 @@ def user_rl(
     weights = {"outcome_weight": outcome_weight, "turn_weight": turn_weight}
     worth = returns_to_go(group, gamma=gamma, **weights)
     scores = episode_returns(group, **weights) if score == "sum" else worth[:, 0]
-    compared = compared_at_index(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    compared = normalise_columns(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
     if turn_credit == "equalized":
         share = np.ones(worth.shape)
     else:
         credit = worth if turn_credit == "return_to_go" else _exponential(group, outcome_weight, turn_weight)
-        share = np.where(group.played, credit, 0.0)
+        share = np.where(group.turn_mask, credit, 0.0)
         mean = share.sum(axis=1) / group.turns
         tells = np.abs(mean) > np.maximum(SMALLEST_STD, SMALLEST_RELATIVE_STD * np.abs(share).max(axis=1))
         share = np.where(tells[:, None], share / np.where(tells, mean, 1.0)[:, None], 0.0)
@@ -70,7 +70,7 @@ def user_rl(
 
 def _exponential(group: Group, outcome_weight: float, turn_weight: float) -> Array:
     """[N, T] the credit of each turn for its own reward, from 0.5 to 1."""
-    rewards = turn_weight * summable_rewards(group)
+    rewards = turn_weight * rewards_or_zero(group)
     rewards[np.arange(group.size), group.turns - 1] += outcome_weight * group.signal("outcomes")
     mapped: Array = np.expm1(-CURVATURE * np.clip(rewards, 0.0, 1.0)) / np.expm1(-CURVATURE)
     return 0.5 + 0.5 * mapped

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentgym.credit.declaration import declare
+from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Weight
-from agentgym.credit.returns import summable_rewards
-from agentgym.credit.shaping import carried_forward
+from agentgym.credit.returns import rewards_or_zero
+from agentgym.credit.shaping import forward_fill
 from agentgym.credit.signals import Array
 
 
-@declare(
+@define_estimator(
     requires=("outcomes", "continuations"),
     bias="unbiased",
     source="Kazemnejad et al. 2024, arXiv:2410.01679 (VinePPO)",
     minimum_group=1,
-    equals_get_zero=False,
+    zero_if_equal=False,
 )
 def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = r_ik + V_{k+1} - V_k, V the mean return of the continuations from there; the last turn gets the outcome.
@@ -36,7 +36,7 @@ def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.
     returns = group.signal("continuations")
     count = (~np.isnan(returns)).sum(axis=2)
     values = np.divide(np.nansum(returns, axis=2), count, out=np.full(count.shape, np.nan), where=count > 0)
-    rewards = turn_weight * summable_rewards(group)
+    rewards = turn_weight * rewards_or_zero(group)
     worth = np.zeros(rewards.shape)
     for k in reversed(range(rewards.shape[1])):
         following = np.zeros(group.size)
@@ -44,4 +44,4 @@ def vine(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.
             following = np.where(np.isnan(values[:, k + 1]), worth[:, k + 1], values[:, k + 1])
         last = group.last_turn[:, k]
         worth[:, k] = rewards[:, k] + np.where(last, outcome_weight * group.signal("outcomes"), following)
-    return worth - carried_forward(values[:, :-1])
+    return worth - forward_fill(values[:, :-1])

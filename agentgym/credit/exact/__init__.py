@@ -7,7 +7,7 @@ trees.py      every tree that branching can grow
 bias.py       the distance of an estimator's mean gradient from the true one
 """
 
-from agentgym.credit.exact.bias import Bias, bias_of
-from agentgym.credit.exact.problems import Path, Problem
+from agentgym.credit.exact.bias import GradientBias, bias_of
+from agentgym.credit.exact.problems import Problem, ProblemPath
 
-__all__ = ["Bias", "Path", "Problem", "bias_of"]
+__all__ = ["GradientBias", "Problem", "ProblemPath", "bias_of"]

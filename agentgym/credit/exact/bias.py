@@ -15,10 +15,10 @@ from functools import cache
 
 import numpy as np
 
-from agentgym.credit.declaration import Estimator
-from agentgym.credit.exact.evidence import informed
-from agentgym.credit.exact.problems import Path, Problem
-from agentgym.credit.exact.signals import MISJUDGED
+from agentgym.credit.contract import Estimator
+from agentgym.credit.exact.evidence import with_evidence
+from agentgym.credit.exact.problems import Problem, ProblemPath
+from agentgym.credit.exact.signals import PROBLEMS_WITH_WRONG_CRITIC
 from agentgym.credit.exact.trees import estimated_gradient
 
 SIZES = (2, 3, 4)
@@ -28,7 +28,7 @@ _FEW_PATHS = 9  # its trees may branch twice
 
 
 @dataclass(frozen=True, slots=True)
-class Bias:
+class GradientBias:
     """What was found on one problem with groups of one size.
 
     Attributes:
@@ -45,33 +45,33 @@ class Bias:
 def all_problems() -> dict[str, Problem]:
     """The four problems with every signal. Long attempts ran out of turns; the policy grows surer from turn to turn."""
     return {
-        name: with_tokens(informed(problem)).with_signals(
+        name: with_tokens(with_evidence(problem)).with_signals(
             action_keys=lambda p: [action for _, action in p.steps],
             stop_reasons=lambda p: "max_turns" if len(p.steps) == 3 else "answered",
             log_ratios=lambda p: [[0.0]] * len(p.steps),
             entropies=lambda p: [1.0 / (k + 1) for k in range(len(p.steps))],
         )
-        for name, problem in MISJUDGED.items()
+        for name, problem in PROBLEMS_WITH_WRONG_CRITIC.items()
     }
 
 
 def with_tokens(problem: Problem) -> Problem:
     """Two tokens a turn: the value before it, and what is expected once the turn is known."""
 
-    def values(path: Path) -> list[list[float]]:
+    def values(path: ProblemPath) -> list[list[float]]:
         pairs = zip(path.signals["values"], path.signals["action_values"], strict=False)
         return [list(pair) for pair in pairs]
 
     return problem.with_signals(token_values=values)
 
 
-def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[Bias]:
+def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[GradientBias]:
     """The bias of an estimator on every problem, for every group size (not for 4 on the largest problem).
 
     Raises: MissingSignalError for a signal that the problems do not give; what the estimator raises.
     """
     found = []
-    set_to = chosen.innermost.settings
+    set_to = chosen.unwrapped.resolved_options
     weights = {name: set_to[name] for name in ("outcome_weight", "turn_weight") if name in set_to}
     for name, problem in all_problems().items():
         true = problem.true_gradient(**weights)
@@ -87,5 +87,5 @@ def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[Bias]:
             lengths = length * float(np.linalg.norm(got))
             cosine = float(got @ true) / lengths if lengths > 0 else 0.0
             error = float(np.linalg.norm(got - true)) / length
-            found.append(Bias(name, size, 0.0 if error < EXACT else error, cosine))
+            found.append(GradientBias(name, size, 0.0 if error < EXACT else error, cosine))
     return found

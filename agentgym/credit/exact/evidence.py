@@ -6,21 +6,21 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from agentgym.credit.exact.problems import Path, Problem
-from agentgym.credit.exact.signals import EQUIPPED, mean_worth
+from agentgym.credit.exact.problems import Problem, ProblemPath
+from agentgym.credit.exact.signals import PROBLEMS_WITH_SIGNALS, expected_return
 
 
-def before(path: Path, k: int) -> Hashable:
+def before(path: ProblemPath, k: int) -> Hashable:
     """Everything known before turn k, the state in it included."""
     return path.steps[:k], path.rewards[:k], path.steps[k][0]
 
 
-def after(path: Path, k: int) -> Hashable:
+def after(path: ProblemPath, k: int) -> Hashable:
     """Everything known when turn k was played."""
     return path.steps[: k + 1], path.rewards[: k + 1]
 
 
-class Arbitrary:
+class ArbitraryFunction:
     """A number of its own for every key: what any critic might say, right or wrong."""
 
     def __init__(self, low: float, high: float) -> None:
@@ -30,12 +30,12 @@ class Arbitrary:
         return self.known.setdefault(key, self.low + (self.high - self.low) * ((0.37 * (len(self.known) + 1)) % 1.0))
 
 
-def hindsight_of(problem: Problem) -> Callable[[Path], list[float]]:
+def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
     """The exact log of P(turn k | state, return from there) / P(turn k | state) of a path's turns."""
     chance: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
         for k in range(len(path.steps)):
-            told, turn = round(path.worth(k), 9), path.steps[k]
+            told, turn = round(path.return_from(k), 9), path.steps[k]
             for key in (
                 (before(path, k),),
                 (before(path, k), turn),
@@ -44,29 +44,34 @@ def hindsight_of(problem: Problem) -> Callable[[Path], list[float]]:
             ):
                 chance[key] += path.probability
 
-    def of(path: Path) -> list[float]:
+    def of(path: ProblemPath) -> list[float]:
         found = []
         for k in range(len(path.steps)):
-            here, told, turn = before(path, k), round(path.worth(k), 9), path.steps[k]
+            here, told, turn = before(path, k), round(path.return_from(k), 9), path.steps[k]
             found.append(math.log(chance[here, turn, told] * chance[(here,)] / chance[here, told] / chance[here, turn]))
         return found
 
     return of
 
 
-def informed(problem: Problem) -> Problem:
+def with_evidence(problem: Problem) -> Problem:
     """The problem with potentials, gold log-probs and contributions that are wrong, and exact hindsight and replays."""
-    potential, logprob, share, other = Arbitrary(-1, 2), Arbitrary(-2, 0), Arbitrary(-1, 1), Arbitrary(0, 1)
-    value = mean_worth(problem, before)
+    potential, logprob, share, other = (
+        ArbitraryFunction(-1, 2),
+        ArbitraryFunction(-2, 0),
+        ArbitraryFunction(-1, 1),
+        ArbitraryFunction(0, 1),
+    )
+    value = expected_return(problem, before)
 
-    def turns(path: Path) -> range:
+    def turns(path: ProblemPath) -> range:
         return range(len(path.steps))
 
     return problem.with_signals(
         potentials=lambda p: [potential(before(p, k)) for k in turns(p)],
         gold_logprobs=lambda p: [*(logprob(before(p, k)) for k in turns(p)), logprob(after(p, len(p.steps) - 1))],
         contributions=lambda p: [share(after(p, k)) for k in turns(p)],
-        hindsight=hindsight_of(problem),
+        hindsight=exact_hindsight(problem),
         continuations=lambda p: [[value(p, k)] for k in turns(p)] + [[]],
         counterfactuals=lambda p: {
             frozenset(k for k in turns(p) if mask >> k & 1): other((p.steps, mask)) for mask in range(2 ** len(p.steps))
@@ -75,4 +80,4 @@ def informed(problem: Problem) -> Problem:
     )
 
 
-INFORMED = {name: informed(problem) for name, problem in EQUIPPED.items()}
+PROBLEMS_WITH_EVIDENCE = {name: with_evidence(problem) for name, problem in PROBLEMS_WITH_SIGNALS.items()}

@@ -22,7 +22,7 @@ NO_REWARD = math.nan
 
 
 @dataclass(frozen=True)
-class Path:
+class ProblemPath:
     """One possible trajectory: probability, outcome, turn rewards, and d log pi / d theta [K, P] of its turns.
 
     `steps`: state and action of each turn. `signals`: its row of every other signal of `Group`, by name.
@@ -36,7 +36,7 @@ class Path:
     steps: tuple[tuple[str, str], ...] = ()
     signals: Mapping[str, Any] = field(default_factory=dict)
 
-    def worth(self, k: int) -> float:
+    def return_from(self, k: int) -> float:
         """What still came from turn k on: its turn rewards and the outcome."""
         return float(np.nansum(self.rewards[k:])) + self.outcome
 
@@ -45,7 +45,7 @@ class Path:
 class Problem:
     """All trajectories of a decision problem."""
 
-    paths: tuple[Path, ...]
+    paths: tuple[ProblemPath, ...]
 
     def true_gradient(self, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> np.ndarray:
         """[P] d/d theta of the expected weighted sum of outcome and turn rewards, by the definition of expectation."""
@@ -56,7 +56,7 @@ class Problem:
         return total
 
     @cache  # noqa: B019 - a handful of problems live as long as the tests
-    def groups(self, size: int) -> list[tuple[float, Group, tuple[Path, ...]]]:
+    def groups(self, size: int) -> list[tuple[float, Group, tuple[ProblemPath, ...]]]:
         """Every group of `size` with its probability."""
         found = []
         for members in combinations_with_replacement(range(len(self.paths)), size):
@@ -89,10 +89,12 @@ class Problem:
         """The same problem where the machine breaks an episode with this probability, whatever the agent does."""
         kept = [replace(p, probability=p.probability * (1 - rate)) for p in self.paths]
         nothing = _nothing(self.paths[0].signals)
-        broken = Path(rate, math.nan, (), np.zeros((0, self.paths[0].score.shape[1])), valid=False, signals=nothing)
+        broken = ProblemPath(
+            rate, math.nan, (), np.zeros((0, self.paths[0].score.shape[1])), valid=False, signals=nothing
+        )
         return Problem((*kept, broken))
 
-    def with_signals(self, **signals: Callable[[Path], Any]) -> Problem:
+    def with_signals(self, **signals: Callable[[ProblemPath], Any]) -> Problem:
         """The same problem whose trajectories carry more signals, each a function of the path."""
         return Problem(
             tuple(replace(p, signals={**p.signals, **{n: f(p) for n, f in signals.items()}}) for p in self.paths)
@@ -141,11 +143,11 @@ def flip() -> Problem:
     for solved in (1.0, 0.0):
         early, late = (0.5, 0.4) if solved else (0.5, 0.6)
         start, searched, end = (("start", "answer"),), (("start", "search"),), ("found", "answer")
-        paths.append(Path(0.5 * early, solved, (NO_REWARD,), np.stack([a1]), steps=start))
+        paths.append(ProblemPath(0.5 * early, solved, (NO_REWARD,), np.stack([a1]), steps=start))
         second = (*searched, ("searched", "answer"))
-        paths.append(Path(0.25 * late, solved, (0.0, NO_REWARD), np.stack([s1, a2]), steps=second))
+        paths.append(ProblemPath(0.25 * late, solved, (0.0, NO_REWARD), np.stack([s1, a2]), steps=second))
         third = (*searched, ("searched", "search"), end)
-        paths.append(Path(0.25 * late, solved, (0.0, 0.5, NO_REWARD), np.stack([s1, s2, forced]), steps=third))
+        paths.append(ProblemPath(0.25 * late, solved, (0.0, 0.5, NO_REWARD), np.stack([s1, s2, forced]), steps=third))
     return Problem(tuple(paths))
 
 
@@ -166,7 +168,7 @@ def stop_or_go(go: Sequence[float] = (0.7, 0.4, 0.6), solved: Sequence[float] = 
             scores.append(go_score(go[k], went, k, 3))
             steps.append((f"after {k}", "go" if went else "stop"))
         for outcome, p in ((1.0, solved[times]), (0.0, 1 - solved[times])):
-            paths.append(Path(chance * p, outcome, tuple(rewards), np.stack(scores), steps=tuple(steps)))
+            paths.append(ProblemPath(chance * p, outcome, tuple(rewards), np.stack(scores), steps=tuple(steps)))
     return Problem(tuple(paths))
 
 
@@ -176,7 +178,7 @@ def lucky_tool(go: Sequence[float] = (0.6, 0.3)) -> Problem:
     The second choice has a logit of its own for either result of the first: stochastic tools, and two
     states at the same turn index.
     """
-    paths = [Path(1 - go[0], 0.0, (0.1,), np.stack([go_score(go[0], False, 0, 3)]), steps=(("start", "stop"),))]
+    paths = [ProblemPath(1 - go[0], 0.0, (0.1,), np.stack([go_score(go[0], False, 0, 3)]), steps=(("start", "stop"),))]
     for paid, p_paid in ((True, 0.3), (False, 0.7)):
         state = 1 if paid else 2
         first = go_score(go[0], True, 0, 3)
@@ -186,9 +188,9 @@ def lucky_tool(go: Sequence[float] = (0.6, 0.3)) -> Problem:
         before, now = ("start", "go"), "lucky" if paid else "unlucky"
         chance = go[0] * p_paid * (1 - p_second)
         steps = (before, (now, "stop"))
-        paths.append(Path(chance, float(paid), (reward, 0.0), np.stack([first, stop]), steps=steps))
+        paths.append(ProblemPath(chance, float(paid), (reward, 0.0), np.stack([first, stop]), steps=steps))
         for again, p_again in ((True, 0.3), (False, 0.7)):
-            path = Path(
+            path = ProblemPath(
                 go[0] * p_paid * p_second * p_again, float(paid or again), (reward, 1.0 if again else -0.2),
                 np.stack([first, go_score(p_second, True, state, 3)]), steps=(before, (now, "go")),
             )  # fmt: skip
@@ -203,7 +205,7 @@ def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
     the outcome 0.25 for sure. In "vault" stopping is solved with 0.8; going on leads back to "hall" (nothing
     said). Who is still going at the end gets outcome 0. One logit per room.
     """
-    paths: list[Path] = []
+    paths: list[ProblemPath] = []
 
     def play_on(
         room: int,
@@ -216,7 +218,7 @@ def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
         stopped = (*scores, go_score(go[room], False, room, 2)), (*steps, (name, "stop"))
         for outcome, p in ((0.25, 1.0),) if room == 0 else ((1.0, 0.8), (0.0, 0.2)):
             paths.append(
-                Path(
+                ProblemPath(
                     chance * (1 - go[room]) * p, outcome, (*rewards, NO_REWARD), np.stack(stopped[0]), steps=stopped[1]
                 )
             )
@@ -224,7 +226,7 @@ def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
         for following, pays, p in ((1, 0.25, 0.5), (0, -0.125, 0.5)) if room == 0 else ((0, NO_REWARD, 1.0),):
             after = chance * go[room] * p
             if len(steps) == 2:
-                paths.append(Path(after, 0.0, (*rewards, pays), np.stack(went[0]), steps=went[1]))
+                paths.append(ProblemPath(after, 0.0, (*rewards, pays), np.stack(went[0]), steps=went[1]))
             else:
                 play_on(following, after, (*rewards, pays), *went)
 

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from agentgym.credit.exact.problems import Path, Problem, back_and_forth, flip, lucky_tool, stop_or_go
+from agentgym.credit.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {
     "flip": flip(), "stop_or_go": stop_or_go(), "lucky_tool": lucky_tool(), "back_and_forth": back_and_forth(),
@@ -15,25 +15,27 @@ PROBLEMS = {
 TOKENS = {"go": 2, "search": 3, "stop": 5, "answer": 4}
 
 
-def mean_worth(problem: Problem, key_of: Callable[[Path, int], Hashable]) -> Callable[[Path, int], float]:
+def expected_return(
+    problem: Problem, key_of: Callable[[ProblemPath, int], Hashable]
+) -> Callable[[ProblemPath, int], float]:
     """The expectation of what still comes from a turn on, given its key."""
     total: defaultdict[Hashable, float] = defaultdict(float)
     weight: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
         for k in range(len(path.rewards)):
-            total[key_of(path, k)] += path.probability * path.worth(k)
+            total[key_of(path, k)] += path.probability * path.return_from(k)
             weight[key_of(path, k)] += path.probability
     return lambda path, k: total[key_of(path, k)] / weight[key_of(path, k)]
 
 
-def _state(path: Path, k: int) -> Hashable:
+def _state(path: ProblemPath, k: int) -> Hashable:
     return k, path.steps[k][0]  # with the turn in it, since how many turns are left matters
 
 
-def equipped(problem: Problem) -> Problem:
+def with_exact_signals(problem: Problem) -> Problem:
     """The problem with exact values and action values, state keys, lengths, tool turns and reward components."""
-    value = mean_worth(problem, _state)
-    action_value = mean_worth(problem, lambda path, k: (k, path.steps[k]))
+    value = expected_return(problem, _state)
+    action_value = expected_return(problem, lambda path, k: (k, path.steps[k]))
     return problem.with_signals(
         state_keys=lambda p: [state for state, _ in p.steps],
         action_keys=lambda p: [action for _, action in p.steps],
@@ -50,15 +52,15 @@ def equipped(problem: Problem) -> Problem:
     )
 
 
-def misjudged(problem: Problem) -> Problem:
+def with_wrong_critic(problem: Problem) -> Problem:
     """The problem with a critic that is wrong in every state, by a different amount in each."""
     wrong: dict[Hashable, float] = {}
 
-    def guess(path: Path, k: int) -> float:
+    def guess(path: ProblemPath, k: int) -> float:
         return wrong.setdefault(_state(path, k), 0.9 - 0.37 * (len(wrong) % 4))
 
     return problem.with_signals(values=lambda p: [*(guess(p, k) for k in range(len(p.steps))), 0.0])
 
 
-EQUIPPED = {name: equipped(problem) for name, problem in PROBLEMS.items()}
-MISJUDGED = {name: misjudged(problem) for name, problem in EQUIPPED.items()}
+PROBLEMS_WITH_SIGNALS = {name: with_exact_signals(problem) for name, problem in PROBLEMS.items()}
+PROBLEMS_WITH_WRONG_CRITIC = {name: with_wrong_critic(problem) for name, problem in PROBLEMS_WITH_SIGNALS.items()}

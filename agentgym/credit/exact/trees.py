@@ -15,9 +15,9 @@ import numpy as np
 
 from agentgym.credit import Estimator, Group
 from agentgym.credit.exact.evidence import after
-from agentgym.credit.exact.problems import Path, Problem
+from agentgym.credit.exact.problems import Problem, ProblemPath
 
-Grown = tuple[tuple[Path, tuple[int, ...]], ...]
+Grown = tuple[tuple[ProblemPath, tuple[int, ...]], ...]
 """Leaves: a path, and which child was taken at each turn."""
 
 
@@ -26,10 +26,10 @@ def trees(problem: Problem, fan: Sequence[int]) -> list[tuple[float, Grown]]:
     return list(_families(list(problem.paths), 0, fan))
 
 
-def _families(paths: list[Path], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
+def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
     """What the children of a node can be, given the paths that are still possible."""
     total = sum(path.probability for path in paths)
-    turns: defaultdict[object, list[Path]] = defaultdict(list)
+    turns: defaultdict[object, list[ProblemPath]] = defaultdict(list)
     for path in paths:
         ended = len(path.steps) == k + 1
         turns[after(path, k), ended, path.outcome if ended else None].append(path)

@@ -6,7 +6,7 @@
 Read from the left: `gated` wraps `return_to_go`, and `off_policy` wraps the two. Each is registered in the
 entry-point group `agentgym.credit_wrappers`.
 
-wrapper.py           what a wrapper declares, and how it makes an estimator
+contract.py          what a wrapper declares, and how it makes an estimator
 gated.py             lower rewards count where higher ones were reached
 calibrated.py        turn rewards weighed by how they went with success
 truncation.py        other outcomes for episodes that a budget ended
@@ -16,6 +16,6 @@ entropy_weighted.py  turns weighed by how unsure the policy was
 task_normalised.py   the same spread for every environment of a batch
 """
 
-from agentgym.credit.wrappers.wrapper import Wrapper, wrapper
+from agentgym.credit.wrappers.contract import Wrapper, define_wrapper
 
-__all__ = ["Wrapper", "wrapper"]
+__all__ = ["Wrapper", "define_wrapper"]

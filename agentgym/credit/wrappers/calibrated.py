@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
 from agentgym.credit.options import Count, Share, Weight
 from agentgym.credit.signals import Array
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     return base if options["weights"] else "heuristic"
 
 
-@wrapper(
+@define_wrapper(
     source="arXiv:2604.02869 (reward calibration), not confirmed against it",
     requires=("outcomes", "components"),
     bias=_bias,
@@ -87,7 +87,7 @@ def calibration(
         success_at: an outcome of at least this is a success.
     Raises: MissingSignalError.
     """
-    groups = [group.only(group.valid) for group in groups]
+    groups = [group.select(group.valid) for group in groups]
     solved = [group.signal("outcomes") >= success_at for group in groups]
     successes = sum(int(s.sum()) for s in solved)
     failures = sum(len(s) for s in solved) - successes
@@ -95,7 +95,7 @@ def calibration(
     for name in dict.fromkeys(name for group in groups for name in group.signal("components")):
         rewards, success = [], []
         for group, won in zip(groups, solved, strict=True):
-            given = group.signal("components").get(name, np.full(group.played.shape, np.nan))
+            given = group.signal("components").get(name, np.full(group.turn_mask.shape, np.nan))
             rewards.append(given[~np.isnan(given)])
             success.append(np.broadcast_to(won[:, None], given.shape)[~np.isnan(given)])
         correlations[name] = _correlation(np.concatenate(rewards), np.concatenate(success).astype(np.float64))
@@ -113,7 +113,7 @@ def _correlation(left: Array, right: Array) -> float:
 
 
 def _weighed(group: Group, weights: Mapping[str, float]) -> Group:
-    rewards = np.full(group.played.shape, np.nan)
+    rewards = np.full(group.turn_mask.shape, np.nan)
     for name, given in group.signal("components").items():
         rewards = np.where(np.isnan(given), rewards, np.nan_to_num(rewards) + weights.get(name, 0.0) * given)
     return replace(group, turn_rewards=rewards)

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Gt
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
-from agentgym.credit.options import Between, Share, Weight
+from agentgym.credit.options import Share, Weight
 from agentgym.credit.signals import Array
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     return "heuristic"
 
 
-@wrapper(
+@define_wrapper(
     source="bonus: Cheng et al. 2025, arXiv:2506.14758; top: Wang et al. 2025, arXiv:2506.01939 (80/20). Both are for "
     "tokens there, for turns by their mean entropy here",
     requires=("entropies",),
@@ -30,7 +31,7 @@ def entropy_weighted(
     *,
     mode: Literal["bonus", "top"] = "bonus",
     weight: Weight = 0.4,
-    limit: Annotated[float, Between(1.0, closed=False)] = 2.0,
+    limit: Annotated[float, Gt(1)] = 2.0,
     share: Share = 0.2,
 ) -> list[Array]:
     """Advantages raised, or kept only, where the policy was unsure.
@@ -46,11 +47,11 @@ def entropy_weighted(
     """
     found = []
     for group, advantages in zip(groups, estimate(groups), strict=True):
-        entropies = np.where(group.played, group.signal("entropies"), 0.0)
+        entropies = np.where(group.turn_mask, group.signal("entropies"), 0.0)
         if mode == "bonus":
             found.append(advantages + np.minimum(weight * entropies, np.abs(advantages) / limit))
         else:
-            ordered = np.sort(entropies[group.played])[::-1]
+            ordered = np.sort(entropies[group.turn_mask])[::-1]
             least = ordered[max(int(np.ceil(share * len(ordered))), 1) - 1]
             found.append(np.where(entropies >= least, advantages, 0.0))
     return found

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array, Bools
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 from agentgym.errors import CreditError
 
 
@@ -19,11 +19,11 @@ def _requires(options: Options) -> tuple[str, ...]:
     return ("outcomes",) if not options["levels"] else ("outcomes", "components", "outcome_components")
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     return base if options["paid"] == "end" or base == "heuristic" else "biased"
 
 
-@wrapper(
+@define_wrapper(
     source="arXiv:2508.10548 (G-RA); paying at the end: our own", requires=_requires, bias=_bias, same_objective=False
 )
 def gated(
@@ -72,7 +72,7 @@ def _by_outcome(group: Group, threshold: float) -> Group:
 
 def _by_level(group: Group, levels: Mapping[str, float]) -> Group:
     of_turns, of_outcome = group.signal("components"), group.signal("outcome_components")
-    outcomes, rewards = np.zeros(group.size), np.full(group.played.shape, np.nan)
+    outcomes, rewards = np.zeros(group.size), np.full(group.turn_mask.shape, np.nan)
     passed = np.ones(group.size, np.bool_)
     for name, threshold in levels.items():
         weight = (group.weights or {}).get(name, 1.0)

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array, Bools
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 from agentgym.messages import StopReason
 
 OVERLONG = (StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.TIME)
@@ -22,12 +22,12 @@ def _requires(options: Options) -> tuple[str, ...]:
     return (*needs, "stop_reasons", "tool_turn") if options["void_turn"] else needs
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     any_mask = options["over_turn"] or options["overlong"] or options["void_turn"]
     return "biased" if any_mask and base != "heuristic" else base
 
 
-@wrapper(
+@define_wrapper(
     source="over-turn: Mini-o3, arXiv:2509.07969; void turns: SimpleTIR, arXiv:2509.02479; overlong: DAPO, "
     "arXiv:2503.14476",
     requires=_requires,
@@ -71,5 +71,5 @@ def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool) -> B
     if void_turn:
         answered = np.array([reason == StopReason.ANSWERED for reason in reasons], np.bool_)
         answer = group.last_turn & answered[:, None]
-        hidden |= (group.played & ~group.signal("tool_turn") & ~answer).any(axis=1)
+        hidden |= (group.turn_mask & ~group.signal("tool_turn") & ~answer).any(axis=1)
     return hidden

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
-from agentgym.credit.options import Between, PositiveWeight, Weight
-from agentgym.credit.signals import Array, Lists
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.options import PositiveWeight, Weight, WholeNumber
+from agentgym.credit.signals import Array
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 
 Mode = Literal["tis", "mis", "icepop"]
 Level = Literal["turn", "token", "sequence"]
 Over = Literal["sum", "mean"]
-LARGEST_LOG = 700.0  # exp of more overflows; every such ratio is above every cap
+MAX_LOG_RATIO = 700.0  # exp of more overflows; every such ratio is above every cap
 
 
 def _requires(options: Options) -> tuple[str, ...]:
     return ("log_ratios",) if options["max_lag"] is None else ("log_ratios", "versions")
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     return "heuristic" if base == "heuristic" else "biased"
 
 
-@wrapper(
+@define_wrapper(
     source="TIS: Yao et al. 2025 (off-policy RL with a different rollout engine); MIS: masked importance sampling in "
     "verl; IcePop: Ling team 2025; one ratio per turn, and the cut by version: our own",
     requires=_requires,
@@ -43,7 +43,7 @@ def off_policy(
     over: Over = "sum",
     high: PositiveWeight = 2.0,
     low: Weight = 0.5,
-    max_lag: Annotated[int, Between(0)] | None = None,
+    max_lag: WholeNumber | None = None,
 ) -> list[Array]:
     """A_ik * w_ik, w the clipped ratio of pi_train to pi_rollout on the tokens of turn k, see `ratio_weights`.
 
@@ -64,7 +64,7 @@ def off_policy(
         weights = ratio_weights(group.signal("log_ratios"), mode=mode, level=level, over=over, high=high, low=low)
         advantages = advantages * turn_weights(weights, group.signal("log_ratios"))
         if max_lag is not None:
-            versions = np.where(group.played, group.signal("versions"), 0.0)
+            versions = np.where(group.turn_mask, group.signal("versions"), 0.0)
             trained = versions.max(initial=0.0) if group.train_version is None else group.train_version
             advantages = np.where(trained - versions > max_lag, 0.0, advantages)
         found.append(advantages)
@@ -72,8 +72,8 @@ def off_policy(
 
 
 def ratio_weights(
-    log_ratios: Lists, *, mode: Mode, level: Level, over: Over = "sum", high: float = 2.0, low: float = 0.5
-) -> Lists:
+    log_ratios: Array, *, mode: Mode, level: Level, over: Over = "sum", high: float = 2.0, low: float = 0.5
+) -> Array:
     """[N, T, L] the weight of each of a turn's own tokens; 1 where there is none.
 
     Args:
@@ -91,14 +91,14 @@ def ratio_weights(
         count = known.sum(axis=axes, keepdims=True)
         total = logs.sum(axis=axes, keepdims=True)
         logs = np.broadcast_to(total / np.maximum(count, 1) if over == "mean" else total, logs.shape)
-    ratios = np.exp(np.minimum(logs, LARGEST_LOG))
+    ratios = np.exp(np.minimum(logs, MAX_LOG_RATIO))
     ratios = np.minimum(ratios, high) if mode == "tis" else np.where(ratios <= high, ratios, 0.0)
     if mode == "icepop":
         ratios = np.where(ratios >= low, ratios, 0.0)
     return np.where(known, ratios, 1.0)
 
 
-def turn_weights(weights: Lists, log_ratios: Lists) -> Array:
+def turn_weights(weights: Array, log_ratios: Array) -> Array:
     """[N, T] mean of [N, T, L] weights over each turn's own tokens; 1 for a turn without any."""
     known = ~np.isnan(log_ratios)
     count = known.sum(axis=2)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 from agentgym.credit.whitening import Weigh, whitened
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     return "heuristic" if base == "heuristic" else "biased"
 
 
-@wrapper(
+@define_wrapper(
     source="arXiv:2510.04206 (AgentRL), over tokens; around any estimator: our own",
     requires=lambda options: ("lengths",) if options["weigh"] == "tokens" else (),
     bias=_bias,

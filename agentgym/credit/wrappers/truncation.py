@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from agentgym.credit.declaration import Bias
+from agentgym.credit.contract import BiasClass
 from agentgym.credit.group import Group
 from agentgym.credit.options import Count, Weight
 from agentgym.credit.signals import Array
 from agentgym.credit.truncation import bootstrapped, overlong_penalised
-from agentgym.credit.wrappers.wrapper import Estimate, Options, wrapper
+from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 
 
 def _requires(options: Options) -> tuple[str, ...]:
     return ("outcomes", "values" if options["mode"] == "bootstrap" else "lengths")
 
 
-def _bias(base: Bias, options: Options) -> Bias:
+def _bias(base: BiasClass, options: Options) -> BiasClass:
     return "biased" if options["mode"] == "bootstrap" and base != "heuristic" else base
 
 
-@wrapper(
+@define_wrapper(
     source="overlong: DAPO, arXiv:2503.14476, eq. 13; bootstrap: the critic's word",
     requires=_requires,
     bias=_bias,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from agentgym.credit.bench import Figure, Row
+from agentgym.credit.bench import BenchmarkRow, BootstrapInterval
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.html import STILL, Html, el
 from agentgym.evaluation.report.settings import written
@@ -15,7 +15,7 @@ from agentgym.evaluation.report.svg import Series, line_chart
 DRAWN = ("turn_gae", "return_to_go", "gigpo", "grpo")
 
 
-def write_page(rows: Sequence[Row], path: Path) -> Path:
+def write_page(rows: Sequence[BenchmarkRow], path: Path) -> Path:
     """Write the page, whole or not at all. Raises: AgentGymError if it cannot be written."""
     partial = path.with_name(path.name + ".partial")
     try:
@@ -28,7 +28,7 @@ def write_page(rows: Sequence[Row], path: Path) -> Path:
     return path
 
 
-def render(rows: Sequence[Row]) -> Html:
+def render(rows: Sequence[BenchmarkRow]) -> Html:
     """The whole page: one file, no script, nothing from outside."""
     style = (files(__package__) / "style.css").read_text(encoding="utf-8")
     measured = [row for row in rows if row.measures is not None and row.learning is not None]
@@ -68,11 +68,11 @@ def render(rows: Sequence[Row]) -> Html:
     )  # fmt: skip
 
 
-def _charts(rows: Sequence[Row]) -> list[Html]:
+def _charts(rows: Sequence[BenchmarkRow]) -> list[Html]:
     names = [name for name in DRAWN if any(row.name == name for row in rows)]
     names = names or list(dict.fromkeys(row.name for row in rows))[:4]
 
-    def lines(figure: Callable[[Row], Figure | None]) -> list[Series]:
+    def lines(figure: Callable[[BenchmarkRow], BootstrapInterval | None]) -> list[Series]:
         series = []
         for colour, name in enumerate(names, 1):
             found = [(float(row.turns), figure(row)) for row in rows if row.name == name]
@@ -90,7 +90,7 @@ def _charts(rows: Sequence[Row]) -> list[Html]:
 
 
 def _heat(
-    rows: Sequence[Row], figure: Callable[[Row], Figure | None], most: float, caption: str,
+    rows: Sequence[BenchmarkRow], figure: Callable[[BenchmarkRow], BootstrapInterval | None], most: float, caption: str,
     *, digits: int = 2, good_high: bool = False,
 ) -> Html:  # fmt: skip
     """A table whose cells are the redder, the worse."""
@@ -107,7 +107,7 @@ def _heat(
     return el("div", table, cls="scroll")
 
 
-def _cell(figure: Figure | None, most: float, digits: int, good_high: bool) -> Html:
+def _cell(figure: BootstrapInterval | None, most: float, digits: int, good_high: bool) -> Html:
     if figure is None:
         return el("td", "-")
     share = min(max(figure.value / most, 0.0), 1.0) if most > 0 else 0.0
@@ -117,6 +117,6 @@ def _cell(figure: Figure | None, most: float, digits: int, good_high: bool) -> H
     return el("td", f"{figure.value:.{digits}f} ", el("small", interval), style=style, cls="num")
 
 
-def _mean(figures: Sequence[Figure | None]) -> float:
+def _mean(figures: Sequence[BootstrapInterval | None]) -> float:
     known = [figure.value for figure in figures if figure is not None]
     return sum(known) / len(known) if known else 0.0

@@ -1,4 +1,4 @@
-"""What a source of signals is, and how a batch of groups gets them."""
+"""What a provider of signals is, and how the groups of a batch get its signals."""
 
 from __future__ import annotations
 
@@ -9,38 +9,32 @@ from agentgym.credit import Group
 from agentgym.trajectory import Trajectory
 
 Rows = list[Any]
-"""A signal of a batch: one entry per trajectory, shaped as `Group` says."""
+"""One signal of a batch: one entry per trajectory, shaped as `Group` says."""
 
 
 class SignalProvider(Protocol):
-    """Gives signals for a batch of trajectories."""
+    """Computes signals for a batch of trajectories.
+
+    Attributes:
+        provides: names of the signals.
+    """
 
     provides: tuple[str, ...]
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        """The signals of every trajectory, in order; those that are not valid get placeholders of the right length."""
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        """Return the signals of every trajectory, in order; invalid trajectories get placeholders of the same shape."""
         ...
 
-    def update(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learn from the batch, after its credit was given. Returns: figures for the log."""
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Learn from the batch after its credit was estimated. Returns: metrics."""
         ...
 
 
-def with_provided_signals(
-    groups: Sequence[Group], played: Sequence[Trajectory], sources: Sequence[SignalProvider], step: int
-) -> list[Group]:
-    """The groups of a batch, whose trajectories follow one another in `played`, with every source's signals."""
-    given: dict[str, Rows] = {}
-    for source in sources:
-        given.update(source.signals(played, step))
-    return with_signal_rows(groups, given)
-
-
-def with_signal_rows(groups: Sequence[Group], given: Mapping[str, Rows]) -> list[Group]:
-    """The groups of a batch with signals of which every row stands where its trajectory does."""
-    found, at = [], 0
+def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Rows]) -> list[Group]:
+    """Return the groups of a batch with signals whose rows are in the order of the groups' trajectories."""
+    completed, start = [], 0
     for group in groups:
-        here: dict[str, Any] = {name: rows[at : at + group.size] for name, rows in given.items()}
-        found.append(group.with_signals(**here) if here else group)
-        at += group.size
-    return found
+        rows: dict[str, Any] = {name: column[start : start + group.size] for name, column in signals.items()}
+        completed.append(group.with_signals(**rows) if rows else group)
+        start += group.size
+    return completed

@@ -1,4 +1,4 @@
-"""The sources that an estimator requires, made as the recipe's [train.signals] says."""
+"""The signal providers that an estimator requires, configured by the recipe's [train.signals]."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.credit import Estimator
-from agentgym.credit.kinds import REMEDIES
+from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy, Sampling
+from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
 from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
@@ -23,60 +23,59 @@ from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, 
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.token_critic import TokenCritic
 
-OFFERED = {"state_keys": Environment.state_key, "potentials": Environment.potential}
-"""Signals that only an environment can give, and the method it overrides to give them."""
+ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
+"""Signals that only an environment can provide, and the method that it overrides to do so."""
 TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
-"""Signals that a model gives who is shown the tokens of a record and none of its images."""
+"""Signals from a model that is given the tokens of a record and none of its images."""
 
 
-def check_signals_available(chosen: Estimator, task_set: TaskSet) -> None:
-    """See, before anything is trained, that the environments and the task set give what the estimator requires.
+def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
+    """Check, before anything is trained, that the environments and the task set provide what the estimator requires.
 
-    Raises: CreditError naming the estimator, the signal, and who does not give it.
+    Raises: CreditError naming the estimator, the signal, and the environment or task set without it.
     """
-    for name in chosen.requires:
-        if (method := OFFERED.get(name)) is not None:
+    for name in estimator.requires:
+        if (method := ENVIRONMENT_METHODS.get(name)) is not None:
             for environment in sorted({task.environment for task in task_set["train"]}):
-                kind = registry.load("environments", environment)
-                if getattr(kind, method.__name__, method) is method:
+                environment_class = registry.load("environments", environment)
+                if getattr(environment_class, method.__name__, method) is method:
                     raise CreditError(
-                        f"{chosen.name} requires {name}, and {environment} offers none: it does not override "
-                        f"`{method.__name__}`. {REMEDIES[name]} Or choose another estimator."
+                        f"{estimator.name} requires {name}, which {environment} does not provide: it does not override "
+                        f"`{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
                     )
         if name == "gold_logprobs" and task_set.answer is None:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
 
 
 def providers_for(
-    chosen: Estimator,
+    estimator: Estimator,
     section: SignalsSection,
     *,
     model: Any,
     policy: Policy,
     rollouts: Rollouts,
-    sampling: Sampling,
     task_set: TaskSet,
     encode: Callable[[str], list[int]],
     seed: int = 0,
 ) -> list[SignalProvider]:
-    """One source for each signal the estimator requires and no record holds; an empty list for most estimators.
+    """Make one provider for each signal that the estimator requires and no record holds: none for most estimators.
 
     Args:
-        chosen: says what it requires. `model`, `policy`: being trained. `encode`: from text to token ids.
-        sampling: of episodes that are played on.
-    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if what
-        is required is read from text alone, and the policy reads images.
+        model, policy: the ones being trained.
+        encode: from text to token ids.
+    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if a
+        required signal is computed from text alone, and the policy reads images.
     """
-    blind = TEXT_ONLY & set(chosen.requires)
-    if blind and getattr(policy.renderer, "images", None) is not None:
+    text_only = TEXT_ONLY & set(estimator.requires)
+    if text_only and getattr(policy.renderer, "images", None) is not None:
         raise CreditError(
-            f"{chosen.name} requires {', '.join(sorted(blind))}: whatever gives that is shown no images, and this "
-            "policy reads them. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
+            f"{estimator.name} requires {', '.join(sorted(text_only))}: that is computed without images, and this "
+            "policy reads images. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
         )
     network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
-    set_to = chosen.innermost.settings  # wrappers have no say in what is discounted, or weighs how much
+    options = estimator.unwrapped.resolved_options  # a wrapper changes neither discount nor weights
     return_spec = ReturnSpec(
-        **{name: float(set_to.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
+        **{name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
     )
 
     def critic() -> SignalProvider:
@@ -90,7 +89,7 @@ def providers_for(
 
     makers: dict[str, Callable[[], SignalProvider]] = {
         "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
-        "continuations": lambda: MonteCarloContinuations(policy, rollouts, sampling, section.continuations),
+        "continuations": lambda: MonteCarloContinuations(policy, rollouts, section.continuations),
         "counterfactuals": lambda: LeaveOneOutReplays(rollouts, section.exact_turns),
         "contributions": lambda: ContributionModel(model, **network),
         "values": critic,
@@ -99,8 +98,8 @@ def providers_for(
         "hindsight": hindsight,
         "branches": BranchLabels,
     }
-    found: list[SignalProvider] = []
+    providers: list[SignalProvider] = []
     for name, make in makers.items():
-        if name in chosen.requires and not any(name in source.provides for source in found):
-            found.append(make())
-    return found
+        if name in estimator.requires and not any(name in provider.provides for provider in providers):
+            providers.append(make())
+    return providers

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.credit.kinds import Labels
 from agentgym.credit.options import Baseline
-from agentgym.credit.signals import Array
+from agentgym.credit.signals import Array, Labels
 from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class LabelGroups:
     """Turns by label; every array has one entry for each turn, in the order of trajectories and turns.
 
     Attributes:
@@ -53,7 +52,7 @@ class Gathered:
         largest = -self._least(-np.abs(scores))
         return np.where((std > SMALLEST_STD) & (std > SMALLEST_RELATIVE_STD * largest) & (count > ddof), std, 0.0)
 
-    def after(self, before: Gathered) -> Gathered:
+    def after(self, before: LabelGroups) -> LabelGroups:
         """Turns that carry the same label here, and whose previous turn carries the same label in `before`.
 
         A trajectory's first turn, which has none, is alike to none.
@@ -61,7 +60,7 @@ class Gathered:
         joined = np.arange(len(self.place)) - len(self.place)  # below 0, where no label is
         follows = np.flatnonzero(self.owner[1:] == self.owner[:-1]) + 1
         joined[follows] = before.place[follows - 1] * len(self.place) + self.place[follows]
-        return Gathered(np.unique(joined, return_inverse=True)[1], self.owner, self.size)
+        return LabelGroups(np.unique(joined, return_inverse=True)[1], self.owner, self.size)
 
     @property
     def _cell(self) -> NDArray[np.int64]:
@@ -73,9 +72,9 @@ class Gathered:
         return least[self.place]
 
 
-def gathered(labels: Labels) -> Gathered:
+def group_by_label(labels: Labels) -> LabelGroups:
     """Turns by label. None is like no other label, not even another None."""
     numbers: dict[Hashable, int] = {}
     place = [numbers.setdefault(object() if one is None else one, len(numbers)) for row in labels for one in row]
     owner = np.repeat(np.arange(len(labels)), [len(row) for row in labels])
-    return Gathered(np.array(place, np.int64), owner, len(labels))
+    return LabelGroups(np.array(place, np.int64), owner, len(labels))

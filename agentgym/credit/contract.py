@@ -1,0 +1,292 @@
+"""What an estimator is: its declaration, and the rules that hold for every estimator.
+
+The function of an estimator only sees groups in which every trajectory is valid. `Estimator` does the rest, the
+same way for all: it removes failed trajectories before the call and gives them advantage 0 after it, gives 0 to
+groups that are too small to compare, checks that the required signals are present, and checks the result.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from agentgym.credit.composition import parse_composition
+from agentgym.credit.group import SIGNALS, Group
+from agentgym.credit.options import check_options, defaults_of
+from agentgym.credit.signals import Array
+from agentgym.errors import CreditError, ShapeError
+from agentgym.registry import load
+
+BiasClass = Literal["unbiased", "direction", "biased", "heuristic"]
+"""How the mean of (1/N) sum A grad log pi relates to the true policy gradient.
+
+- unbiased: the two are equal.
+- direction: the mean is a positive multiple of it. The estimator's docstring says which multiple, or when.
+- biased: the two differ. The estimator's docstring says how.
+- heuristic: nothing is claimed.
+
+The tests check each class with exact sums over every possible group of small decision problems.
+"""
+
+Scope = Literal["group", "batch"]
+"""What is compared: the trajectories within each group, or the trajectories of all groups of a batch."""
+
+
+def unbiased_if_leave_one_out(options: Mapping[str, Any]) -> BiasClass:
+    """Bias class of estimators that are unbiased with a leave-one-out baseline and without a discount."""
+    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
+
+
+Flag = Literal["none_valid", "too_few", "no_spread", "failed", "truncated"]
+
+
+class CreditWarning(UserWarning):
+    """The chosen estimator is known to mislead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The credit of one group.
+
+    Attributes:
+        advantages: one float64 array per trajectory with one entry per turn; 0 for a failed trajectory.
+        flags: what to know about the group: `none_valid`, `too_few` (fewer valid trajectories than the estimator
+            needs, so every advantage is 0), `no_spread` (enough trajectories, but every advantage is 0, so there
+            is nothing to learn), `failed` and `truncated` (some trajectories are).
+        zero_share: share of the turns of valid trajectories whose advantage is exactly 0.
+    """
+
+    advantages: list[Array]
+    flags: tuple[Flag, ...] = ()
+    zero_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """An estimator with its options. Call it with a group, or call `batch` with a list of groups.
+
+    Attributes:
+        name: as registered.
+        function: maps a group, all of whose trajectories are valid, and the options to [N, T] advantages. Entries
+            outside `group.turn_mask` are ignored. With scope "batch" it maps a list of groups to a list of arrays.
+        requires: signals that the group must carry.
+        declared_bias: a `BiasClass`, or a function from the options to one.
+        source: where the mathematics is from.
+        minimum_group: the fewest valid trajectories the estimator can compare; smaller groups get advantage 0.
+        caution: the text of a CreditWarning, given when the estimator is chosen by name.
+        scope: see `Scope`.
+        zero_if_equal: whether a group of equal trajectories gets 0. False for estimators that compare turns of one
+            trajectory with each other, or that use a critic or another model.
+        same_objective: whether `bias` refers to the group's own rewards. False if a wrapper replaced the rewards (for
+            example gated them); `bias` then refers to the new rewards.
+        options: the options that were set; all others have the function's defaults.
+        base: the estimator that this one wraps; None if it wraps nothing.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    requires: tuple[str, ...]
+    declared_bias: BiasClass | Callable[[Mapping[str, Any]], BiasClass]
+    source: str
+    minimum_group: int = 2
+    caution: str = ""
+    scope: Scope = "group"
+    zero_if_equal: bool = True
+    same_objective: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+    base: Estimator | None = None
+
+    @property
+    def bias(self) -> BiasClass:
+        """The bias class under the options that are set."""
+        return self.declared_bias(self.resolved_options) if callable(self.declared_bias) else self.declared_bias
+
+    @property
+    def resolved_options(self) -> dict[str, Any]:
+        """Every option with its value: those that were set, and the defaults of the others."""
+        return {**defaults_of(self.function), **self.options}
+
+    @property
+    def unwrapped(self) -> Estimator:
+        """The estimator without its wrappers."""
+        return self if self.base is None else self.base.unwrapped
+
+    @property
+    def summary(self) -> str:
+        """One line: the estimator's formula, or the estimator that it is a preset of."""
+        if self.name == self.function.__name__:
+            return (self.function.__doc__ or "").strip().split("\n")[0]
+        preset_options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{self.function.__name__} " + (f"with {preset_options}" if preset_options else "under another name")
+
+    def with_options(self, **options: Any) -> Estimator:
+        """The same estimator with options set.
+
+        Raises: CreditError for an unknown option (the message lists the accepted ones) or an invalid value.
+        """
+        check_options(self.name, self.function, options)
+        return replace(self, options={**self.options, **options})
+
+    def preset(self, name: str, *, source: str, caution: str = "", **options: Any) -> Estimator:
+        """The same estimator under another name and with other defaults, which can still be overridden.
+
+        Raises: CreditError as `with_options`.
+        """
+        return replace(self.with_options(**options), name=name, source=source, caution=caution)
+
+    def __call__(self, group: Group) -> list[Array]:
+        """One float64 array per trajectory with one advantage per turn, in reward units unless scaled.
+
+        Degenerate groups: with fewer than `minimum_group` valid trajectories every advantage is 0, and a failed
+        trajectory always gets 0. `explain` reports both in its flags.
+        Raises: MissingSignalError; CreditError if an advantage is not finite.
+        """
+        return self.explain(group).advantages
+
+    def explain(self, group: Group) -> Credit:
+        """The advantages together with flags and figures for logs. Raises: as `__call__`."""
+        return self.batch([group])[0]
+
+    def batch(self, groups: Sequence[Group]) -> list[Credit]:
+        """The credit of every group of a batch. With scope "group" each group is computed by itself.
+
+        Degenerate: a group smaller than `minimum_group` is left out and gets 0. With scope "batch" every group gets 0
+        if fewer than two trajectories remain to compare.
+        Raises: as `__call__`.
+        """
+        for group in groups:
+            for name in self.requires:
+                group.signal(name)
+        sizes = [int(group.valid.sum()) for group in groups]
+        large_enough = [size >= self.minimum_group for size in sizes]
+        if self.scope == "batch" and sum(size for size, ok in zip(sizes, large_enough, strict=True) if ok) < 2:
+            large_enough = [False] * len(groups)
+        compared = [group.select(group.valid) for group, ok in zip(groups, large_enough, strict=True) if ok]
+        results = self._compute(compared)
+        checked = iter([self._check(result, group) for result, group in zip(results, compared, strict=True)])
+        return [_credit(group, next(checked) if ok else None) for group, ok in zip(groups, large_enough, strict=True)]
+
+    def _compute(self, groups: Sequence[Group]) -> list[Any]:
+        """What the function returns for each group, not yet checked."""
+        if self.scope == "group":
+            return [self.function(group, **self.options) for group in groups]
+        results = list(self.function(groups, **self.options)) if groups else []
+        if len(results) != len(groups):
+            raise ShapeError(
+                f"The estimator {self.name!r} returned advantages of {len(results)} groups for {len(groups)}: "
+                "return one [N, T] array for each."
+            )
+        return results
+
+    def _check(self, result: Any, group: Group) -> Array:
+        """The result as a float64 array. Raises: ShapeError, CreditError."""
+        advantages, mask = np.asarray(result, np.float64), group.turn_mask
+        if advantages.shape != mask.shape:
+            raise ShapeError(
+                f"The estimator {self.name!r} returned shape {advantages.shape} for {mask.shape[0]} trajectories of at "
+                f"most {mask.shape[1]} turns: return [N, T] = {mask.shape}."
+            )
+        not_finite = np.argwhere(~np.isfinite(advantages) & mask)
+        if len(not_finite):
+            i, k = (int(x) for x in not_finite[0])
+            raise CreditError(
+                f"The estimator {self.name!r} gave {advantages[i, k]} to turn {k} of the {i}th valid trajectory. "
+                "Finite signals must give finite advantages: look for a division by 0, or rewards that overflow."
+            )
+        return advantages
+
+
+def _credit(group: Group, computed: Array | None) -> Credit:
+    """The credit of a group from the advantages of its valid trajectories; None if too few could be compared."""
+    valid_rows = np.flatnonzero(group.valid)
+    advantages: list[Array] = [np.zeros(count) for count in group.turns]
+    flags: list[Flag] = []
+    if computed is None:
+        flags.append("too_few" if len(valid_rows) else "none_valid")
+    else:
+        for row, values in zip(valid_rows, computed, strict=True):
+            advantages[row] = values[: group.turns[row]].copy()
+    flat = np.concatenate([advantages[row] for row in valid_rows]) if len(valid_rows) else np.zeros(0)
+    if computed is not None and not flat.any():
+        flags.append("no_spread")
+    if len(valid_rows) < group.size:
+        flags.append("failed")
+    if group.truncated[valid_rows].any():
+        flags.append("truncated")
+    return Credit(advantages, tuple(flags), float(np.mean(flat == 0)) if len(flat) else 0.0)
+
+
+def batch_advantages(estimate: Callable[[Group], list[Array]], groups: Sequence[Group]) -> list[list[Array]]:
+    """Advantages of every group, from an Estimator or from a function of one group.
+
+    Raises: what the estimator raises.
+    """
+    if isinstance(estimate, Estimator):
+        return [credit.advantages for credit in estimate.batch(groups)]
+    return [estimate(group) for group in groups]
+
+
+def define_estimator(
+    *,
+    requires: tuple[str, ...],
+    bias: BiasClass | Callable[[Mapping[str, Any]], BiasClass],
+    source: str,
+    minimum_group: int = 2,
+    caution: str = "",
+    scope: Scope = "group",
+    zero_if_equal: bool = True,
+) -> Callable[[Callable[..., Any]], Estimator]:
+    """Decorate a function `f(group, *, option=default, ...) -> [N, T] array` to make it an `Estimator`.
+
+    With scope "batch" the function is `f(groups, *, ...) -> list of [N, T] arrays`. The arguments are attributes of
+    `Estimator`. Register the result in the entry-point group `agentgym.estimators` to look it up with `estimator`.
+
+    Raises: CreditError for an unknown signal or bias class, an empty source, or a minimum group below 1.
+    """
+    if unknown := [name for name in requires if name not in SIGNALS]:
+        raise CreditError(f"requires holds {unknown}, which no group carries. Signals are {', '.join(SIGNALS)}.")
+    if not callable(bias) and bias not in get_args(BiasClass):
+        raise CreditError(f"bias is {bias!r}: expected one of {', '.join(get_args(BiasClass))}.")
+    if not source.strip():
+        raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
+
+    if minimum_group < 1:
+        raise CreditError(f"minimum_group is {minimum_group}: without a valid trajectory there is nothing to estimate.")
+
+    def decorate(function: Callable[..., Any]) -> Estimator:
+        return Estimator(
+            function.__name__, function, requires, bias, source, minimum_group, caution, scope, zero_if_equal
+        )
+
+    return decorate
+
+
+def estimator(name: str, **options: Any) -> Estimator:
+    """Look up a registered estimator and set its options: `estimator("return_to_go", gamma=1.0)(group)`.
+
+    Args:
+        name: a registered name, or an estimator with its wrappers, the innermost first:
+            "return_to_go(gamma=0.9) | gated(threshold=1.0) | masked(overlong=True)".
+        options: options of the estimator.
+    Warns: CreditWarning if the estimator is kept for reproduction only.
+    Raises: UnknownNameError; CreditError for an unknown option, an invalid value or a text that cannot be parsed.
+    """
+    if "|" in name or "(" in name:
+        inner, *wrappers = parse_composition(name)
+        composed = estimator(inner.name, **{**inner.options, **options})
+        for part in wrappers:
+            composed = load("credit_wrappers", part.name)(composed, **part.options)
+        return composed
+    registered = load("estimators", name)
+    if not isinstance(registered, Estimator):
+        raise CreditError(
+            f"What is registered as the estimator {name!r} is {registered!r}: decorate its function with "
+            "agentgym.credit.define_estimator(requires=..., bias=..., source=...)."
+        )
+    if registered.caution:
+        warnings.warn(f"{name}: {registered.caution}", CreditWarning, stacklevel=2)
+    return registered.with_options(**options)

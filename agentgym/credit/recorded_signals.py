@@ -1,0 +1,83 @@
+"""The signals that the record of an episode already holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym.errors import CreditError
+from agentgym.trajectory import Trajectory, Turn
+
+_encode = json.JSONEncoder(sort_keys=True, default=str).encode  # json.dumps would make an encoder for every turn
+
+
+def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """The arguments of `Group.from_arrays` for the trajectories of one task; see `Group.from_trajectories`.
+
+    Raises: CreditError.
+    """
+    if not trajectories:
+        raise CreditError("A group needs at least one trajectory; none was given.")
+    _require_one_task(trajectories)
+    turn_components = dict.fromkeys(name for t in trajectories for turn in t.turns for name in turn.rewards)
+    outcome_components = dict.fromkeys(name for t in trajectories for name in t.outcome)
+    return {
+        "turns": [len(t.turns) for t in trajectories],
+        "valid": [t.valid for t in trajectories],
+        "truncated": [t.stop_reason is not None and t.stop_reason.truncated for t in trajectories],
+        "environment": trajectories[0].task.environment,
+        "weights": {name: weight for t in trajectories for name, weight in t.weights.items()},
+        "outcomes": _outcomes(trajectories),
+        "turn_rewards": [t.turn_rewards() for t in trajectories],
+        "components": {
+            name: [[turn.rewards.get(name) for turn in t.turns] for t in trajectories] for name in turn_components
+        },
+        # An outcome component that only some trajectories have is 0 for the others, as it is in their sum.
+        "outcome_components": {name: [t.outcome.get(name, 0.0) for t in trajectories] for name in outcome_components},
+        "tool_turn": [[not turn.void for turn in t.turns] for t in trajectories],
+        "stop_reasons": [t.stop_reason for t in trajectories],
+        "action_keys": [[_action_key(turn) for turn in t.turns] for t in trajectories],
+        "state_keys": _if_complete(trajectories, lambda turn: turn.state_key),
+        "values": _if_complete(trajectories, lambda turn: turn.value),
+        "potentials": _if_complete(trajectories, lambda turn: turn.potential),
+        "lengths": _if_complete(trajectories, lambda turn: len(turn.token_ids) or None),
+        "versions": _if_complete(trajectories, lambda turn: turn.policy_version),
+    }
+
+
+def _require_one_task(trajectories: Sequence[Trajectory]) -> None:
+    task = trajectories[0].task
+    for trajectory in trajectories:
+        if trajectory.task.id != task.id:
+            raise CreditError(
+                f"Trajectory {trajectory.id!r} is of task {trajectory.task.id!r}, the group is of task "
+                f"{task.id!r}. A group compares episodes of one task: make one group per task."
+            )
+
+
+def _outcomes(trajectories: Sequence[Trajectory]) -> list[float | None] | None:
+    """The outcome of each trajectory; None if no valid trajectory has one."""
+    valid = [t for t in trajectories if t.valid]
+    if not any(t.outcome for t in valid):
+        return None
+    for trajectory in valid:
+        if not trajectory.outcome:
+            raise CreditError(
+                f"Trajectory {trajectory.id!r} has no outcome component, others of its group have. A reward "
+                "scores every episode, or raises JudgeError where it cannot."
+            )
+    return [t.outcome_reward if t.outcome else None for t in trajectories]
+
+
+def _if_complete(trajectories: Sequence[Trajectory], read: Callable[[Turn], Any]) -> list[list[Any]] | None:
+    """What `read` gives for each turn; None unless it gives something for every turn of every valid trajectory."""
+    rows = [[read(turn) for turn in t.turns] for t in trajectories]
+    complete = all(x is not None for t, row in zip(trajectories, rows, strict=True) if t.valid for x in row)
+    return rows if complete and any(rows) else None
+
+
+def _action_key(turn: Turn) -> str:
+    """Equal for turns with equal calls, whatever text surrounds them; the text itself for a turn without a call."""
+    calls = [[call.name, call.arguments] for call in turn.message.calls if call.error is None]
+    return _encode(calls) if calls else turn.message.text

@@ -1,0 +1,51 @@
+"""RolloutConfig: how episodes are played, each option spelt once for the library, recipes and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import Annotated, Any
+
+from pydantic import Field, SkipValidation
+
+from agentgym.environment import Environment
+from agentgym.reward import Reward
+from agentgym.rollout.budgets import Budgets, Count
+from agentgym.sandbox.contract import Backend
+from agentgym.validated import validated_dataclass
+
+
+@validated_dataclass(kw_only=True)
+class RolloutConfig:
+    """How episodes are played. EpisodeManager, evaluate(), training, recipes and the commands all take one.
+
+    Attributes:
+        group_size: episodes of each task.
+        temperature: of sampling; at 0 the likeliest token is taken. None means 1.0, but 0 in an evaluation that plays
+            each task once.
+        top_p: the smallest set of tokens with this probability is sampled from; 1.0 is all.
+        budgets: bounds of each episode.
+        concurrency: how many episodes, and so environments, exist at once.
+        seed: with the label of the run, the task, the episode's number in its group and the turn it seeds every
+            request; with the task alone it seeds the environment, so that the episodes of a group start equal.
+        reward: who judges: a Reward, a registered name, or None for the reward that the environment declares.
+        environment: None for the one each task names; another registered id; or a function that makes one.
+        environment_options: passed to the environment's constructor.
+        backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
+    Raises: ValueError naming each option that is wrong, its value and what it may be.
+    """
+
+    group_size: Count = 1
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    budgets: Budgets = Budgets()
+    concurrency: Count = 64
+    seed: int = 0
+    reward: Reward | str | None = None
+    environment: str | Callable[..., Environment] | None = None
+    environment_options: Mapping[str, Any] = field(default_factory=dict)
+    backend: Annotated[Backend | str | None, SkipValidation] = None
+
+    def at_temperature(self, temperature: float) -> RolloutConfig:
+        """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""
+        return replace(self, temperature=temperature, top_p=self.top_p if temperature else 1.0)
