@@ -65,10 +65,10 @@ def test_each_rule_speaks_when_it_is_broken_long_enough_and_only_once(rule):
     assert [alarm.rule for alarms in raised for alarm in alarms] == [rule]
     first = next(i for i, alarms in enumerate(raised) if alarms)
     assert first >= 2
-    assert not guard.calm
+    assert not guard.healthy
     for step in range(30, 40):
         guard.observe(step, WELL)
-    assert guard.calm
+    assert guard.healthy
 
 
 def test_every_rule_has_a_case_here():

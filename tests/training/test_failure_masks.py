@@ -61,7 +61,7 @@ def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with
         ({"voids": "scored"}, "no such kind"),
         ({"failed": "scored"}, "always excluded"),
         ({"void": "excluded"}, "always excluded"),
-        ({"no_answer": "mask_turn"}, "no turn of its own"),
+        ({"no_answer": "mask_turn"}, "concerns a whole episode"),
         ({"void": "drop"}, "train.failures.void"),
     ],
 )

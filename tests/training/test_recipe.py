@@ -159,3 +159,31 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
 def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
     with pytest.raises(RecipeError, match=told):
         Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).make_reward(load_task_set("sql/store-v1"))
+
+
+def test_every_renamed_key_still_works_and_warns(tmp_path):
+    old = {
+        "episode": {"max_tokens": 300, "turn_tokens": 30},
+        "warm_start": {"novice": 0.25},
+        "train": {"signals": {"trunks": 3}},
+        "evaluate": {"samples": 5},
+    }
+    with pytest.warns(DeprecationWarning) as warned:
+        recipe = Recipe.parse(tomllib.loads(GOOD) | old)
+    assert (recipe.episode.max_episode_tokens, recipe.episode.max_turn_tokens) == (300, 30)
+    assert recipe.warm_start is not None
+    assert recipe.warm_start.imperfect_oracle == 0.25
+    assert (recipe.train.signals.root_episodes, recipe.evaluate.group_size) == (3, 5)
+    assert sorted(str(warning.message).split(" ")[0] for warning in warned) == [
+        "max_tokens",
+        "novice",
+        "samples",
+        "trunks",
+        "turn_tokens",
+    ]
+    assert old["evaluate"] == {"samples": 5}, "the caller's data is not changed"
+
+
+def test_a_key_under_both_its_names_is_refused():
+    with pytest.raises(RecipeError, match=r"\[evaluate\] has both samples and group_size"):
+        Recipe.parse(tomllib.loads(GOOD) | {"evaluate": {"samples": 5, "group_size": 5}})

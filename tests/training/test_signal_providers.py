@@ -118,7 +118,7 @@ def test_a_critic_learns_the_return_that_its_estimator_weighs(model: Any):
     """Turn rewards 1 and 2 at half their weight, the outcome 1, decay 0.5: 1 + 1 at the last, 0.5 + 0.5 * 2 before."""
     one = episode(0, True)
     one.turns[0].rewards, one.turns[1].rewards = {"found": 1.0}, {"found": 2.0}
-    np.testing.assert_allclose(ReturnSpec(gamma=0.5, turn_weight=0.5).to_go(one), [1.5, 2.0])
+    np.testing.assert_allclose(ReturnSpec(gamma=0.5, turn_weight=0.5).returns_to_go(one), [1.5, 2.0])
 
 
 def test_a_critic_of_tokens_knows_the_end_once_the_telling_token_was_said(model: Any):

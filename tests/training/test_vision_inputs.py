@@ -119,7 +119,7 @@ def gap(trainer, batch) -> torch.Tensor:
     """Between the log-probabilities of the trainer's own forward pass and those sampled with, of the agent's tokens."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    trainer._shown = batch["row_images"]
+    trainer._images = batch["row_images"]
     with torch.no_grad():
         found, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model.eval(), ids, mask, batch["completion_ids"].size(1), batch_size=2
@@ -159,7 +159,7 @@ def test_a_step_trains_the_eyes_too_and_begins_where_the_sampling_was(trainer):
 
 def test_a_record_of_another_processor_is_refused(trainer):
     generated(trainer)
-    episode = trainer._played[0]
+    episode = trainer._trajectories[0]
     episode.opening = [Message("user", (TextPart("look"), RED, RED))]
     with pytest.raises(PolicyError, match="image tokens where its 4 image"):
         trainer._vision.images_of(episode)
@@ -177,7 +177,7 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
 def test_a_critic_that_would_be_blind_is_refused(made):
     model, renderer = made
     told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, task_set=None)
-    with pytest.raises(CreditError, match=r"turn_gae requires values: .* shown no images"):
+    with pytest.raises(CreditError, match=r"turn_gae requires values: .* computed without images"):
         providers_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
     assert providers_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
 
