@@ -60,7 +60,7 @@ $(STAMP): pyproject.toml constraints.txt
 # Sandboxes need no package, only what the kernel and the container allow; what they lack is said before it is missed.
 define SANDBOX_REPORT
 import asyncio
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox import NamespacesBackend
 
 async def probe():
     backend = NamespacesBackend()

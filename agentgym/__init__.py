@@ -40,9 +40,13 @@ if TYPE_CHECKING:
         ToolError,
         UnknownNameError,
     )
+    from agentgym.evaluation import compare, evaluate
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.policy import Policy
+    from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule
+    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
@@ -78,6 +82,7 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
         "ImagePart",
@@ -89,8 +94,11 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "policy": ("Policy",),
+    "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule"),
+    "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
@@ -102,6 +110,7 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "SPLITS",
     "AgentGymError",
+    "Budgets",
     "Call",
     "Checkpoint",
     "Combined",
@@ -110,6 +119,7 @@ __all__ = [
     "CreditError",
     "DuplicateNameError",
     "Environment",
+    "EpisodeManager",
     "EvaluationError",
     "Gate",
     "HeldOutError",
@@ -121,6 +131,7 @@ __all__ = [
     "MissingExtraError",
     "MissingSignalError",
     "Part",
+    "Policy",
     "PolicyError",
     "RecipeError",
     "ReplayDiverged",
@@ -128,11 +139,13 @@ __all__ = [
     "ResultStatus",
     "Reward",
     "RewardError",
+    "RolloutConfig",
     "SandboxDied",
     "SandboxError",
     "SandboxSpec",
     "SandboxUnavailable",
     "Schedule",
+    "ScriptedPolicy",
     "ShapeError",
     "Split",
     "SplitLeakError",
@@ -148,6 +161,8 @@ __all__ = [
     "Turn",
     "UnknownNameError",
     "close_backends",
+    "compare",
+    "evaluate",
     "images_of",
     "in_thread",
     "load",

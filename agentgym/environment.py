@@ -1,27 +1,26 @@
-"""The environment contract: a world and its tools. One instance per episode, never shared, always closed."""
+"""The environment contract: what the agent acts on, and its tools. One instance per episode, always closed."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from agentgym.deprecation import adopt_renamed_members, renamed_member
 from agentgym.errors import SandboxUnavailable, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.sandbox.contract import Backend, Sandbox, Snapshot, Usage
-from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.metering import SandboxMeter, as_counts, metered
+from agentgym.sandbox import Backend, Sandbox, SandboxMeter, SandboxSpec, Snapshot, Usage, metered, usage_counts
 from agentgym.task import Task
 from agentgym.threads import in_thread
-from agentgym.tools import Tool, WrongArguments, render_output, tools_of
+from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The world at one moment: plain data, and the files of its sandbox. Live processes are not captured."""
+    """An environment at one moment: plain data, and the files of its sandbox. Live processes are not captured."""
 
     data: Mapping[str, Any] = field(default_factory=dict)
     snapshot: Snapshot | None = None
@@ -31,23 +30,31 @@ class Environment:
     """Base of every environment: subclass it, mark methods with `@tool`, register it.
 
     A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody
-    answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if the world has
-    a canonical state, `progress` if it can tell how near the end is. It opens sandboxes with `open_sandbox`;
-    `close` ends them.
+    answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if it has a canonical
+    state, `potential` if it can tell how near the end is. It opens sandboxes with `open_sandbox`; `close` ends them.
+
+    Free functions and tools made by `Tool.from_schema` are given to the class by the keyword `tools`, or to one
+    instance by `add_tools`:
+
+        class Shop(Environment, tools=[convert_currency, Tool.from_schema(...)]): ...
 
     Attributes:
-        sandbox: what the world's dangerous part runs in; None for a harmless in-memory world.
+        tools: the tools of this instance by name; of its class unless `add_tools` or `remove_tools` was called. The
+            mapping is never changed in place: another mapping means other tools.
+        sandbox: what its dangerous part runs in; None for a harmless environment in memory.
         reward: registered name of the reward that judges this environment unless a recipe says otherwise.
         backend: makes the sandboxes; set by `agentgym.make`.
     """
 
     sandbox: ClassVar[SandboxSpec | None] = None
     reward: ClassVar[str | None] = None
-    tools: ClassVar[Mapping[str, Tool]] = {}
+    tools: Mapping[str, Tool] = {}
 
     backend: Backend | None = None
+    _free_tools: ClassVar[tuple[Tool | Callable[..., Any], ...]] = ()
     _sandboxes: list[Sandbox]
     _meter: SandboxMeter
+    _in_order: asyncio.Lock
     _ended = False
 
     progress = renamed_member("potential")
@@ -59,25 +66,43 @@ class Environment:
         environment = super().__new__(cls)
         environment._sandboxes = []
         environment._meter = SandboxMeter()
+        environment._in_order = asyncio.Lock()
         return environment
+
+    def __init_subclass__(cls, *, tools: Iterable[Tool | Callable[..., Any]] = (), **kwargs: Any) -> None:
+        """Collect the tools: marked methods, and what the class keyword `tools` adds. Raises: ToolDefinitionError."""
+        super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
+        cls._free_tools = (*cls._free_tools, *tools)
+        cls.tools = collect_tools(cls, cls._free_tools)
+
+    def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
+        """Give this instance more tools. The agent has them from its next turn on.
+
+        Args:
+            tools: functions that `@tool` marked, or tools made by `Tool.from_schema`.
+        Raises: ToolDefinitionError for a name that is taken.
+        """
+        self.tools = tools_by_name((*self.tools.values(), *tools), type(self).__qualname__)
+
+    def remove_tools(self, *names: str) -> None:
+        """Take tools from this instance. The agent lacks them from its next turn on. Raises: KeyError."""
+        if unknown := [name for name in names if name not in self.tools]:
+            raise KeyError(f"{type(self).__qualname__} has no tools {unknown}. It has: {', '.join(self.tools)}.")
+        self.tools = {name: tool for name, tool in self.tools.items() if name not in names}
 
     @property
     def sandboxes(self) -> Sequence[Sandbox]:
         """The sandboxes that are open now, in the order they were opened."""
         return self._sandboxes
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        adopt_renamed_members(cls)
-        cls.tools = tools_of(cls)
-
     @classmethod
     def unavailable_reason(cls) -> str:
-        """What this machine lacks to play it, a package or a program, and how to get it; empty if nothing."""
+        """What this host lacks to run it, a package or a program, and how to get it; empty if nothing."""
         return ""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Build the world of a task and return the opening messages. `task.truth` is always None here."""
+        """Begin a task and return the opening messages. `task.truth` is always None here."""
         return task.opening()
 
     async def respond(self, message: Message) -> list[Message]:
@@ -92,14 +117,14 @@ class Environment:
         return None
 
     async def potential(self) -> float | None:
-        """How far the task has come, as a potential for credit: higher is nearer. None if the world cannot tell.
+        """How far the task has come, as a potential for credit: higher is nearer. None if that is unknown.
 
         Only trainers see it. It is a function of the state alone, on one scale for all episodes of a task.
         """
         return None
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The world as it is now; None if this world cannot be captured."""
+        """The environment as it is now; None if it cannot be captured."""
         return None
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -109,16 +134,13 @@ class Environment:
     async def close(self) -> None:
         """Free everything. Always awaited, also when the episode is cancelled; may be called twice."""
         sandboxes, self._sandboxes = self._sandboxes, []
-        failures = [
-            answer
-            for answer in await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
-            if isinstance(answer, BaseException)
-        ]
-        if failures:  # told only when every sandbox was closed
+        outcomes = await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failures:  # raised only when every sandbox was closed
             raise failures[0]
 
     def end_episode(self) -> None:
-        """Called by a tool or `respond` when the world itself is over; the turn's results still count."""
+        """Called by a tool or `respond` when the environment itself is over; the turn's results still count."""
         self._ended = True
 
     @property
@@ -144,7 +166,7 @@ class Environment:
         return sorted(digests - {""})
 
     async def usage(self) -> Usage:
-        """What the sandboxes of this world have used since it was made, over resets and ends.
+        """What the sandboxes of this environment have used since it was made, over resets and ends.
 
         Of a sandbox that was closed or died it counts what was read last. Peaks of several are added up.
         """
@@ -154,13 +176,13 @@ class Environment:
         """Run one call and return its result, with what it used of sandboxes.
 
         Everything the agent does wrong is a result that says what to do instead. What this raises is
-        never the agent's fault: SandboxError from the machine, any other exception from a broken tool.
+        never the agent's fault: SandboxError from the sandbox, any other exception from a broken tool.
         """
         if self.backend is None:  # no sandbox to be used
             return await self._call(call)
         with metered() as meter:
             result = await self._call(call)
-        return replace(result, usage=counts) if (counts := as_counts(meter.used)) else result
+        return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
 
     async def _call(self, call: Call) -> Result:
         if call.error is not None:
@@ -168,6 +190,13 @@ class Environment:
         tool = self.tools.get(call.name)
         if tool is None:
             return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
+        if tool.options.parallel:
+            return await self._run_call(tool, call)
+        async with self._in_order:
+            return await self._run_call(tool, call)
+
+    async def _run_call(self, tool: Tool, call: Call) -> Result:
+        """Run one call of a tool that exists, and turn every way it may end into a result."""
         started = time.perf_counter()
         status, truncated = ResultStatus.OK, False
         options = tool.options
@@ -182,6 +211,8 @@ class Environment:
                         value = await tool.function(self, **arguments)
                     else:
                         value = await in_thread(tool.function, self, **arguments)
+                        if inspect.isawaitable(value):  # a lambda that returns a coroutine, for example
+                            value = await value
             content, truncated = render_output(value, options.max_output_chars)
         except ToolError as error:
             content, truncated = render_output(str(error), options.max_output_chars)

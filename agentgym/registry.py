@@ -16,11 +16,12 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Literal, get_args
+from weakref import WeakSet
 
 from agentgym.environment import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, UnknownNameError
 from agentgym.reward import Reward
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 from agentgym.task import TaskSet
 
 Kind = Literal[
@@ -41,6 +42,7 @@ DEFAULT_BACKEND = "namespaces"
 _VERSIONED = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*-v\d+", re.ASCII)
 _registered: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
 _backends: dict[str, Backend] = {}
+_backend_users: WeakSet[BackendUser] = WeakSet()
 
 
 def register(name: str, thing: Any, *, kind: Kind = "environments") -> None:
@@ -104,7 +106,11 @@ def make(name: str, *, backend: Backend | str | None = None, **options: Any) -> 
 
 
 def shared_backend(name: str | Backend) -> Backend:
-    """The process-wide backend of a name, made at first use. Close all with `close_backends`."""
+    """The backend of this name that the whole process shares, made at first use. A Backend is returned as it is.
+
+    Whoever runs for long and closes the shared backends at its end holds a `BackendUser`; a script calls
+    `close_backends`.
+    """
     if not isinstance(name, str):
         return name
     if name not in _backends:
@@ -112,8 +118,21 @@ def shared_backend(name: str | Backend) -> Backend:
     return _backends[name]
 
 
+class BackendUser:
+    """One of several users of the shared backends, such as a rollout manager. The last one to close closes them."""
+
+    def __init__(self) -> None:
+        _backend_users.add(self)
+
+    async def close(self) -> None:
+        """Close the shared backends, unless another user is still open. May be called twice."""
+        _backend_users.discard(self)
+        if not _backend_users:
+            await close_backends()
+
+
 async def close_backends() -> None:
-    """Close every shared backend; the next `make` starts them anew."""
+    """Close every shared backend at once, whoever uses it; the next `make` starts them anew."""
     while _backends:
         await _backends.popitem()[1].close()
 

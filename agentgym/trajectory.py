@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.sandbox.metering import together
+from agentgym.sandbox import combine_usage
 from agentgym.task import Task
 
 
@@ -136,7 +136,7 @@ class Trajectory:
 
     def usage(self) -> dict[str, float]:
         """What the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
-        return together([self.provenance.get("reset_usage", {}), *(turn.usage for turn in self.turns)])
+        return combine_usage([self.provenance.get("reset_usage", {}), *(turn.usage for turn in self.turns)])
 
     def messages(self) -> list[Message]:
         """The whole conversation."""

@@ -25,7 +25,7 @@ import numpy as np
 from environments_row import Row
 
 from agentgym import Call, Task, load_task_set, make
-from agentgym.sandbox.images.store import cache
+from agentgym.sandbox import cache_folder
 from agentgym.sandboxes.search import Search, open_library
 from agentgym.sandboxes.search.index import Library
 from agentgym.sandboxes.search.index.words import words
@@ -79,7 +79,7 @@ async def _play(tasks: list[Task], budget_s: float) -> tuple[int, float]:
 
 def corpus(passages: int) -> Path:
     """A file of generated passages, written once; its name says how many."""
-    path = cache() / "benchmarks" / f"passages-{passages}.jsonl"
+    path = cache_folder() / "benchmarks" / f"passages-{passages}.jsonl"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
@@ -195,7 +195,7 @@ def main() -> None:
         wrote = time.process_time()
         open_library(str(path)).ranking()
         print(f"corpus: written in {wrote - started:.0f} s CPU, indexed in {time.process_time() - wrote:.0f} s CPU")
-        folder = cache() / "search" / open_library(str(path)).digest
+        folder = cache_folder() / "search" / open_library(str(path)).digest
         size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         print(f"index on disk: {size / 2**20:,.0f} MiB, the pages themselves included")
         if given.passages <= PEER_PASSAGES:

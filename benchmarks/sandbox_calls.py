@@ -13,10 +13,8 @@ from statistics import median
 from sandbox_measuring import SPEC, Row, in_turn, processor_ms, timing
 
 import agentgym.sandbox
-from agentgym.sandbox.contract import Backend, ExecResult
+from agentgym.sandbox import Backend, ExecResult, NamespacesBackend, Pool
 from agentgym.sandbox.guest.frames import LINKED
-from agentgym.sandbox.namespaces import NamespacesBackend
-from agentgym.sandbox.pool import Pool
 
 PYTHON = str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
 TRUE = "/bin/true"
@@ -24,7 +22,7 @@ COLD = ["-S", "-c", "pass"]  # without the packages of the host, which no sandbo
 # The guest's own interpreter, forked for each byte: what a warm call can never be cheaper than.
 _BARE_FORK = """
 import gc, os, sys, time
-from guest import birth, python, spawner
+from guest import python, spawner, zygote
 python.prepare()
 gc.collect(); gc.freeze(); gc.disable()
 while sys.stdin.buffer.read(1):

@@ -10,7 +10,7 @@ from sandbox_calls import done, live
 from sandbox_measuring import SPEC, Row, in_turn, timing, unmeasured
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 
 _ROWS = [
     "docker: warm run_python through the guest", "  one right after the other", "docker: exec(true) through the guest",
@@ -23,7 +23,7 @@ async def docker(rounds: int) -> list[Row]:
     try:
         import docker as sdk
 
-        from agentgym.sandbox.docker import DockerBackend
+        from agentgym.sandbox import DockerBackend
     except ImportError as error:
         return unmeasured(_ROWS, f"{error}: pip install agentgym-core[docker]")
     backend = DockerBackend()

@@ -17,9 +17,7 @@ from typing import TypeVar
 
 from sandbox_measuring import Row, timing
 
-from agentgym.sandbox.contract import Sandbox, Snapshot
-from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox import NamespacesBackend, Sandbox, SandboxSpec, Snapshot
 
 SPEC = SandboxSpec(memory_mib=512, disk_mib=128, insecure_ok=True)
 CHANGED = 30

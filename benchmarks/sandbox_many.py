@@ -13,8 +13,7 @@ from statistics import median
 from sandbox_calls import done, live
 from sandbox_measuring import SPEC, Row, children, in_turn
 
-from agentgym.sandbox.contract import Sandbox
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox import NamespacesBackend, Sandbox
 
 CONCURRENCY = 8
 FLAT_WITHIN = 1.5

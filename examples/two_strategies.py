@@ -10,7 +10,7 @@ import random
 
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, register, tool
 from agentgym.evaluation import evaluate
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import seed_of
 

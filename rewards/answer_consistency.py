@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Reward
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.reward import Components, EpisodeView
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
@@ -66,7 +66,7 @@ class AnswerConsistency(Reward):
         if model is None or not hasattr(model, "parameters"):
             self.reference = policy
             return
-        from agentgym.policy.transformers import TransformersPolicy
+        from agentgym.policy import TransformersPolicy
 
         twin = copy.deepcopy(model).eval().requires_grad_(False)
         self._follows = model

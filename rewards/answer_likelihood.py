@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from agentgym import JudgeError
-from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy
+from agentgym import Call, JudgeError, Message
+from agentgym.policy import Policy
 from agentgym.reward import EpisodeView
 
 

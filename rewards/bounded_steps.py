@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.registry import load_reward
+from agentgym import JudgeError, Reward, load_reward
 from agentgym.reward import Components, EpisodeView, validate_components
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError
-from agentgym.messages import Call
+from agentgym import Call, JudgeError
 from agentgym.reward import EpisodeView
 
 Box = tuple[float, float, float, float]

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.errors import UnknownNameError
-from agentgym.registry import load_reward
+from agentgym import JudgeError, Reward, UnknownNameError, load_reward
 from agentgym.reward import Components, EpisodeView, RewardStage, TurnView, validate_components, validate_each
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Reward
-from agentgym.messages import ResultStatus
+from agentgym import ResultStatus, Reward
 from agentgym.reward import Components, EpisodeView, TurnView
 
 BADLY_WRITTEN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})

@@ -16,10 +16,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Message
-from agentgym.errors import PolicyError
-from agentgym.policy.contract import Policy, Request, Sampling
-from agentgym.registry import load
+from agentgym import JudgeError, Message, PolicyError, load
+from agentgym.policy import Policy, Request, Sampling
 
 RULES = (
     "You are a strict and impartial judge. The texts to judge stand between lines that begin with =====BEGIN and "

@@ -10,8 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from agentgym import JudgeError, Reward
-from agentgym.messages import Call
+from agentgym import Call, JudgeError, Reward
 from agentgym.reward import SUCCESS, Components, EpisodeView, TurnView
 from agentgym.sandbox import Backend
 

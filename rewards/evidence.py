@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Result, Reward
-from agentgym.messages import Call
+from agentgym import Call, JudgeError, Result, Reward
 from agentgym.reward import Components, EpisodeView, TurnView
 
 READERS = ("open", "follow")

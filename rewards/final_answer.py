@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym import JudgeError
-from agentgym.messages import Call, Result, StopReason
+from agentgym import Call, JudgeError, Result, StopReason
 from agentgym.reward import EpisodeView
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import Environment, JudgeError, Reward
-from agentgym.messages import ResultStatus
+from agentgym import Environment, JudgeError, ResultStatus, Reward
 from agentgym.reward import Components, EpisodeView
 
 from .judge_world import judge_world

@@ -16,9 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym import JudgeError, SandboxSpec
-from agentgym.errors import SandboxError
-from agentgym.registry import shared_backend
+from agentgym import JudgeError, SandboxError, SandboxSpec, shared_backend
 from agentgym.reward import EpisodeView
 from agentgym.sandbox import Backend, ExecResult, Sandbox
 

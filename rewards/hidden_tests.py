@@ -19,9 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agentgym import JudgeError, Reward, SandboxSpec
-from agentgym.errors import SandboxError
-from agentgym.registry import shared_backend
+from agentgym import JudgeError, Reward, SandboxError, SandboxSpec, shared_backend
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 

@@ -13,9 +13,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.errors import PolicyError, RewardError
-from agentgym.policy.http import JsonEndpoint, RetryPolicy
+from agentgym import JudgeError, PolicyError, Reward, RewardError
+from agentgym.policy import JsonEndpoint, RetryPolicy
 from agentgym.reward import Components, EpisodeView, validate_components
 
 from .final_answer import final_answer

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agentgym import JudgeError, Task, make
-from agentgym.errors import SandboxError, TaskError, UnknownNameError
+from agentgym import JudgeError, SandboxError, Task, TaskError, UnknownNameError, make
 from agentgym.sandbox import Backend
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from agentgym.errors import MissingExtraError
+from agentgym import MissingExtraError
 
 from .maths_notation import Tree
 

@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import Any
 
 from agentgym import JudgeError, Reward
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.reward import SUCCESS, Components, EpisodeView
 
 from .chat_judge import ChatJudge

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import JudgeError, Result, Reward
-from agentgym.messages import Call
+from agentgym import Call, JudgeError, Result, Reward
 from agentgym.reward import Components, EpisodeView, TurnView
 
 from .answer_match import same_answer

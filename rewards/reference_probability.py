@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgym import Reward
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.reward import Components, EpisodeView
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of

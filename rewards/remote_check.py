@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agentgym import JudgeError
-from agentgym.errors import SandboxDied, SandboxError
-from agentgym.registry import shared_backend
+from agentgym import JudgeError, SandboxDied, SandboxError, shared_backend
 from agentgym.sandbox import Backend, Channel
 
 from . import judge_candidate, judge_checker, judge_values

@@ -9,8 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import Reward
-from agentgym.messages import Call
+from agentgym import Call, Reward
 from agentgym.reward import Components, EpisodeView, TurnView
 
 MAX_CHARS = 100_000

@@ -10,10 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.errors import MissingExtraError
+from agentgym import JudgeError, MissingExtraError, Reward, in_thread
 from agentgym.reward import Components, EpisodeView
-from agentgym.threads import in_thread
 
 from .final_answer import final_answer
 

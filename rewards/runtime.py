@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.errors import SandboxError
-from agentgym.registry import shared_backend
+from agentgym import JudgeError, Reward, SandboxError, shared_backend
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 

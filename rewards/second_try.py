@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from agentgym.errors import SandboxError
+from agentgym import SandboxError
 
 V = TypeVar("V")
 

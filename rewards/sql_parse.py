@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym.errors import MissingExtraError
+from agentgym import MissingExtraError
 
 from .sql_submission import MAX_SQL
 

@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward, Task, ToolError
-from agentgym.messages import Call
+from agentgym import Call, JudgeError, Reward, Task, ToolError
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 

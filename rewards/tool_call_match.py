@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.messages import Call
+from agentgym import Call, JudgeError, Reward
 from agentgym.reward import SUCCESS, Components, EpisodeView
 
 MAX_CALLS = 10

@@ -7,8 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, seed_of
+from agentgym import Split, Task, TaskError, seed_of
 
 P = ParamSpec("P")
 

@@ -1,4 +1,4 @@
-"""Titles that can be recognised and not read: what a search environment measures progress by."""
+"""Hashed page titles: a search environment recognises a page by them and cannot read the title beforehand."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import hashlib
 
 
 def landmark(title: str) -> str:
-    """The hash of a title, as task parameters hold it: the environment knows the page once it sees it."""
+    """The hash of a title as it stands in task parameters, blind to case and white space."""
     return hashlib.sha256(" ".join(title.casefold().split()).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Wrong versions of a right function: one operator or number of it is changed."""
+"""Make wrong versions of a correct function by changing one operator or number."""
 
 from __future__ import annotations
 
@@ -11,32 +11,36 @@ _COMPARISONS = {ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Lt: ast.LtE, ast.LtE: ast.
 _OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Mod: ast.FloorDiv, ast.FloorDiv: ast.Mult}
 
 
-def mutants(source: str, tests: Sequence[str], rng: random.Random, *, most: int = 1) -> list[str]:
-    """Versions of the function with one change each, which at least one of the assertions notices.
+def mutants(source: str, tests: Sequence[str], rng: random.Random, *, limit: int = 1) -> list[str]:
+    """Return versions of the function with one change each, for which at least one of the assertions fails.
 
-    The source must be ours: it is run here. Of one with a `while` there are none, as a change could make it endless.
+    The source must be written by this project, because it is executed here. A function with a `while` has no mutants,
+    because a change could make its loop endless.
+
+    Args:
+        source: of one function. tests: assertions, as text. limit: the largest number of mutants to return.
     """
     tree = ast.parse(source)
     if any(isinstance(node, ast.While) for node in ast.walk(tree)):
         return []
-    nodes = [node for node in ast.walk(tree) if _changed(node) is not None]
+    nodes = [node for node in ast.walk(tree) if _change_of(node) is not None]
     rng.shuffle(nodes)
-    found: list[str] = []
+    variants: list[str] = []
     for node in nodes:
-        field, value = _changed(node) or ("", None)
-        before = getattr(node, field)
-        setattr(node, field, value)
+        attribute, value = _change_of(node) or ("", None)
+        original = getattr(node, attribute)
+        setattr(node, attribute, value)
         text = ast.unparse(tree) + "\n"
-        setattr(node, field, before)
-        if text not in found and _noticed(text, tests):
-            found.append(text)
-        if len(found) == most:
+        setattr(node, attribute, original)
+        if text not in variants and _fails_a_test(text, tests):
+            variants.append(text)
+        if len(variants) == limit:
             break
-    return found
+    return variants
 
 
-def _changed(node: ast.AST) -> tuple[str, Any] | None:
-    """Which field of a node can be changed, and to what."""
+def _change_of(node: ast.AST) -> tuple[str, Any] | None:
+    """The attribute of a node that can be changed and its new value; None if the node cannot be changed."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
         return "ops", [_COMPARISONS[type(node.ops[0])](), *node.ops[1:]]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
@@ -46,8 +50,8 @@ def _changed(node: ast.AST) -> tuple[str, Any] | None:
     return None
 
 
-def _noticed(source: str, tests: Sequence[str]) -> bool:
-    """Whether an assertion fails for code that this project wrote itself."""
+def _fails_a_test(source: str, tests: Sequence[str]) -> bool:
+    """Whether an assertion fails. The code was written by this project, so it is executed here."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     for test in tests:

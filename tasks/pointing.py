@@ -1,35 +1,42 @@
-"""Scripted players that point at a screen: one at what was asked for, the other at something else."""
+"""Messages of the scripted players that point at a screen, and the geometry of boxes that they need."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.messages import Call, Message
+from agentgym import Call, Message
 
-AROUND = 40
-"""Pixels on each side that a player looks at together with what it points at."""
+MARGIN = 40
+"""Pixels that a player's zoom adds on each side of the element."""
 
 
 def looks_and_points(box: Sequence[int], size: Sequence[int], *, boxed: bool = False) -> list[Message]:
-    """Enlarges what is around a box of a screen of that size, then points at its middle, or boxes it."""
-    left, top, right, bottom = box
-    near = {
-        "left": max(0, left - AROUND), "top": max(0, top - AROUND),
-        "right": min(size[0], right + AROUND), "bottom": min(size[1], bottom + AROUND),
-    }  # fmt: skip
-    answer = calling("box", {"left": left, "top": top, "right": right, "bottom": bottom}) if boxed else points(box)
-    return [calling("zoom", near), answer]
+    """Zoom in on a box, then point at its middle or, if `boxed`, draw the box.
+
+    Args:
+        box: left, top, right and bottom in pixels.
+        size: width and height of the screen in pixels.
+    """
+    sides = ("left", "top", "right", "bottom")
+    zoomed = (
+        max(0, box[0] - MARGIN),
+        max(0, box[1] - MARGIN),
+        min(size[0], box[2] + MARGIN),
+        min(size[1], box[3] + MARGIN),
+    )
+    answer = calling("box", dict(zip(sides, box, strict=True))) if boxed else points(box)
+    return [calling("zoom", dict(zip(sides, zoomed, strict=True))), answer]
 
 
 def points(box: Sequence[int]) -> Message:
-    """Points at the middle of a box."""
+    """The message that points at the middle of a box."""
     x, y = middle(box)
     return calling("point", {"x": x, "y": y})
 
 
 def elsewhere(boxes: Sequence[Sequence[int]], truth: Sequence[int]) -> list[Sequence[int]]:
-    """Those boxes whose middle is not in the true one."""
+    """Those boxes whose middle lies outside the true box."""
     return [box for box in boxes if not covers(truth, middle(box))]
 
 
@@ -39,10 +46,10 @@ def middle(box: Sequence[int]) -> tuple[int, int]:
 
 
 def covers(box: Sequence[int], point: tuple[int, int]) -> bool:
-    """Whether a pixel belongs to a box, whose right and bottom sides are outside."""
+    """Whether a box contains a pixel. Its right and bottom edges are exclusive."""
     return box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
 
 
 def calling(name: str, arguments: dict[str, Any]) -> Message:
-    """An agent's message that is one call."""
+    """An assistant message with one call."""
     return Message("assistant", "", (Call(name, arguments),))

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from agentgym import Call, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxDied, SandboxUnavailable
+from agentgym import Call, Environment, Message, SandboxSpec, Task, Tool, ToolError, tool
+from agentgym.errors import SandboxDied, SandboxUnavailable, ToolDefinitionError
 from agentgym.messages import ResultStatus
 from agentgym.testing import FakeClock
 
@@ -240,3 +240,143 @@ def test_tools_belong_to_the_class_and_are_found_when_it_is_defined():
             @tool
             def silent(self) -> str:
                 return ""
+
+
+class Queue(Environment):
+    """Notes when each call begins and ends."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def _pass(self, name: str, seconds: float) -> str:
+        self.events.append(f"{name} begins")
+        await asyncio.sleep(seconds)
+        self.events.append(f"{name} ends")
+        return name
+
+    @tool(parallel=False, timeout_s=5.0)
+    async def first(self, name: str, seconds: float) -> str:
+        """Take a turn."""
+        return await self._pass(name, seconds)
+
+    @tool(parallel=False, timeout_s=5.0)
+    async def second(self, name: str, seconds: float) -> str:
+        """Take a turn too."""
+        return await self._pass(name, seconds)
+
+    @tool(parallel=False, inline=True)
+    def note(self, name: str) -> str:
+        """Note a name at once."""
+        self.events.append(name)
+        return name
+
+    @tool
+    async def beside(self, name: str, seconds: float) -> str:
+        """Do not wait."""
+        return await self._pass(name, seconds)
+
+
+def test_calls_that_are_not_parallel_run_one_after_another_in_the_order_of_the_calls():
+    queue = Queue()
+    calls = [
+        Call("first", {"name": "a", "seconds": 4.0}),
+        Call("second", {"name": "b", "seconds": 4.0}),
+        Call("note", {"name": "c"}),
+        Call("first", {"name": "d", "seconds": 0.0}),
+        Call("beside", {"name": "x", "seconds": 1.0}),
+    ]
+
+    async def all_at_once():
+        return await asyncio.gather(*map(queue.call, calls))
+
+    results = FakeClock().run(all_at_once())
+    assert [result.content for result in results] == ["a", "b", "c", "d", "x"]  # none timed out while it waited
+    in_order = [event for event in queue.events if not event.startswith("x")]
+    assert in_order == ["a begins", "a ends", "b begins", "b ends", "c", "d begins", "d ends"]
+    assert queue.events.index("x ends") < queue.events.index("a ends")
+
+
+async def test_a_call_that_fails_or_is_cancelled_lets_the_next_one_run():
+    queue = Queue()
+    hanging = asyncio.create_task(queue.call(Call("first", {"name": "a", "seconds": 60.0})))
+    await asyncio.sleep(0)
+    wrong = asyncio.create_task(queue.call(Call("first", {"name": "a"})))
+    await asyncio.sleep(0)
+    hanging.cancel()
+    assert (await wrong).status is ResultStatus.WRONG_ARGUMENTS
+    assert (await queue.call(Call("second", {"name": "b", "seconds": 0.0}))).ok
+
+
+@tool(inline=True)
+def shout(text: str) -> str:
+    """Write in capitals.
+
+    Args:
+        text: what to write.
+    """
+    return text.upper()
+
+
+@tool
+async def wait_for(seconds: float) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return "done"
+
+
+ECHO_SCHEMA = {"properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def echo(arguments: dict) -> str:
+    if arguments["text"] == "no":
+        raise ToolError("I will not say that.")
+    return arguments["text"]
+
+
+async def echo_later(arguments: dict) -> str:
+    await asyncio.sleep(0)
+    return arguments["text"]
+
+
+async def test_free_functions_and_tools_from_schemas_are_tools_of_a_class():
+    class Kiosk(Desk, tools=[shout, Tool.from_schema("echo", "Say it again.", ECHO_SCHEMA, echo)]):
+        """A desk with free tools."""
+
+    assert list(Kiosk.tools)[-2:] == ["shout", "echo"]
+    assert set(Kiosk.tools) == {*Desk.tools, "shout", "echo"}
+    kiosk = Kiosk()
+    assert (await kiosk.call(Call("shout", {"text": "hi"}))).content == "HI"
+    assert (await kiosk.call(Call("echo", {"text": "hi"}))).content == "hi"
+    refused = await kiosk.call(Call("echo", {"text": "no"}))
+    assert (refused.status, refused.content) == (ResultStatus.TOOL_ERROR, "I will not say that.")
+    wrong = await kiosk.call(Call("echo", {"texts": "hi"}))
+    assert wrong.status is ResultStatus.WRONG_ARGUMENTS
+    assert "argument 'text' is missing; there is no argument 'texts'" in wrong.content
+    assert (await kiosk.call(Call("put", {"thing": "pen"}))).ok
+
+    class Corner(Kiosk):
+        """A kiosk with nothing more."""
+
+    assert list(Corner.tools) == list(Kiosk.tools)
+
+
+async def test_tools_may_differ_from_instance_to_instance():
+    plain, rich = Desk(), Desk()
+    before = rich.tools
+    rich.add_tools(
+        wait_for,
+        Tool.from_schema("later", "Say it later.", ECHO_SCHEMA, echo_later),
+        Tool.from_schema("lambda", "Say it later.", ECHO_SCHEMA, lambda arguments: echo_later(arguments)),
+    )
+    assert rich.tools is not before  # how the loop sees that something changed
+    assert before is Desk.tools is plain.tools
+    for name in ("later", "lambda"):
+        assert (await rich.call(Call(name, {"text": "hi"}))).content == "hi"
+    assert (await rich.call(Call("wait_for", {"seconds": 0}))).content == "done"
+    assert (await plain.call(Call("later", {"text": "hi"}))).status is ResultStatus.UNKNOWN_TOOL
+    rich.remove_tools("later", "put")
+    assert (await rich.call(Call("put", {"thing": "pen"}))).status is ResultStatus.UNKNOWN_TOOL
+    with pytest.raises(KeyError, match=r"Desk has no tools \['later'\]"):
+        rich.remove_tools("later")
+    with pytest.raises(ToolDefinitionError, match="Desk has two tools named 'read'"):
+        rich.add_tools(Tool.from_schema("read", "Read.", ECHO_SCHEMA, echo))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import subprocess
 import sys
 import threading
@@ -87,3 +88,17 @@ def test_a_loop_that_is_gone_when_the_work_ends_is_no_error():
     asyncio.run(leave())
     time.sleep(0.1)
     assert asyncio.run(in_thread(lambda: 1)) == 1
+
+
+def test_a_forked_process_starts_threads_of_its_own():
+    """The pool of the parent has an idle thread, which the child does not have."""
+    asyncio.run(in_thread(int))
+    time.sleep(0.05)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = asyncio.run(asyncio.wait_for(in_thread(lambda: 0), 5))
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

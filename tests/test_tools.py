@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from agentgym import ImagePart, TextPart, tool
 from agentgym.errors import ToolDefinitionError
-from agentgym.tools import Tool, WrongArguments, render_output, tools_of
+from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
 
 
 class Point(BaseModel):
@@ -44,7 +44,7 @@ def search(
     return query
 
 
-SEARCH = Tool(search)
+SEARCH = Tool.from_function(search)
 
 
 def test_the_schema_has_the_shape_of_a_function_call():
@@ -105,9 +105,9 @@ def measure(value: float, more: dict[str, float] | None = None, anything: object
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan", "Infinity", 10**400])
 def test_a_number_that_is_none_is_refused(value):
     with pytest.raises(WrongArguments, match="argument 'value'"):
-        Tool(measure).validate({"value": value})
+        Tool.from_function(measure).validate({"value": value})
     with pytest.raises(WrongArguments, match=r"argument 'more\.a'"):
-        Tool(measure).validate({"value": 1, "more": {"a": value}})
+        Tool.from_function(measure).validate({"value": 1, "more": {"a": value}})
 
 
 def test_endless_nesting_is_refused_and_not_a_crash():
@@ -115,16 +115,16 @@ def test_endless_nesting_is_refused_and_not_a_crash():
     for _ in range(100_000):
         value = [value]
     with pytest.raises(WrongArguments, match=r"nested too deeply|valid number"):
-        Tool(measure).validate({"value": 1, "anything": value})
+        Tool.from_function(measure).validate({"value": 1, "anything": value})
     with pytest.raises(WrongArguments):
-        Tool(measure).validate({"value": value})
+        Tool.from_function(measure).validate({"value": value})
 
 
 def test_half_a_character_is_refused_wherever_it_hides():
     for hidden in ("\udc00", ["a", "\ud800"], {"\udfff": 1}, {"a": {"b": ("c", "\ud83d")}}):
         with pytest.raises(WrongArguments, match="'anything' holds half a character"):
-            Tool(measure).validate({"value": 1, "anything": hidden})
-    assert Tool(measure).validate({"value": 1, "anything": "naïve ☂ 🌂"})
+            Tool.from_function(measure).validate({"value": 1, "anything": hidden})
+    assert Tool.from_function(measure).validate({"value": 1, "anything": "naïve ☂ 🌂"})
 
 
 def test_a_refusal_stays_short_whatever_was_given():
@@ -153,7 +153,7 @@ def test_a_tool_without_a_docstring_is_refused():
         return x
 
     with pytest.raises(ToolDefinitionError, match=r"'.*nameless' has no docstring"):
-        Tool(nameless)
+        Tool.from_function(nameless)
 
 
 def test_a_tool_without_type_hints_is_refused():
@@ -161,7 +161,7 @@ def test_a_tool_without_type_hints_is_refused():
         """Guess."""
 
     with pytest.raises(ToolDefinitionError, match=r"no type hint for 'x'.*`x: str`"):
-        Tool(guess)
+        Tool.from_function(guess)
 
 
 def test_a_tool_with_arguments_no_model_can_name_is_refused():
@@ -179,7 +179,7 @@ def test_a_tool_with_arguments_no_model_can_name_is_refused():
 
     for function in (star, keywords, positional):
         with pytest.raises(ToolDefinitionError, match="plain parameters"):
-            Tool(function)
+            Tool.from_function(function)
 
 
 def test_a_docstring_that_describes_what_is_not_there_is_refused():
@@ -192,7 +192,7 @@ def test_a_docstring_that_describes_what_is_not_there_is_refused():
         return place
 
     with pytest.raises(ToolDefinitionError, match=r"describes \['plaice'\]"):
-        Tool(look)
+        Tool.from_function(look)
 
 
 def test_a_hint_that_cannot_be_resolved_or_described_is_refused():
@@ -206,14 +206,14 @@ def test_a_hint_that_cannot_be_resolved_or_described_is_refused():
 
     undescribable.__annotations__["place"] = type(object())
     with pytest.raises(ToolDefinitionError, match="cannot be resolved: name 'Nowhere'"):
-        Tool(unknown)
+        Tool.from_function(unknown)
 
     class Strange:
         pass
 
     undescribable.__annotations__["place"] = Strange
     with pytest.raises(ToolDefinitionError, match="has no JSON Schema"):
-        Tool(undescribable)
+        Tool.from_function(undescribable)
 
 
 @pytest.mark.parametrize("options", [{"timeout_s": 0}, {"max_output_chars": -1}, {"finale": True}])
@@ -250,13 +250,13 @@ class Without(Base):
 
 
 def test_tools_are_inherited_overridden_and_dropped_as_methods_are():
-    assert list(tools_of(Base)) == ["read", "finish"]
-    assert tools_of(Derived)["read"].description == "Read again."
-    assert tools_of(Derived)["finish"].options.final
-    assert list(tools_of(Without)) == ["finish"]
+    assert list(collect_tools(Base)) == ["read", "finish"]
+    assert collect_tools(Derived)["read"].description == "Read again."
+    assert collect_tools(Derived)["finish"].options.final
+    assert list(collect_tools(Without)) == ["finish"]
 
 
-def test_two_tools_of_one_name_are_refused():
+def test_two_collect_tools_one_name_are_refused():
     class Twice(Base):
         @tool(name="finish")
         def stop(self) -> str:
@@ -264,7 +264,7 @@ def test_two_tools_of_one_name_are_refused():
             return ""
 
     with pytest.raises(ToolDefinitionError, match="two tools named 'finish'"):
-        tools_of(Twice)
+        collect_tools(Twice)
 
 
 def test_a_static_or_class_method_is_refused():
@@ -276,7 +276,7 @@ def test_a_static_or_class_method_is_refused():
             return ""
 
     with pytest.raises(ToolDefinitionError, match="look is a staticmethod"):
-        tools_of(Static)
+        collect_tools(Static)
 
 
 @pytest.mark.parametrize(
@@ -308,3 +308,8 @@ def test_half_a_character_in_an_output_is_replaced():
 def test_an_output_that_is_no_data_is_an_error_of_ours():
     with pytest.raises(TypeError):
         render_output(object(), 100)
+
+
+def test_a_function_that_is_not_marked_is_no_tool():
+    with pytest.raises(ToolDefinitionError, match=r"Shop was given <function.*mark the function with @tool"):
+        tools_by_name([search], "Shop")

@@ -15,8 +15,7 @@ from agentgym.errors import ShapeError
 from agentgym.messages import Call, Message
 from agentgym.rollout import Budgets
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import CounterWithState
+from agentgym.testing import CounterWithState, FakeClock
 from agentgym.training.tokens import spread_over_tokens
 from agentgym.trajectory import Trajectory, Turn
 

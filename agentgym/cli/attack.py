@@ -13,7 +13,7 @@ from agentgym.cli.screen import err, out, progress_bar, run
 from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
-    from agentgym.testing.backends.table import Column
+    from agentgym.testing.backends.table import TableColumn
 
 _SHOWN = {"passed": ("held", "green"), "failed": ("NOT HELD", "bold red"), "left out": ("not tried", "yellow")}
 
@@ -56,10 +56,10 @@ def attack(
 
 async def _attack(
     names: list[str] | None, only: list[str] | None, contract: bool, image: str, label: str | None
-) -> list[Column]:
+) -> list[TableColumn]:
     from agentgym.cli.sandbox import chosen
     from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, run_checks
-    from agentgym.testing.backends.table import Column
+    from agentgym.testing.backends.table import TableColumn
 
     columns, spec = [], replace(SPEC, image=image)
     for name, backend in chosen(names).items():
@@ -79,7 +79,7 @@ async def _attack(
                 verdicts.append(verdict)
                 progress.update(bar, completed=len(verdicts), note=verdict.name.replace("_", " ")[:40])
         user = "root" if os.geteuid() == 0 else "an ordinary user"
-        columns.append(Column(label or f"{name} as {user}", capabilities.level, tuple(verdicts)))
+        columns.append(TableColumn(label or f"{name} as {user}", capabilities.level, tuple(verdicts)))
     if not columns:
         raise SandboxUnavailable("No backend is available here. `agentgym sandbox doctor` says what each one lacks.")
     return columns
@@ -100,7 +100,7 @@ def _check_names(only: list[str] | None) -> None:
             raise UnknownNameError(f"There is no check named {name!r}.{hint}")
 
 
-def _show(columns: list[Column]) -> None:
+def _show(columns: list[TableColumn]) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -155,7 +155,7 @@ def audit(
     from agentgym.evaluation.credit_audit import audit as measure
     from agentgym.rollout import EpisodeManager
     from agentgym.storage.run_folder import RunFolder
-    from agentgym.training.recipe import Recipe
+    from agentgym.training import Recipe
 
     kept = RunFolder.existing(folder)
     recipe = Recipe.load(kept.recipe)

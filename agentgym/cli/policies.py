@@ -14,7 +14,7 @@ import typer
 
 from agentgym import registry
 from agentgym.errors import AgentGymError, UnknownNameError
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.task import Task, TaskSet
 
 
@@ -80,7 +80,7 @@ def load_policy(
 
 
 def _oracle(task_set: TaskSet) -> Agent:
-    from agentgym.policy.scripted import ScriptedPolicy
+    from agentgym.policy import ScriptedPolicy
 
     oracle = task_set.oracle
     if oracle is None:

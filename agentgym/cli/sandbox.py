@@ -14,7 +14,7 @@ from agentgym.cli.screen import err, out, run
 from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
-    from agentgym.sandbox.contract import Backend, Capabilities, Running
+    from agentgym.sandbox import Backend, Capabilities, Running
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ async def _probe(names: list[str] | None) -> dict[str, dict[str, Any]]:
 
 def _findings(capabilities: Capabilities) -> dict[str, Any]:
     """What a backend can do, with a state for every limit: enforced, watched or missing."""
-    from agentgym.sandbox.limits import LIMITS
+    from agentgym.sandbox import LIMITS
 
     missing = dict(capabilities.missing)
     limits: dict[str, dict[str, str]] = {}

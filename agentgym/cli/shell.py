@@ -17,8 +17,7 @@ import typer
 from agentgym.cli.screen import err, out, run
 
 if TYPE_CHECKING:
-    from agentgym.sandbox.contract import ExecResult, Sandbox
-    from agentgym.sandbox.limits import SandboxSpec
+    from agentgym.sandbox import ExecResult, Sandbox, SandboxSpec
 
 _STATE = "/tmp/.agentgym-shell"  # in the sandbox: where a line leaves its directory and variables for the next
 _LINE = f"""
@@ -54,7 +53,7 @@ def shell(
 
     Example: [b]agentgym sandbox shell -c "id; ls -la /"[/b]
     """
-    from agentgym.sandbox.limits import SandboxSpec
+    from agentgym.sandbox import SandboxSpec
 
     spec = SandboxSpec(
         image=image, memory_mib=memory, cpu_cores=cores, processes=processes, disk_mib=disk,

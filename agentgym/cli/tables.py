@@ -20,7 +20,7 @@ from agentgym.evaluation.record import Evaluation, times
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
-from agentgym.sandbox.metering import together
+from agentgym.sandbox import combine_usage
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.trajectory import Trajectory
 
@@ -82,7 +82,7 @@ def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
         tokens = sum(len(turn.token_ids) for t in valid for turn in t.turns)
         if tokens:
             table.add_row("tokens", f"{tokens:,} written by the agent")
-    if took := in_words(together([t.usage() for t in played])):
+    if took := in_words(combine_usage([t.usage() for t in played])):
         table.add_row("took", ", ".join(took))
     stops = Counter(t.stop_reason.value for t in played if t.stop_reason)
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))

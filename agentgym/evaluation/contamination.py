@@ -181,7 +181,7 @@ def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
 
 def _telling(
     ours: Sequence[Sequence[str]], theirs: Sequence[Sequence[str]]
-) -> tuple[list[frozenset[int]], list[frozenset[int]]]:  # fmt: skip
+) -> tuple[list[frozenset[int]], list[frozenset[int]]]:
     """Of each task, its word triples that few training tasks hold, as numbers; none where they are too few to tell."""
     numbers: dict[tuple[str, ...], int] = {}
     sets = [

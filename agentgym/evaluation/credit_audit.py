@@ -94,8 +94,12 @@ class Sample:
         return Audit(
             {n: agreement([given[g][i] for g, i in kept], truth, seed=seed) for n, given in self.advantages.items()},
             {name: group_statistics(built, given) for name, given in self.advantages.items()},
-            len(kept), sum(len(one) for one in truth), ended, diverged, float(np.mean(errors)),
-        )  # fmt: skip
+            len(kept),
+            sum(len(one) for one in truth),
+            ended,
+            diverged,
+            float(np.mean(errors)),
+        )
 
 
 def draw(

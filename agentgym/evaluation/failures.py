@@ -42,17 +42,19 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     "over_budget": ("calls after a budget was used up", "scored", "budgets are part of the task"),
     "repeated": ("calls made before with the same result", "scored", "asking twice costs turns, which the reward sees"),
     "void": (
-        "turns that neither spoke nor held a call that could be run", "scored",
+        "turns that neither spoke nor held a call that could be run",
+        "scored",
         "saying nothing is a choice; SimpleTIR masks such episodes",
     ),
     "wrong_answer": ("episodes that answered, and were wrong", "scored", "it is what reward is for"),
     "refused": ("episodes in which the agent declined", "scored", "declining a task solves nothing"),
     "no_answer": ("episodes that a budget ended before an answer", "scored", "else endless episodes cost nothing"),
     "failed": (
-        "episodes whose infrastructure failed (left out of every rate)", "excluded",
+        "episodes whose infrastructure failed (left out of every rate)",
+        "excluded",
         "the agent did nothing wrong: a zero would be a lie",
     ),
-}  # fmt: skip
+}
 FAILURES = {kind: Failure(level, *_TABLE[kind]) for kind, level in LEVELS.items()}
 """Every kind, in the order that tables show."""
 

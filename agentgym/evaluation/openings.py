@@ -62,9 +62,16 @@ def openings(task_set: str, fingerprint: str) -> list[Opening]:
 
 
 def note_opening(
-    task_set: str, fingerprint: str, manifest: str, *, policy: str, label: str, seed: int, tasks: int,
+    task_set: str,
+    fingerprint: str,
+    manifest: str,
+    *,
+    policy: str,
+    label: str,
+    seed: int,
+    tasks: int,
     clock: float | None = None,
-) -> int | None:  # fmt: skip
+) -> int | None:
     """Note an evaluation, unless it is one that is there already and goes on.
 
     Returns: how many others were noted before; None where nothing can be noted.

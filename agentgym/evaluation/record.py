@@ -20,7 +20,7 @@ from agentgym.evaluation.statistics import (
     solved_within,
     success_rate,
 )
-from agentgym.sandbox.metering import together
+from agentgym.sandbox import combine_usage
 from agentgym.task import Task, task_to_json
 
 
@@ -121,9 +121,13 @@ class Evaluation:
         return row.observed if also is None else _both(row, also)
 
     def pass_curve(
-        self, ks: Sequence[int] | None = None, *, all_of_them: bool = False, tag: str | None = None,
+        self,
+        ks: Sequence[int] | None = None,
+        *,
+        all_of_them: bool = False,
+        tag: str | None = None,
         also: str | None = None,
-    ) -> dict[int, Estimate]:  # fmt: skip
+    ) -> dict[int, Estimate]:
         """pass@k, or pass^k, for several k with intervals; see statistics.pass_curve, and `outcomes` for `also`."""
         return pass_curve(self.outcomes(tag, also=also), ks, all_of_them=all_of_them)
 
@@ -169,13 +173,17 @@ class Evaluation:
 
     def examples(self, kind: str, most: int = 3) -> list[str]:
         """Ids of up to `most` episodes in which something of this kind went wrong, for `agentgym show --episode`."""
-        ids = [f"{self.run}/{row.task}#{i}" for row in self.rows for i, counts in enumerate(row.failures)
-               if counts.get(kind)]  # fmt: skip
+        ids = [
+            f"{self.run}/{row.task}#{i}"
+            for row in self.rows
+            for i, counts in enumerate(row.failures)
+            if counts.get(kind)
+        ]
         return ids[:most]
 
     def usage(self) -> dict[str, float]:
         """What all episodes took together, failed ones too, by name as in `Trajectory.usage`; of peaks the highest."""
-        return together([used for row in self.rows for used in row.usage])
+        return combine_usage([used for row in self.rows for used in row.usage])
 
     def execution_rate(self) -> float:
         """Calls that ran and came back without an error, as a share of all calls; NaN without any call."""
@@ -190,11 +198,15 @@ class Evaluation:
         """The headline numbers as JSON-able data, for scripts: success, pass@k and pass^k with intervals, failures."""
         ks = {"pass_at": self.pass_curve(), "pass_hat": self.pass_curve(all_of_them=True)} if self.outcomes() else {}
         return {
-            "success": asdict(self.success()) if ks else None, "tasks": len(self.rows), "failed": self.failed,
+            "success": asdict(self.success()) if ks else None,
+            "tasks": len(self.rows),
+            "failed": self.failed,
             **{name: {str(k): asdict(found) for k, found in curve.items()} for name, curve in ks.items()},
-            "failures": dict(self.failures()), "usage": self.usage(), "duration_s": self.duration_s,
+            "failures": dict(self.failures()),
+            "usage": self.usage(),
+            "duration_s": self.duration_s,
             "opened": self.opened,
-        }  # fmt: skip
+        }
 
     def summary(self) -> str:
         """One line for a terminal or a log."""

@@ -31,9 +31,13 @@ class Rescored:
 
 
 async def rescore(
-    played: Iterable[Trajectory], reward: Reward, *, concurrency: int = 16, time_s: float = 600.0,
+    played: Iterable[Trajectory],
+    reward: Reward,
+    *,
+    concurrency: int = 16,
+    time_s: float = 600.0,
     seen: Callable[[Trajectory], None] | None = None,
-) -> list[Trajectory]:  # fmt: skip
+) -> list[Trajectory]:
     """Copies of the episodes with the rewards that `reward` gives; the originals are not touched.
 
     Turns are judged one after another as the episode had come to them, then its outcome; by a reward that has more to
@@ -64,9 +68,13 @@ async def rescore(
 
 
 async def rescore_evaluation(
-    before: Evaluation, ledger: Ledger, reward: Reward, *, label: str,
+    before: Evaluation,
+    ledger: Ledger,
+    reward: Reward,
+    *,
+    label: str,
     seen: Callable[[Trajectory], None] | None = None,
-) -> Rescored:  # fmt: skip
+) -> Rescored:
     """Judge the episodes of a recorded evaluation again.
 
     Args:
@@ -118,9 +126,7 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
     return copy
 
 
-async def _judge_group(
-    group: list[Trajectory], ask: Callable[[Any], Any], reward: Reward, time_s: float
-) -> None:  # fmt: skip
+async def _judge_group(group: list[Trajectory], ask: Callable[[Any], Any], reward: Reward, time_s: float) -> None:
     """Add what a reward says of the episodes of one task beside each other; if it cannot, all of them are failed."""
     try:
         async with asyncio.timeout(time_s):

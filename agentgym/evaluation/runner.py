@@ -12,7 +12,7 @@ from agentgym import __version__, registry
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.openings import note_opening
 from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
@@ -83,9 +83,14 @@ async def evaluate(
     order = {task.id: place for place, task in enumerate(tasks)}
     played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
-        played, label=label, task_set=chosen, split=split, step=step, config=config,
+        played,
+        label=label,
+        task_set=chosen,
+        split=split,
+        step=step,
+        config=config,
         policy=name,
-    )  # fmt: skip
+    )
     evaluation.opened = opened
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
     return evaluation
@@ -122,18 +127,27 @@ def from_trajectories(
         )
     first = played[0]
     return Evaluation(
-        label=label, task_set=task_set.name, split=split, fingerprint=task_set.fingerprint(), policy=policy,
-        samples=samples, seed=config.seed, rows=[row_of(group) for group in by_task.values()],
+        label=label,
+        task_set=task_set.name,
+        split=split,
+        fingerprint=task_set.fingerprint(),
+        policy=policy,
+        samples=samples,
+        seed=config.seed,
+        rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
-        run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"), step=step, created=time.time(),
-        duration_s=round(max(t.duration_s for t in played), 3), version=__version__,
+        run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"),
+        step=step,
+        created=time.time(),
+        duration_s=round(max(t.duration_s for t in played), 3),
+        version=__version__,
         sampling=_sampling_of(config),
-    )  # fmt: skip
+    )
 
 
 def opened_before(
     task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int
-) -> int | None:  # fmt: skip
+) -> int | None:
     """Note that held-out tasks are about to be played; see agentgym.evaluation.openings.
 
     Returns: how often they had been before; None for another split, or where nobody counts.
@@ -141,9 +155,14 @@ def opened_before(
     if split != "held_out":
         return None
     return note_opening(
-        task_set.name, task_set.fingerprint(), manifest_of(tasks), policy=policy, label=label, seed=seed,
+        task_set.name,
+        task_set.fingerprint(),
+        manifest_of(tasks),
+        policy=policy,
+        label=label,
+        seed=seed,
         tasks=len(tasks),
-    )  # fmt: skip
+    )
 
 
 def choose(task_set: TaskSet, split: str, limit: int | None = None) -> list[Task]:

@@ -26,9 +26,13 @@ THRESHOLDS = tuple(i / 20 for i in range(20))
 
 
 def tournament(
-    arms: Mapping[str, Evaluation], *, common: bool = False, also: str | None = None, tag: str | None = None,
+    arms: Mapping[str, Evaluation],
+    *,
+    common: bool = False,
+    also: str | None = None,
+    tag: str | None = None,
     turns: Sequence[int] = (),
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Compare every pair of agents on the tasks they all played.
 
     Args:
@@ -50,16 +54,29 @@ def tournament(
     adjusted = holm([found.permutation_p for _, _, found in pairs])
     first = played[0]
     return {
-        "task_set": first.task_set, "split": first.split, "manifest": first.manifest, "tasks": len(first.select(tag)),
-        "also": also, "tag": tag, "opened": max((e.opened for e in played if e.opened is not None), default=None),
+        "task_set": first.task_set,
+        "split": first.split,
+        "manifest": first.manifest,
+        "tasks": len(first.select(tag)),
+        "also": also,
+        "tag": tag,
+        "opened": max((e.opened for e in played if e.opened is not None), default=None),
         "arms": {name: _arm(one, tag, also, turns) for name, one in named.items()},
         "pairs": [
-            {"first": a, "second": b, "gain": asdict(found.difference), "better": found.better, "worse": found.worse,
-             "same": found.same, "p": found.permutation_p, "p_holm": p,
-             "significant": found.significant and p <= 1 - found.difference.level + 1e-12}
+            {
+                "first": a,
+                "second": b,
+                "gain": asdict(found.difference),
+                "better": found.better,
+                "worse": found.worse,
+                "same": found.same,
+                "p": found.permutation_p,
+                "p_holm": p,
+                "significant": found.significant and p <= 1 - found.difference.level + 1e-12,
+            }
             for (a, b, found), p in zip(pairs, adjusted, strict=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def over_seeds(
@@ -87,17 +104,23 @@ def over_seeds(
         chance = stratified_bootstrap(probability_of_improvement, scores[b], scores[a], resamples=resamples)
         improves.append({"first": a, "second": b, "probability": asdict(chance)})
     return {
-        "task_set": first.task_set, "split": first.split, "manifest": first.manifest, "tasks": len(whole),
+        "task_set": first.task_set,
+        "split": first.split,
+        "manifest": first.manifest,
+        "tasks": len(whole),
         "thresholds": THRESHOLDS,
         "arms": {
-            name: {"seeds": len(one), "mean": float(one.mean()),
-                   "profile": performance_profile(one, THRESHOLDS).tolist(),
-                   "iqm": asdict(stratified_bootstrap(interquartile_mean, one, resamples=resamples))}
+            name: {
+                "seeds": len(one),
+                "mean": float(one.mean()),
+                "profile": performance_profile(one, THRESHOLDS).tolist(),
+                "iqm": asdict(stratified_bootstrap(interquartile_mean, one, resamples=resamples)),
+            }
             for name, one in scores.items()
         },
         "pairs": improves,
         "adastop": [] if interims is None else _decisions(scores, interims),
-    }  # fmt: skip
+    }
 
 
 def _decisions(scores: Mapping[str, np.ndarray], interims: int) -> list[dict[str, Any]]:
@@ -117,13 +140,19 @@ def _decisions(scores: Mapping[str, np.ndarray], interims: int) -> list[dict[str
 
 def _arm(one: Evaluation, tag: str | None, also: str | None, turns: Sequence[int]) -> dict[str, Any]:
     return {
-        "label": one.label, "policy": one.policy, "samples": one.samples, "failed": one.failed, "step": one.step,
+        "label": one.label,
+        "policy": one.policy,
+        "samples": one.samples,
+        "failed": one.failed,
+        "step": one.step,
         "success": asdict(one.success(tag, also=also)),
         "pass_at": _curve(one.pass_curve(tag=tag, also=also)),
         "pass_hat": _curve(one.pass_curve(tag=tag, also=also, all_of_them=True)),
         "within_turns": _curve(one.within("turns", turns, tag)),
-        "usage": one.usage(), "duration_s": one.duration_s, "mean_turns": one.mean_turns(),
-    }  # fmt: skip
+        "usage": one.usage(),
+        "duration_s": one.duration_s,
+        "mean_turns": one.mean_turns(),
+    }
 
 
 def _curve(found: Mapping[Any, Estimate]) -> dict[str, dict[str, Any]]:

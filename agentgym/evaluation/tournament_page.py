@@ -16,10 +16,14 @@ def page(found: Mapping[str, Any]) -> str:
     title = f"{' against '.join(found['arms'])}"
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
     head = el(
-        "head", el("meta", charset="utf-8"), el("meta", http_equiv="Content-Security-Policy", content=STILL),
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=STILL),
         el("meta", name_="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name_="color-scheme", content="light dark"), el("title", title), el("style", Html(style)),
-    )  # fmt: skip
+        el("meta", name_="color-scheme", content="light dark"),
+        el("title", title),
+        el("style", Html(style)),
+    )
     parts = _of_seeds(found) if several else _of_evaluations(found)
     body = el(
         "body",
@@ -32,43 +36,68 @@ def page(found: Mapping[str, Any]) -> str:
 def _of_evaluations(found: Mapping[str, Any]) -> list[Html]:
     arms, pairs = found["arms"], found["pairs"]
     shown = [
-        _table("Success", ["Agent", "Success", "95 % interval", "Failed", "Turns"],
-               [[name, _rate(a["success"]), _range(a["success"]), str(a["failed"]), f"{a['mean_turns']:.1f}"]
-                for name, a in arms.items()]),
-        _table("Pairs", ["Pair", "Gain, points", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""],
-               [[f"{p['first']} to {p['second']}", f"{100 * p['gain']['value']:+.1f}", _range(p["gain"]),
-                 str(p["better"]), str(p["worse"]), str(p["same"]), f"{p['p']:.2g}", f"{p['p_holm']:.2g}",
-                 "not chance" if p["significant"] else "could be chance"] for p in pairs]),
-    ]  # fmt: skip
+        _table(
+            "Success",
+            ["Agent", "Success", "95 % interval", "Failed", "Turns"],
+            [
+                [name, _rate(a["success"]), _range(a["success"]), str(a["failed"]), f"{a['mean_turns']:.1f}"]
+                for name, a in arms.items()
+            ],
+        ),
+        _table(
+            "Pairs",
+            ["Pair", "Gain, points", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", ""],
+            [
+                [
+                    f"{p['first']} to {p['second']}",
+                    f"{100 * p['gain']['value']:+.1f}",
+                    _range(p["gain"]),
+                    str(p["better"]),
+                    str(p["worse"]),
+                    str(p["same"]),
+                    f"{p['p']:.2g}",
+                    f"{p['p_holm']:.2g}",
+                    "not chance" if p["significant"] else "could be chance",
+                ]
+                for p in pairs
+            ],
+        ),
+    ]
     for key, name in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "Within k turns")):
         ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
         if len(ks) > (key != "within_turns"):
-            rows = [[arm, *(f"{_rate(one[key][k])} ({_range(one[key][k])})" if k in one[key] else "" for k in ks)]
-                    for arm, one in arms.items()]  # fmt: skip
+            rows = [
+                [arm, *(f"{_rate(one[key][k])} ({_range(one[key][k])})" if k in one[key] else "" for k in ks)]
+                for arm, one in arms.items()
+            ]
             shown.append(_table(name, ["Agent", *ks], rows))
     return shown
 
 
 def _of_seeds(found: Mapping[str, Any]) -> list[Html]:
-    arms = [[name, str(a["seeds"]), f"{a['mean']:.1%}", _rate(a["iqm"]), _range(a["iqm"])]
-            for name, a in found["arms"].items()]  # fmt: skip
-    pairs = [[f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])]
-             for p in found["pairs"]]  # fmt: skip
+    arms = [
+        [name, str(a["seeds"]), f"{a['mean']:.1%}", _rate(a["iqm"]), _range(a["iqm"])]
+        for name, a in found["arms"].items()
+    ]
+    pairs = [
+        [f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])] for p in found["pairs"]
+    ]
     profile = [[name, *(f"{share:.0%}" for share in a["profile"][::4])] for name, a in found["arms"].items()]
     decided = [[one["first"], one["verdict"], one["second"]] for one in found["adastop"]]
     return [
         _table("Over seeds", ["Agent", "Seeds", "Mean", "Interquartile mean", "95 % interval"], arms),
         _table("Chance that the second improves on the first", ["Pair", "Chance", "95 % interval"], pairs),
-        _table("Share of seeds and tasks that score above",
-               ["Agent", *(f"{t:g}" for t in found["thresholds"][::4])], profile),
+        _table(
+            "Share of seeds and tasks that score above",
+            ["Agent", *(f"{t:g}" for t in found["thresholds"][::4])],
+            profile,
+        ),
         *([_table("AdaStop", ["Agent", "is", "than"], decided)] if decided else []),
-    ]  # fmt: skip
+    ]
 
 
 def _table(title: str, head: list[str], rows: list[list[str]]) -> Html:
-    body = [
-        el("tr", el("th", row[0], scope="row"), [el("td", cell, cls="num") for cell in row[1:]]) for row in rows
-    ]  # fmt: skip
+    body = [el("tr", el("th", row[0], scope="row"), [el("td", cell, cls="num") for cell in row[1:]]) for row in rows]
     heads = [el("th", one, scope="col") if one else el("td") for one in head]
     table = el("table", el("caption", title), el("thead", el("tr", heads)), el("tbody", body))
     return el("section", el("h2", title), el("div", table, cls="scroll", tabindex=0))

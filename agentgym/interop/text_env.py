@@ -13,7 +13,7 @@ from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.policy.formats.contract import CallFormat
-from agentgym.registry import close_backends, load, load_reward, load_task_set, make
+from agentgym.registry import BackendUser, load, load_reward, load_task_set, make
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.episode import Episode
@@ -87,6 +87,7 @@ class TextEnv(gymnasium.Env[str, str]):
             sampling=Sampling(),
         )
         self._runner = asyncio.Runner()
+        self._backends = BackendUser()
         self._playing: asyncio.Task[Trajectory] | None = None
         self._agent, self._shown = _Agent(), ""
 
@@ -138,7 +139,7 @@ class TextEnv(gymnasium.Env[str, str]):
         """End the episode and its sandboxes."""
         if self._playing is not None:
             self._runner.run(self._stop())
-            self._runner.run(close_backends())
+            self._runner.run(self._backends.close())
         self._runner.close()
 
     def _wait(self) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, SkipValidation
 from agentgym.environment import Environment
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets, Count
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 from agentgym.validated import validated_dataclass
 
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from agentgym.environment import Environment
 from agentgym.messages import Result
 from agentgym.policy.contract import Reply
-from agentgym.sandbox.contract import Usage
-from agentgym.sandbox.metering import as_counts, since, together
+from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 
 _SAID = ("cpu_s", "written_bytes")  # of parallel calls the walls, and what is started, overlap
 
@@ -31,9 +30,9 @@ class TurnMeter:
         if environment is not self._environment:  # made anew from a checkpoint: so are its counters
             self._environment, self._before = environment, Usage()
         now = await environment.usage()
-        counts = as_counts(since(now, self._before))
+        counts = usage_counts(usage_since(now, self._before))
         self._before = now
-        said = together([dict(result.usage) for result in results])
+        said = combine_usage([dict(result.usage) for result in results])
         for name in _SAID:
             if said.get(name, 0) > counts.get(name, 0):
                 counts[name] = said[name]

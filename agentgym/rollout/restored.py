@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.messages import Call, Message, Result
-from agentgym.sandbox.contract import Usage
+from agentgym.sandbox import Usage
 from agentgym.task import Task
 from agentgym.tools import Tool
 from agentgym.trajectory import Trajectory, Turn

@@ -1,11 +1,18 @@
-"""Isolated machines for the dangerous part of an environment: one contract, several backends.
+"""Sandboxes: isolated machines for the dangerous part of an environment. One contract, several backends.
 
-contract.py, limits.py   what every backend promises          metering.py   adding up what sandboxes use
-namespaces/  docker/     the backends                         pool/         sandboxes kept ready, from either
-host/                    the near side: a guest spoken to     guest/        the far side: what runs in every sandbox
-images/                  root file systems                    network/      the only way out, where a spec asks for one
-prepared.py              snapshots that are costly to make, made once for each backend
+contract.py, limits.py   what every backend promises          metering.py   adds up what sandboxes use
+namespaces/  docker/     the backends                         pool/         sandboxes kept ready, of either backend
+host/                    the host's side: talks to a guest    guest/        what runs inside every sandbox
+rootfs/                  root file systems from images        network/      the only way out, if a spec asks for one
+snapshot_cache.py        snapshots that are slow to prepare, prepared once per backend
+
+The names below are public, the modules are not. Backends, the pool and the proxy are imported when they are first used.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from agentgym.sandbox.contract import (
     Backend,
@@ -19,9 +26,70 @@ from agentgym.sandbox.contract import (
     Snapshot,
     Usage,
 )
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.limits import LIMITS, SandboxSpec
+from agentgym.sandbox.metering import SandboxMeter, combine_usage, metered, usage_counts, usage_since
+from agentgym.sandbox.snapshot_cache import shared_snapshot
+
+if TYPE_CHECKING:
+    from agentgym.sandbox.docker import DockerBackend
+    from agentgym.sandbox.host.sessions import SessionLog, replay_sessions
+    from agentgym.sandbox.namespaces import NamespacesBackend
+    from agentgym.sandbox.network.account import NetworkLimits
+    from agentgym.sandbox.network.allow_list import AllowList
+    from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
+    from agentgym.sandbox.pool import Pool, PoolStats
+    from agentgym.sandbox.rootfs import cache_folder
+
+_LAZY = {
+    "AllowList": "network.allow_list",
+    "DockerBackend": "docker",
+    "NamespacesBackend": "namespaces",
+    "NetworkLimits": "network.account",
+    "Pool": "pool",
+    "PoolStats": "pool",
+    "Proxy": "network.proxy",
+    "SandboxNetwork": "network.proxy",
+    "SessionLog": "host.sessions",
+    "cache_folder": "rootfs",
+    "replay_sessions": "host.sessions",
+}
 
 __all__ = [
-    "Backend", "Capabilities", "Channel", "Connection", "ExecResult", "Layer", "Running", "Sandbox", "SandboxSpec",
-    "Snapshot", "Usage",
-]  # fmt: skip
+    "LIMITS",
+    "AllowList",
+    "Backend",
+    "Capabilities",
+    "Channel",
+    "Connection",
+    "DockerBackend",
+    "ExecResult",
+    "Layer",
+    "NamespacesBackend",
+    "NetworkLimits",
+    "Pool",
+    "PoolStats",
+    "Proxy",
+    "Running",
+    "Sandbox",
+    "SandboxMeter",
+    "SandboxNetwork",
+    "SandboxSpec",
+    "SessionLog",
+    "Snapshot",
+    "Usage",
+    "cache_folder",
+    "combine_usage",
+    "metered",
+    "replay_sessions",
+    "shared_snapshot",
+    "usage_counts",
+    "usage_since",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'agentgym.sandbox' has no attribute {name!r}")
+    value = getattr(import_module(f"agentgym.sandbox.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

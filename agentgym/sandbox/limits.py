@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.network.rules import Rules
+from agentgym.sandbox.network.allow_list import AllowList
 
 LIMITS = {
     "wall": "seconds a call may take; at its end everything it started is killed",
@@ -29,7 +29,7 @@ class SandboxSpec:
     Attributes:
         image: the root filesystem, read-only. `host` is the host's own Python and base tools; every backend has it. For
             others see the backend: to namespaces, the path of a root filesystem or OCI image layout, or the name of
-            one in the cache (agentgym.sandbox.images). What an image holds in /work and /tmp is not seen.
+            one in the cache (agentgym.sandbox.rootfs). What an image holds in /work and /tmp is not seen.
         memory_mib: memory of all processes together.
         cpu_cores: share of processor time, 1.0 is one core.
         processes: processes and threads alive at once.
@@ -67,6 +67,6 @@ class SandboxSpec:
                 "such as ('example.org', '*.example.org:8443')."
             )
         if self.network:
-            Rules.parse(self.network)
+            AllowList.parse(self.network)
         if self.memory_mib < 16:
             raise SandboxError(f"SandboxSpec.memory_mib is {self.memory_mib}: Python itself needs 16 or more.")

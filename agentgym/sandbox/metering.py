@@ -1,4 +1,4 @@
-"""Adding up what sandboxes use: by the call that caused it, and over several sandboxes, resets and ends."""
+"""Adds up the resources that sandboxes use: for each call, and over several sandboxes, resets and ends."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Sandbox, Usage
 
 GROWING = ("cpu_s", "written_bytes", "started", "wall_s")
-"""What only grows while a sandbox lives, so that a difference says what was used in between."""
+"""Fields of `Usage` that only grow while a sandbox lives: their difference is what was used in between."""
 
 _meters: ContextVar[tuple[CallMeter, ...]] = ContextVar("agentgym_meters", default=())
 
 
 class CallMeter:
-    """The sum of what commands and Python calls used, in whichever sandbox."""
+    """The resources used by commands and Python calls, summed over all sandboxes."""
 
     def __init__(self) -> None:
         self.used = Usage()
 
     def add(self, used: Usage) -> None:
-        """Add one call. Peaks are not added up: the largest counts, as does the last of what is held."""
+        """Add the usage of one call: the largest peak and the latest `disk_bytes` are kept, the rest is summed."""
+        total = self.used
         self.used = Usage(
-            self.used.cpu_s + used.cpu_s, max(self.used.peak_memory_mib, used.peak_memory_mib),
-            disk_bytes=used.disk_bytes, written_bytes=self.used.written_bytes + used.written_bytes,
-            started=self.used.started + used.started, wall_s=self.used.wall_s + used.wall_s,
-        )  # fmt: skip
+            cpu_s=total.cpu_s + used.cpu_s,
+            peak_memory_mib=max(total.peak_memory_mib, used.peak_memory_mib),
+            disk_bytes=used.disk_bytes,
+            written_bytes=total.written_bytes + used.written_bytes,
+            started=total.started + used.started,
+            wall_s=total.wall_s + used.wall_s,
+        )
 
 
 @contextmanager
 def metered() -> Iterator[CallMeter]:
-    """Count what is called inside the block, and in the tasks and threads it starts, but not beside it."""
+    """Meter the sandbox calls made inside the block, and in the tasks and threads that it starts."""
     meter = CallMeter()
     token = _meters.set((*_meters.get(), meter))
     try:
@@ -44,84 +48,86 @@ def metered() -> Iterator[CallMeter]:
         _meters.reset(token)
 
 
-def note(used: Usage) -> None:
-    """Told by a sandbox what a call in it used."""
+def record_usage(used: Usage) -> None:
+    """Add the usage of a finished call to every meter that is active here. Sandboxes call it."""
     for meter in _meters.get():
         meter.add(used)
 
 
 class SandboxMeter:
-    """What some sandboxes have used together, from their own counters. Those that ended count as last read."""
+    """The resources used by several sandboxes together, by their own counters. An ended sandbox counts as last read."""
 
     def __init__(self) -> None:
         self._last: dict[int, Usage] = {}
         self._sum = Usage()
 
     async def read(self, sandboxes: Sequence[Sandbox]) -> Usage:
-        """All use so far. Peaks are added up: an upper bound of what was held by all at once."""
-        now = await asyncio.gather(*map(_reading, sandboxes))
-        for sandbox, used in zip(sandboxes, now, strict=True):
+        """Everything used so far. Peaks are summed: an upper bound of the memory held at once."""
+        readings = await asyncio.gather(*map(_read_usage, sandboxes))
+        for sandbox, used in zip(sandboxes, readings, strict=True):
             before = self._last.get(id(sandbox), Usage())
             if used is None:
                 self._last[id(sandbox)] = replace(before, processes=0, disk_bytes=0)
                 continue
-            grown = since(used, before)
+            growth = usage_since(used, before)
             self._sum = replace(
-                self._sum, **{name: getattr(self._sum, name) + getattr(grown, name) for name in GROWING}
+                self._sum, **{name: getattr(self._sum, name) + getattr(growth, name) for name in GROWING}
             )
             self._last[id(sandbox)] = replace(used, peak_memory_mib=max(used.peak_memory_mib, before.peak_memory_mib))
-        held = self._last.values()
+        latest = self._last.values()
         return replace(
-            self._sum, peak_memory_mib=sum(one.peak_memory_mib for one in held),
-            processes=sum(one.processes for one in held), disk_bytes=sum(one.disk_bytes for one in held),
-        )  # fmt: skip
+            self._sum,
+            peak_memory_mib=sum(usage.peak_memory_mib for usage in latest),
+            processes=sum(usage.processes for usage in latest),
+            disk_bytes=sum(usage.disk_bytes for usage in latest),
+        )
 
 
-def since(now: Usage, before: Usage) -> Usage:
-    """What was used between two readings. If a counter went backwards, all began anew: the sandbox was reset."""
+def usage_since(now: Usage, before: Usage) -> Usage:
+    """The usage between two readings. A counter that went backwards means a reset, and then `now` is returned whole."""
     if any(getattr(now, name) < getattr(before, name) for name in GROWING):
         return now
     return replace(now, **{name: getattr(now, name) - getattr(before, name) for name in GROWING})
 
 
-def as_counts(used: Usage) -> dict[str, float]:
-    """The figures by name, for a record; what is 0 is left out."""
+def usage_counts(used: Usage) -> dict[str, float]:
+    """The figures by name, for a record. Zeros are left out."""
     return {name: round(value, 6) for name, value in asdict(used).items() if value}
 
 
-def together(counts: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The figures of several turns or episodes: sums, but the largest of what is held rather than used up."""
-    held = {field.name for field in fields(Usage)} - set(GROWING)
-    found: dict[str, float] = {}
-    for one in counts:
-        for name, value in one.items():
-            found[name] = max(found.get(name, 0), value) if name in held else found.get(name, 0) + value
-    return found
+def combine_usage(counts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Combine the figures of several turns or episodes: counters are summed, of gauges the maximum is taken."""
+    gauges = {field.name for field in fields(Usage)} - set(GROWING)
+    totals: dict[str, float] = {}
+    for figures in counts:
+        for name, value in figures.items():
+            totals[name] = max(totals.get(name, 0), value) if name in gauges else totals.get(name, 0) + value
+    return totals
 
 
 class BusyTime:
-    """Seconds during which at least one of any number of things ran."""
+    """Seconds during which at least one of any number of overlapping blocks ran."""
 
     def __init__(self) -> None:
-        self._running, self._since, self._before = 0, 0.0, 0.0
+        self._running, self._started_at, self._earlier_s = 0, 0.0, 0.0
 
     @property
     def seconds(self) -> float:
-        return self._before + (time.monotonic() - self._since if self._running else 0.0)
+        return self._earlier_s + (time.monotonic() - self._started_at if self._running else 0.0)
 
     def __enter__(self) -> None:
         if not self._running:
-            self._since = time.monotonic()
+            self._started_at = time.monotonic()
         self._running += 1
 
     def __exit__(self, *_: object) -> None:
         self._running -= 1
         if not self._running:
-            self._before += time.monotonic() - self._since
+            self._earlier_s += time.monotonic() - self._started_at
 
 
-async def _reading(sandbox: Sandbox) -> Usage | None:
+async def _read_usage(sandbox: Sandbox) -> Usage | None:
     try:
         return await sandbox.usage()
-    except SandboxError:  # closed, or dead: whoever uses it next is told
+    except SandboxError:  # closed or dead: the next call in it raises
         return None

@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.environment import Environment
 from agentgym.registry import load_reward, load_task_set, make, names
 from agentgym.reward import Reward
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
 from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks
 from agentgym.testing.findings import Findings

@@ -8,7 +8,7 @@ from agentgym.environment import Environment
 from agentgym.messages import Message
 from agentgym.registry import load_reward, load_task_set, make, names
 from agentgym.reward import Reward
-from agentgym.sandbox.contract import Backend
+from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
 from agentgym.testing.episode_checks import EpisodeChecker, Script, make_with_backend, solved, with_different_truth
 from agentgym.testing.findings import Findings, short

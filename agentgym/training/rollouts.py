@@ -12,7 +12,7 @@ from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, EpisodeManager, Fork, RolloutConfig
 from agentgym.rollout.branch import Ended
-from agentgym.sandbox.pool import Pool
+from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
@@ -46,6 +46,7 @@ class Rollouts:
             config = replace(config, backend=Pool(backend, ready=pool))
         self.config, self.ledger = config, ledger
         self._runner = asyncio.Runner()
+        self._backends = registry.BackendUser()
 
     @property
     def reward(self) -> Reward | None:
@@ -129,7 +130,7 @@ class Rollouts:
         """Close the sandboxes, the event loop and the ledger."""
         if isinstance(self.config.backend, Pool):
             self._runner.run(self.config.backend.close())
-        self._runner.run(registry.close_backends())
+        self._runner.run(self._backends.close())
         self._runner.close()
         if self.ledger is not None:
             self.ledger.close()

@@ -100,9 +100,13 @@ def application(paths: Sequence[Path]) -> FastAPI:
 
     @app.get("/api/runs/{key}/episodes")
     def episodes(
-        key: str, request: Request, sort: str = "episode", descending: bool = False,
-        offset: int = Query(0, ge=0), limit: int = Query(200, ge=1, le=500),
-    ) -> dict[str, Any]:  # fmt: skip
+        key: str,
+        request: Request,
+        sort: str = "episode",
+        descending: bool = False,
+        offset: int = Query(0, ge=0),
+        limit: int = Query(200, ge=1, le=500),
+    ) -> dict[str, Any]:
         asked = request.query_params
         names = ("only", "phase", "run", "task", "stop", "failure", "tag", "text")
         where = {name: asked[name] for name in names if asked.get(name)}

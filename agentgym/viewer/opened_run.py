@@ -81,9 +81,12 @@ class OpenedRun:
             "rows": listed(
                 reader.select(where, sort=sort, descending=descending, offset=offset, limit=min(limit, MOST_ROWS))
             ),
-            "total": reader.count(where), "all": reader.count(), "lacking": lacking, "facets": facets,
+            "total": reader.count(where),
+            "all": reader.count(),
+            "lacking": lacking,
+            "facets": facets,
             "version": version,
-        }  # fmt: skip
+        }
 
     def episode(self, name: str, link: Link | None = None) -> dict[str, Any]:
         """One episode, with its group. Raises: LedgerError when there is none."""

@@ -7,8 +7,7 @@ import os
 import work
 
 from agentgym.registry import load
-from agentgym.sandbox.contract import Sandbox
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox import Sandbox, SandboxSpec
 
 BACKEND = load("backends", os.environ.get("PEER_BACKEND", "namespaces"))()
 WARM = os.environ.get("PEER_WARM") == "1"

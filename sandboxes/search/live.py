@@ -11,8 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from agentgym import Environment, Message, Task, ToolError, tool
-from agentgym.sandbox.network.proxy import Network, Proxy
-from agentgym.sandbox.network.rules import Rules
+from agentgym.sandbox import AllowList, Proxy, SandboxNetwork
 
 from .html_text import WebPage, read_html
 from .index.page_store import Page
@@ -53,11 +52,11 @@ class LiveSearch(Environment):
         proxy: Proxy | None = None,
     ) -> None:
         self._allow = self.allow if allow is None else tuple(allow)
-        self._rules = Rules.parse(self._allow)
+        self._allow_list = AllowList.parse(self._allow)
         self._remote = RemoteRetriever(retriever) if retriever else None
         self._results, self._window_chars = results, window_chars
         self._proxy, self._own_proxy = proxy or Proxy(), proxy is None
-        self._network: Network | None = None
+        self._network: SandboxNetwork | None = None
         self._client: httpx.AsyncClient | None = None
         self._turn = asyncio.Lock()
         self._here: WebPage | None = None

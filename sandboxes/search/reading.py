@@ -7,7 +7,7 @@ import re
 from typing import Protocol
 
 from agentgym import Message
-from agentgym.policy.contract import Policy, Request, Sampling
+from agentgym.policy import Policy, Request, Sampling
 
 from .index.words import words
 from .pages import sentences

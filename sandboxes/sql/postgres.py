@@ -9,8 +9,7 @@ from pathlib import Path
 
 from agentgym import SandboxSpec
 from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox import Snapshot
-from agentgym.sandbox.prepared import shared_snapshot
+from agentgym.sandbox import Snapshot, shared_snapshot
 
 from .guest_link import GuestLink, program
 from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S

@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from agentgym import SandboxSpec
 from agentgym.errors import SandboxError, TaskError
-from agentgym.sandbox import Backend, Sandbox, Snapshot
-from agentgym.sandbox.prepared import shared_snapshot
+from agentgym.sandbox import Backend, Sandbox, Snapshot, shared_snapshot
 
 ROOT = "repo"
 MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20

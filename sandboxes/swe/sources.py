@@ -10,14 +10,14 @@ import tempfile
 from pathlib import Path
 
 from agentgym.errors import TaskError
-from agentgym.sandbox.images import store
+from agentgym.sandbox import cache_folder
 
 PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
 
 
 def cache() -> Path:
     """The folder `sources` of agentgym's cache."""
-    return store.cache() / "sources"
+    return cache_folder() / "sources"
 
 
 def archive(pinned: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The task set `code/completion-v1`: the functions of `code/functions-v1`, with their words, cut off after the head."""
+"""The task set `code/completion-v1`: complete the functions of `code/functions-v1` from signature and docstring."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from agentgym.messages import Call, Message
-from agentgym.registry import load_task_set
-from agentgym.task import SPLITS, Task, TaskSet
+from agentgym import SPLITS, Call, Message, Task, TaskSet, load_task_set
 
 NAME, MATERIAL = "code/completion-v1", "code/functions-v1"
 
@@ -21,7 +19,7 @@ def task_set() -> TaskSet:
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script: one line a turn, then `finish`."""
+    """Write one line per turn, then `finish`."""
     lines = task.truth["completion"].splitlines()
 
     def script(messages: Sequence[Message]) -> Message:

@@ -1,4 +1,4 @@
-"""The task set `gui/desktop-v1`: small jobs on a desktop, judged by files and windows."""
+"""The task set `gui/desktop-v1`: small jobs on a desktop, judged by the files and windows that result."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from agentgym.task import Task, TaskSet
+from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .oracle import imperfect_oracle, oracle
-from .templates import KINDS, STRANGE, Job
+from .templates import KINDS, UNSEEN_KINDS, Job
 from .words import KNOWN, UNSEEN, Words
 
 NAME = "gui/desktop-v1"
@@ -21,14 +21,17 @@ SIZES = {"train": 400, "validation": 40, "unseen_words": 40, "unseen_jobs": 40}
 def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_words` (other folders, files and things) or `unseen_jobs` (renaming, adding up:
-    kinds of which none is trained on).
+    Held-out tasks carry the tag `unseen_words` (other folders, files and things) or `unseen_jobs` (renaming and adding
+    up, which are never trained on).
     """
     draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
-            "held_out": [*draw("unseen_words", _task, UNSEEN, KINDS), *draw("unseen_jobs", _task, UNSEEN, STRANGE)],
+            "held_out": [
+                *draw("unseen_words", _task, UNSEEN, KINDS),
+                *draw("unseen_jobs", _task, UNSEEN, UNSEEN_KINDS),
+            ],
             "validation": draw("validation", _task, KNOWN, KINDS),
             "train": draw("train", _task, KNOWN, KINDS),
         },
@@ -41,7 +44,7 @@ Maker = Callable[[random.Random, Words], Job]
 
 
 def _task(rng: random.Random, slot: TaskSlot, words: Words, kinds: Mapping[str, Maker]) -> Task:
-    """A task; the kinds take turns."""
+    """Make one task. Kinds alternate with the slot's index."""
     kind = sorted(kinds)[slot.index % len(kinds)]
     job = kinds[kind](rng, words)
     return Task(

@@ -1,4 +1,4 @@
-"""Kinds of jobs: what is asked, what lies there before, and what must be there afterwards."""
+"""Templates of desktop jobs. Each gives the prompt, the files at the start, and the state that must result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import Words
 
 @dataclass(slots=True)
 class Job:
-    """A prompt, the files before, and the truth that judges."""
+    """One job: its prompt, the files at the start by path, the truth for the reward, and the programs to offer."""
 
     prompt: str
     files: dict[str, str]
@@ -21,7 +21,7 @@ class Job:
 
 
 def home(rng: random.Random, words: Words) -> dict[str, str]:
-    """Three to five files in two folders, each with a few lines, no two alike."""
+    """Make three to five files in two folders, each with a few lines."""
     folders = rng.sample(words.folders, 2)
     names = rng.sample(words.names, rng.randint(3, 5))
     return {f"{rng.choice(folders)}/{name}.txt": lines(rng, words, rng.randint(2, 5)) for name in names}
@@ -69,7 +69,7 @@ def show(rng: random.Random, words: Words) -> Job:
 def move(rng: random.Random, words: Words) -> Job:
     files = home(rng, words)
     path = rng.choice(sorted(files))
-    free = [folder for folder in words.folders if not any(one.startswith(f"{folder}/") for one in files)]
+    free = [folder for folder in words.folders if not any(p.startswith(f"{folder}/") for p in files)]
     new = f"{rng.choice(free)}/{path.partition('/')[2]}"
     prompt = f"Make a folder {new.partition('/')[0]} and move {path} there."
     return Job(prompt, files, {"files": {path: None, new: files[path]}})
@@ -112,7 +112,7 @@ def total(rng: random.Random, words: Words) -> Job:
 
 
 KINDS: dict[str, Callable[[random.Random, Words], Job]] = {
-    "write": write, "append": append, "mend": mend, "show": show, "move": move, "remove": remove, "count": count,
-    "calculate": calculate,
-}  # fmt: skip
-STRANGE: dict[str, Callable[[random.Random, Words], Job]] = {"rename": rename, "total": total}
+    job.__name__: job for job in (write, append, mend, show, move, remove, count, calculate)
+}
+UNSEEN_KINDS: dict[str, Callable[[random.Random, Words], Job]] = {job.__name__: job for job in (rename, total)}
+"""Kinds of jobs that only held-out tasks have."""

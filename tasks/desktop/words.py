@@ -1,4 +1,4 @@
-"""Names of folders and files, and what stands in them: one list for training, one that only held-out tasks use."""
+"""Names of folders and files, and the things listed in them: one vocabulary for training, one for held-out tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """`folders`, `names` of files without their ending, and `things` that lines are made of."""
+    """A vocabulary: folders, file names without their ending, and the things that lines of text name."""
 
     folders: tuple[str, ...]
     names: tuple[str, ...]

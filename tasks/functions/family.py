@@ -1,4 +1,4 @@
-"""What a family of function-writing tasks is: words, a reference solution and inputs, with parameters to fill in."""
+"""A family of function-writing tasks: a description, a reference solution and inputs, with parameters to fill in."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LETTERS = "aabcdeefghiiklmnoopqrstuuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Tasks that differ by their parameters alone.
+    """Tasks that differ only in their parameters.
 
     Attributes:
         name: the function's name.
         band: difficulty, 1 (one operation) to 6 (a small algorithm).
         takes: which kind of argument it takes; a key of ARGUMENTS.
-        values: what each parameter may be. The product of all is the family's space.
-        words: what the function does, with `$name` where a parameter goes.
-        body: the reference solution's body, likewise; one line that begins with `return` or several.
-        held_out: all its tasks are in the stratum `unseen_families`.
+        values: the values that each parameter may have. All combinations are the family's space.
+        words: what the function does, with `$name` in place of a parameter.
+        body: the body of the reference solution, with `$name` likewise.
+        held_out: all tasks of the family are in the stratum `unseen_families`.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Family:
     held_out: bool = False
 
     def space(self) -> list[Parameters]:
-        """Every choice of parameters, in a fixed order that mixes them."""
-        every: list[Parameters] = [
+        """At most 80 combinations of parameters, in a fixed shuffled order."""
+        combinations: list[Parameters] = [
             dict(zip(self.values, chosen, strict=True)) for chosen in itertools.product(*self.values.values())
         ]
-        random.Random(self.name).shuffle(every)
-        return every[:80]
+        random.Random(self.name).shuffle(combinations)
+        return combinations[:80]
 
     def source(self, parameters: Parameters) -> str:
-        """The reference solution as Python."""
-        written = Template(self.body).substitute({name: repr(value) for name, value in parameters.items()})
-        lines = "\n".join(f"    {line}" if line else "" for line in written.strip("\n").split("\n"))
+        """The reference solution as Python code."""
+        body = Template(self.body).substitute({name: repr(value) for name, value in parameters.items()})
+        lines = "\n".join(f"    {line}" if line else "" for line in body.strip("\n").split("\n"))
         return f"def {self.name}({ARGUMENTS[self.takes].name}):\n{lines}\n"
 
     def sentence(self, parameters: Parameters) -> str:
@@ -55,7 +55,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A kind of argument: its name, what it is in words, and how one is drawn; `edge` is its smallest value."""
+    """A kind of argument: its name, its description, how to draw one, and its smallest value (`edge`)."""
 
     name: str
     words: str
@@ -83,15 +83,28 @@ def _rows(rng: random.Random) -> list[list[int]]:
 
 ARGUMENTS: Mapping[str, Argument] = {
     "numbers": Argument("numbers", "a list of whole numbers", _ints, []),
-    "naturals": Argument("numbers", "a list of whole numbers, 0 or more",
-                         lambda rng: [rng.randint(0, 30) for _ in range(rng.randint(1, 9))], []),
-    "number": Argument("n", "a whole number, 0 or more",
-                       lambda rng: rng.choice((rng.randint(1, 30), rng.randint(1, 999))), 0),
+    "naturals": Argument(
+        "numbers",
+        "a list of whole numbers, 0 or more",
+        lambda rng: [rng.randint(0, 30) for _ in range(rng.randint(1, 9))],
+        [],
+    ),
+    "number": Argument(
+        "n", "a whole number, 0 or more", lambda rng: rng.choice((rng.randint(1, 30), rng.randint(1, 999))), 0
+    ),
     "text": Argument("text", "a string of words", lambda rng: " ".join(_words(rng)), ""),
     "words": Argument("words", "a list of words", _words, []),
-    "scores": Argument("scores", "a dict from names to whole numbers",
-                       lambda rng: {_word(rng): rng.randint(0, 40) for _ in range(rng.randint(1, 6))}, {}),
-    "pairs": Argument("pairs", "a list of (name, number) tuples",
-                      lambda rng: [(rng.choice("abcde"), rng.randint(0, 30)) for _ in range(rng.randint(1, 8))], []),
+    "scores": Argument(
+        "scores",
+        "a dict from names to whole numbers",
+        lambda rng: {_word(rng): rng.randint(0, 40) for _ in range(rng.randint(1, 6))},
+        {},
+    ),
+    "pairs": Argument(
+        "pairs",
+        "a list of (name, number) tuples",
+        lambda rng: [(rng.choice("abcde"), rng.randint(0, 30)) for _ in range(rng.randint(1, 8))],
+        [],
+    ),
     "rows": Argument("rows", "a list of rows, each a list of as many whole numbers", _rows, []),
-}  # fmt: skip
+}

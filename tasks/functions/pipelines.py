@@ -1,4 +1,4 @@
-"""Families composed of steps: two steps and a last one are band 4, three and a last one band 5."""
+"""Families composed of steps: two steps and an ending make band 4, three steps and an ending make band 5."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentgym.task import seed_of
+from agentgym import seed_of
 
 from .family import Family
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation on the list `x`, in words and as an expression; `$k` is its parameter, if it has one."""
+    """One operation on the list `x`, in English and as an expression. `k` lists the values of its parameter `$k`."""
 
     words: str
     code: str
@@ -34,13 +34,15 @@ STEPS: Mapping[str, Step] = {
     "skip": Step("leave out the first $k items", "x[$k:]", (1, 2, 3)),
     "front": Step("keep at most the first $k items", "x[:$k]", range(2, 7)),
     "distinct": Step("keep only the first of equal numbers", "list(dict.fromkeys(x))"),
-    "running": Step("replace each number by the sum of all up to and including it",
-                    "[sum(x[: i + 1]) for i in range(len(x))]"),
-    "gaps": Step("replace the list by the differences of each number and the one before it",
-                 "[b - a for a, b in zip(x, x[1:])]"),
+    "running": Step(
+        "replace each number by the sum of all up to and including it", "[sum(x[: i + 1]) for i in range(len(x))]"
+    ),
+    "gaps": Step(
+        "replace the list by the differences of each number and the one before it", "[b - a for a, b in zip(x, x[1:])]"
+    ),
     "limit": Step("lower every number above $k to $k", "[min(v, $k) for v in x]", range(8, 30)),
     "positions": Step("multiply each number by its index, counted from 1", "[v * i for i, v in enumerate(x, 1)]"),
-}  # fmt: skip
+}
 
 ENDS: Mapping[str, Step] = {
     "sum": Step("return the sum", "sum(x)"),
@@ -49,40 +51,45 @@ ENDS: Mapping[str, Step] = {
     "squares": Step("return the sum of the squares", "sum(v * v for v in x)"),
     "list": Step("return the list", "x"),
     "text": Step("return the numbers as one string, joined by commas", "','.join(map(str, x))"),
-    "spread": Step("return the largest minus the smallest number, or $k if none is left",
-                   "max(x) - min(x) if x else $k", range(-9, 0)),
-    "weighed": Step("return the sum of all numbers, plus $k for each number there is",
-                    "sum(x) + $k * len(x)", range(3, 12)),
-}  # fmt: skip
+    "spread": Step(
+        "return the largest minus the smallest number, or $k if none is left",
+        "max(x) - min(x) if x else $k",
+        range(-9, 0),
+    ),
+    "weighed": Step(
+        "return the sum of all numbers, plus $k for each number there is", "sum(x) + $k * len(x)", range(3, 12)
+    ),
+}
 
 FAMILIES_PER_BAND = 30
-LEAST_SPACE = 12  # fewer choices of parameters make no family
+LEAST_SPACE = 12
+"""A combination with fewer choices of parameters is skipped."""
 
 
 def pipelines() -> tuple[Family, ...]:
-    """The composed families, every fifth held out. Which steps are chained is drawn once, from a fixed seed."""
-    made: list[Family] = []
+    """The composed families, every fifth of them held out. The combinations of steps come from a fixed seed."""
+    families: list[Family] = []
     for band, length in ((4, 2), (5, 3)):
         chains = list(itertools.permutations(STEPS, length))
         random.Random(seed_of("code/functions-v1", "pipelines", band)).shuffle(chains)
-        wanted = len(made) + FAMILIES_PER_BAND
-        while len(made) < wanted:
-            number, chain = len(made), chains.pop()
+        total = len(families) + FAMILIES_PER_BAND
+        while len(families) < total:
+            number, chain = len(families), chains.pop()
             end = list(ENDS)[number % len(ENDS)]
             family = _family(band, chain, end, held_out=number % 5 == 0)
-            dull = "limit" in chain and end == "most"  # nearly always the limit
-            if len(family.space()) >= LEAST_SPACE and not dull:
-                made.append(family)
-    return tuple(made)
+            nearly_constant = "limit" in chain and end == "most"  # the largest number is nearly always the limit
+            if len(family.space()) >= LEAST_SPACE and not nearly_constant:
+                families.append(family)
+    return tuple(families)
 
 
 def _family(band: int, chain: Sequence[str], end: str, *, held_out: bool) -> Family:
     values: dict[str, Sequence[object]] = {}
     words, body = [], ["x = list(numbers)"]
-    for place, step in enumerate([*(STEPS[name] for name in chain), ENDS[end]]):
+    for position, step in enumerate([*(STEPS[name] for name in chain), ENDS[end]]):
         if step.k:
-            values[f"k{place}"] = step.k
-        words.append(step.words.replace("$k", f"$k{place}"))
-        body.append(("x = " if place < len(chain) else "return ") + step.code.replace("$k", f"$k{place}"))
+            values[f"k{position}"] = step.k
+        words.append(step.words.replace("$k", f"$k{position}"))
+        body.append(("x = " if position < len(chain) else "return ") + step.code.replace("$k", f"$k{position}"))
     sentence = f"First {words[0]}; " + "".join(f"then {text}; " for text in words[1:-1]) + f"at last {words[-1]}."
     return Family("_".join((*chain, end)), band, "numbers", values, sentence, "\n".join(body), held_out)

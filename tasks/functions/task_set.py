@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from agentgym.task import Task, TaskSet
+from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .families import WRITTEN
@@ -19,7 +19,7 @@ NAME = "code/functions-v1"
 SIZES = {"train": 1_200, "validation": 210, "unseen_parameters": 180, "unseen_families": 180}
 VISIBLE, HIDDEN = 3, 8
 RESERVED = 5
-"""Every fifth choice of a family's parameters is kept for the stratum `unseen_parameters`."""
+"""Every fifth combination of a family's parameters is reserved for the stratum `unseen_parameters`."""
 
 
 @cache
@@ -27,17 +27,17 @@ def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks of each family are in it.
 
     Held-out tasks carry the tag `unseen_parameters` (families as in training, other parameters) or
-    `unseen_families` (functions of which no sibling is trained on). Difficulty is the band, 1 to 6.
+    `unseen_families` (families that are never trained on). Difficulty is the band, 1 to 6.
     """
     known = [family for family in (*WRITTEN, *pipelines()) if not family.held_out]
-    strange = [family for family in (*WRITTEN, *pipelines()) if family.held_out]
+    unseen = [family for family in (*WRITTEN, *pipelines()) if family.held_out]
     draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.truth["reference"], tries=10_000).draw
     return TaskSet(
         NAME,
         {
             "held_out": [
                 *draw("unseen_parameters", _draw, known, True),
-                *draw("unseen_families", _draw, strange, None),
+                *draw("unseen_families", _draw, unseen, None),
             ],
             "validation": draw("validation", _draw, known, False),
             "train": draw("train", _draw, known, False),
@@ -47,7 +47,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _draw(rng: random.Random, slot: TaskSlot, families: Sequence[Family], reserved: bool | None) -> Task | None:
-    """A task of a band, a family of it, parameters."""
+    """Draw a band, one of its families and its parameters, and make the task."""
     band = rng.choice(sorted({family.band for family in families}))
     family = rng.choice([family for family in families if family.band == band])
     return _task(rng, slot, family, rng.choice(_pool(family, reserved)))
@@ -55,27 +55,27 @@ def _draw(rng: random.Random, slot: TaskSlot, families: Sequence[Family], reserv
 
 def _pool(family: Family, reserved: bool | None) -> list[Parameters]:
     return [
-        chosen
-        for number, chosen in enumerate(family.space())
+        parameters
+        for number, parameters in enumerate(family.space())
         if reserved is None or (number % RESERVED == 0) is reserved
     ]
 
 
 def _task(rng: random.Random, slot: TaskSlot, family: Family, parameters: Parameters) -> Task | None:
-    """The task, or None where the drawn inputs do not tell the function from a trivial one."""
+    """Make the task, or return None where the drawn inputs cannot tell the function from a trivial one."""
     argument = ARGUMENTS[family.takes]
     reference = family.source(parameters)
     solve = _compiled(reference, family.name)
     inputs: dict[str, Any] = {repr(value): value for value in (argument.draw(rng) for _ in range(VISIBLE + HIDDEN + 2))}
     if len(inputs) < VISIBLE + HIDDEN:
         return None
-    chosen = [*list(inputs)[: VISIBLE + HIDDEN - 1], repr(argument.edge)]  # the smallest input is a hidden test
-    answers = {text: repr(solve(inputs.get(text, argument.edge))) for text in chosen}
+    input_texts = [*list(inputs)[: VISIBLE + HIDDEN - 1], repr(argument.edge)]  # the smallest input is a hidden test
+    answers = {text: repr(solve(inputs.get(text, argument.edge))) for text in input_texts}
     tests = [f"assert {family.name}({text}) == {answer}" for text, answer in answers.items()]
     hidden = list(answers.items())[VISIBLE:]
-    same = sum(text == answer for text, answer in hidden)
-    commonest = max(sum(answer == other for _, other in hidden) for _, answer in hidden)
-    if len(tests) < VISIBLE + HIDDEN or same > HIDDEN // 2 or commonest > HIDDEN // 2:
+    unchanged = sum(text == answer for text, answer in hidden)
+    commonest = max(sum(answer == a for _, a in hidden) for _, answer in hidden)
+    if len(tests) < VISIBLE + HIDDEN or unchanged > HIDDEN // 2 or commonest > HIDDEN // 2:
         return None
     example = next(iter(answers))
     return Task(
@@ -94,7 +94,7 @@ def _task(rng: random.Random, slot: TaskSlot, family: Family, parameters: Parame
 
 
 def _compiled(source: str, name: str) -> Callable[[Any], Any]:
-    """The reference solution as a function. The source is ours: `families.py` and `pipelines.py` wrote it."""
+    """The reference solution as a function. Its source comes from this package, so it is executed here."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     solve: Callable[[Any], Any] = namespace[name]

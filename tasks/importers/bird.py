@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, TaskSet
+from agentgym import Split, TaskError, TaskSet
 
 from .items import read_items, text_of
 from .text_to_sql import databases_in, first_file, question
@@ -39,9 +38,15 @@ def load_bird(path: str | Path, *, split: Split = "held_out", environment: str =
             prompt += f"\nWhat to know: {item['evidence'].strip()}"
         tasks.append(
             question(
-                f"bird/{item.get('question_id', index)}", prompt, text_of(item, where, "SQL", "query"),
-                databases[name], split=split, set_name="bird", name=name, hardness=str(item.get("difficulty", "")),
+                f"bird/{item.get('question_id', index)}",
+                prompt,
+                text_of(item, where, "SQL", "query"),
+                databases[name],
+                split=split,
+                set_name="bird",
+                name=name,
+                hardness=str(item.get("difficulty", "")),
                 environment=environment,
             )
-        )  # fmt: skip
+        )
     return TaskSet("sql/bird-v1", {split: tasks})

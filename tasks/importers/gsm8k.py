@@ -8,9 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
 from .items import read_items, text_of
 

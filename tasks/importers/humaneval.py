@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 from .items import read_items
 

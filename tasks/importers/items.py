@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 
 def read_items(path: Path) -> list[dict[str, Any]]:

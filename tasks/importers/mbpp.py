@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 from .items import field, read_items
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym import Split, Task, TaskError, TaskSet, seed_of
 
 NAME, ENVIRONMENT = "web/miniwob-v1", "agentgym/web-v1"
 EPISODES: dict[Split, int] = {"train": 20, "validation": 2, "held_out": 4}

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, TaskSet
+from agentgym import Split, TaskError, TaskSet
 
 from .items import field, read_items
 from .question_files import ENVIRONMENT, question_set, question_task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.task import Split, TaskSet
+from agentgym import Split, TaskSet
 
 from .items import field, read_items
 from .question_files import ENVIRONMENT, question_set, question_task

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet
 
 from ..landmarks import landmark
 

@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 MAX_ITEMS = 100_000
 
@@ -33,8 +32,9 @@ def load_screenspot(
     if images is None and not folder.is_dir():
         folder = path.parent
     digests: dict[str, str] = {}
-    tasks = [_task(item, f"{path}, item {index}", index, folder, digests, corners, split)
-             for index, item in enumerate(items)]  # fmt: skip
+    tasks = [
+        _task(item, f"{path}, item {index}", index, folder, digests, corners, split) for index, item in enumerate(items)
+    ]
     return TaskSet(f"gui/{path.stem}-v1", {split: tasks})
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 from .items import read_items, text_of
 from .text_to_sql import databases_in, first_file, question
@@ -45,10 +44,18 @@ def load_spider(path: str | Path, *, split: Split = "held_out", environment: str
         asked.add((name, " ".join(prompt.casefold().split())))
         tasks.append(
             question(
-                f"spider/{index:04d}", prompt, gold, databases[name], split=split, set_name="spider", name=name,
-                hardness=str(item.get("hardness", "")), environment=environment, suite=_suite(databases[name]),
+                f"spider/{index:04d}",
+                prompt,
+                gold,
+                databases[name],
+                split=split,
+                set_name="spider",
+                name=name,
+                hardness=str(item.get("hardness", "")),
+                environment=environment,
+                suite=_suite(databases[name]),
             )
-        )  # fmt: skip
+        )
     return TaskSet("sql/spider-v1", {split: tasks})
 
 

@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet
 
 from .question_files import ENVIRONMENT, question_set, question_task
 

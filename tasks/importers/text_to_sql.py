@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task
+from agentgym import Split, Task, TaskError
 
 ENVIRONMENT = "agentgym/sql-query-v1"
 SUFFIXES = (".sqlite", ".db", ".sqlite3")
@@ -31,9 +30,18 @@ def databases_in(folder: Path) -> dict[str, Path]:
 
 
 def question(
-    task_id: str, prompt: str, gold: str, database: Path, *, split: Split, set_name: str, name: str, hardness: str = "",
-    environment: str = ENVIRONMENT, suite: tuple[str, ...] = (),
-) -> Task:  # fmt: skip
+    task_id: str,
+    prompt: str,
+    gold: str,
+    database: Path,
+    *,
+    split: Split,
+    set_name: str,
+    name: str,
+    hardness: str = "",
+    environment: str = ENVIRONMENT,
+    suite: tuple[str, ...] = (),
+) -> Task:
     """A task: a question about a database, with its gold query.
 
     Args:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, TaskSet
+from agentgym import Split, TaskError, TaskSet
 
 from .hotpot import load_hotpot
 from .items import field, read_items

@@ -1,7 +1,6 @@
-"""The families of problems: words, Python that solves them with the standard library, and the answer, found otherwise.
+"""The families of problems: a question, Python code that solves it with the standard library, and the answer.
 
-Where there is a closed form or another way, the answer is worked out by it, so that reference code and answer check
-each other.
+Where there is a closed form, the answer is computed by it, so that the reference code and the answer check each other.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 Problem = tuple[str, str, str]
-"""The question, Python that prints the answer, the answer."""
+"""The question, Python code that prints the answer, and the answer."""
 
 
 def power_remainder(rng: random.Random) -> Problem:
@@ -54,7 +53,7 @@ def trailing_zeros(rng: random.Random) -> Problem:
 
 
 def divisors(rng: random.Random) -> Problem:
-    """How many divisors a product of prime powers has."""
+    """The number of divisors of a product of prime powers."""
     primes = rng.sample((2, 3, 5, 7, 11, 13), 3)
     exponents = [rng.randint(1, 4) for _ in primes]
     n = math.prod(p**e for p, e in zip(primes, exponents, strict=True))
@@ -66,34 +65,34 @@ def divisors(rng: random.Random) -> Problem:
 
 
 def committees(rng: random.Random) -> Problem:
-    """Choices with a condition."""
+    """The number of choices that meet a condition."""
     women, men, size = rng.randint(4, 12), rng.randint(4, 12), rng.randint(3, 6)
     least = rng.randint(1, 2)
     answer = sum(math.comb(women, k) * math.comb(men, size - k) for k in range(least, size + 1))
     bad = sum(math.comb(women, k) * math.comb(men, size - k) for k in range(least))
     return (
-        f"From {women} women and {men} men a committee of {size} is chosen. In how many ways, if at least "
-        f"{least} of its "
-        f"members must be {'a woman' if least == 1 else 'women'}?",
-        f"from math import comb\nprint(comb({women + men}, {size}) - {bad})", str(answer),
-    )  # fmt: skip
+        f"From {women} women and {men} men a committee of {size} is chosen. In how many ways, if at least {least} "
+        f"of its members must be {'a woman' if least == 1 else 'women'}?",
+        f"from math import comb\nprint(comb({women + men}, {size}) - {bad})",
+        str(answer),
+    )
 
 
 def arithmetic_word(rng: random.Random) -> Problem:
-    """A few everyday steps."""
+    """A word problem of a few everyday steps."""
     boxes, each, broken, price = rng.randint(4, 40), rng.randint(6, 48), rng.randint(2, 20), rng.randint(2, 15)
     rent = rng.randint(5, 60)
     answer = (boxes * each - broken) * price - rent
     return (
-        f"A shop buys {boxes} boxes of {each} cups. {broken} cups are broken; every other one is sold for "
-        f"{price} euros. "
-        f"The stand costs {rent} euros. How many euros are left?",
-        f"cups = {boxes} * {each}\ncups -= {broken}\nprint(cups * {price} - {rent})", str(answer),
-    )  # fmt: skip
+        f"A shop buys {boxes} boxes of {each} cups. {broken} cups are broken; every other one is sold for {price} "
+        f"euros. The stand costs {rent} euros. How many euros are left?",
+        f"cups = {boxes} * {each}\ncups -= {broken}\nprint(cups * {price} - {rent})",
+        str(answer),
+    )
 
 
 def two_unknowns(rng: random.Random) -> Problem:
-    """A linear system with a whole solution; the answer is a combination of both."""
+    """A linear system with an integer solution; the answer combines both unknowns."""
     x, y = rng.randint(-12, 25), rng.randint(-12, 25)
     a, b, c, d = (rng.choice([k for k in range(-7, 8) if k]) for _ in range(4))
     if a * d == b * c:
@@ -159,19 +158,18 @@ def lattice_paths(rng: random.Random) -> Problem:
 def dice(rng: random.Random) -> Problem:
     """A probability, as a fraction."""
     count, sides = rng.randint(2, 4), rng.choice((4, 6, 8))
-    wanted = rng.randint(count + 2, count * sides - 2)
+    target = rng.randint(count + 2, count * sides - 2)
     ways = {0: 1}
     for _ in range(count):
         ways = {s: sum(ways.get(s - k, 0) for k in range(1, sides + 1)) for s in range(count * sides + 1)}
-    answer = Fraction(ways[wanted], sides**count)
+    answer = Fraction(ways[target], sides**count)
     code = (
         f"from fractions import Fraction\nfrom itertools import product\nrolls = list(product(range(1, {sides + 1}), "
-        f"repeat={count}))\nprint(Fraction(sum(sum(r) == {wanted} for r in rolls), len(rolls)))"
+        f"repeat={count}))\nprint(Fraction(sum(sum(r) == {target} for r in rolls), len(rolls)))"
     )
     question = (
         f"{count} fair dice with the sides 1 to {sides} are thrown. What is the probability that they add up to "
-        f"{wanted}? "
-        "Give a fraction a/b in lowest terms."
+        f"{target}? Give a fraction a/b in lowest terms."
     )
     return question, code, str(answer)
 
@@ -179,34 +177,42 @@ def dice(rng: random.Random) -> Problem:
 def remainders(rng: random.Random) -> Problem:
     """The smallest number with given remainders."""
     a, b, c = rng.sample((5, 7, 8, 9, 11, 13, 17), 3)
-    hidden = rng.randrange(a * b * c)
-    code = f"n = 0\nwhile (n % {a}, n % {b}, n % {c}) != {(hidden % a, hidden % b, hidden % c)}:\n    n += 1\nprint(n)"
+    number = rng.randrange(a * b * c)
+    code = f"n = 0\nwhile (n % {a}, n % {b}, n % {c}) != {(number % a, number % b, number % c)}:\n    n += 1\nprint(n)"
     question = (
-        f"What is the smallest whole number, 0 or more, that leaves the remainders {hidden % a}, {hidden % b} and "
-        f"{hidden % c} when divided by {a}, {b} and {c}?"
+        f"What is the smallest whole number, 0 or more, that leaves the remainders {number % a}, {number % b} and "
+        f"{number % c} when divided by {a}, {b} and {c}?"
     )
-    return question, code, str(hidden)
+    return question, code, str(number)
 
 
 def square_free(rng: random.Random) -> Problem:
-    """How many numbers up to n have no square divisor, by the Moebius function."""
+    """The number of square-free numbers up to n, by a sieve."""
     n = rng.randint(60, 3_000)
-    free = [True] * (n + 1)
+    is_square_free = [True] * (n + 1)
     for d in range(2, math.isqrt(n) + 1):
         for k in range(d * d, n + 1, d * d):
-            free[k] = False
+            is_square_free[k] = False
     code = f"print(sum(all(x % (d * d) for d in range(2, int(x ** 0.5) + 1)) for x in range(1, {n + 1})))"
     question = f"How many whole numbers from 1 to {n} are divisible by no square number above 1?"
-    return question, code, str(sum(free[1:]))
+    return question, code, str(sum(is_square_free[1:]))
 
 
 KNOWN: Mapping[str, Callable[[random.Random], Problem]] = {
     family.__name__: family
     for family in (
-        power_remainder, digit_sum, multiples_below, trailing_zeros, divisors, committees, arithmetic_word,
-        two_unknowns, definite_integral, recurrence,
+        power_remainder,
+        digit_sum,
+        multiples_below,
+        trailing_zeros,
+        divisors,
+        committees,
+        arithmetic_word,
+        two_unknowns,
+        definite_integral,
+        recurrence,
     )
-}  # fmt: skip
+}
 UNSEEN: Mapping[str, Callable[[random.Random], Problem]] = {
     family.__name__: family for family in (lattice_paths, dice, remainders, square_free)
 }

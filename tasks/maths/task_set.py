@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task, TaskSet
+from agentgym import Call, Message, Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .families import KNOWN, UNSEEN, Problem
@@ -16,7 +15,7 @@ from .families import KNOWN, UNSEEN, Problem
 NAME = "code/maths-v1"
 SIZES = {"train": 1_200, "validation": 150, "unseen_numbers": 150, "unseen_families": 120}
 RESERVED = 5
-"""Every fifth question, by a hash of its words, is kept for the stratum `unseen_numbers`."""
+"""Every fifth question, by a hash of its text, is reserved for the stratum `unseen_numbers`."""
 
 
 @cache
@@ -33,7 +32,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script of two turns: run the reference, answer what it printed."""
+    """Play two turns: run the reference, answer with its output."""
 
     def script(messages: Sequence[Message]) -> Message:
         if messages[-1].role != "tool":
@@ -44,14 +43,14 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def answer(task: Task) -> Message:
-    """The message that answers rightly."""
+    """The message that gives the right answer."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
 def _task(
     rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Problem]]
 ) -> Task | None:
-    """A problem, or None where its numbers are kept for another stratum; the families take turns."""
+    """Make a problem, or return None where it is reserved for another stratum. Families alternate with the index."""
     name = list(families)[slot.index % len(families)]
     question, reference, solution = families[name](rng)
     reserved = zlib.crc32(question.encode()) % RESERVED == 0

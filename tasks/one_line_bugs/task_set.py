@@ -1,4 +1,4 @@
-"""The task set `swe/one-line-v1`: generated repositories of one module and its tests, one line of it wrong."""
+"""The task set `swe/one-line-v1`: generated repositories of one module, one line of it wrong, and its tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import unified_diff
 from functools import cache
 from typing import Any
 
-from agentgym.task import Split, Task, TaskSet
+from agentgym import Split, Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .names import NAMES, UNSEEN
@@ -21,7 +21,7 @@ SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templat
 NUMBERS = (2, 3, 4, 5, 6, 7)
 TESTS = 6
 PLAIN = "without_number"
-"""Tag of tasks whose line holds no number out of the issue, wrong or right: there is nothing to be copied."""
+"""Tag of tasks whose line has no number from the issue, so that nothing can be copied from it."""
 
 
 @cache
@@ -29,43 +29,43 @@ def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_names` (templates as in training, functions of other names) or
-    `unseen_templates` (functions of which no sibling is trained on).
+    `unseen_templates` (kinds of function that are never trained on).
     """
-    return _made(NAME, seed, "agentgym/swe-edit-v1")
+    return _build(NAME, seed, "agentgym/swe-edit-v1")
 
 
 @cache
 def with_shell(seed: int = 0) -> TaskSet:
     """The same tasks in `agentgym/swe-v1`, where the agent has a shell too."""
-    return _made(WITH_SHELL, seed, "agentgym/swe-v1")
+    return _build(WITH_SHELL, seed, "agentgym/swe-v1")
 
 
 @cache
 def given(seed: int = 0) -> TaskSet:
-    """The same tasks in `agentgym/swe-given-v1`, where the module is shown and edits are all there is."""
-    return _made(GIVEN, seed, "agentgym/swe-given-v1")
+    """The same tasks in `agentgym/swe-given-v1`, where the prompt shows the module and the agent only edits."""
+    return _build(GIVEN, seed, "agentgym/swe-given-v1")
 
 
-def _made(name: str, seed: int, environment: str) -> TaskSet:
+def _build(name: str, seed: int, environment: str) -> TaskSet:
     splits: dict[str, list[Task]] = {
-        split: [_played_in(environment, task) for task in tasks] for split, tasks in _drawn(seed).items()
+        split: [_in_environment(environment, task) for task in tasks] for split, tasks in _generate(seed).items()
     }
     return TaskSet(name, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
-def _played_in(environment: str, task: Task) -> Task:
-    shown = {"shown": [module_of(task)]} if environment == "agentgym/swe-given-v1" else {}
-    return replace(task, environment=environment, parameters={**task.parameters, **shown})
+def _in_environment(environment: str, task: Task) -> Task:
+    parameters = {"shown": [module_of(task)]} if environment == "agentgym/swe-given-v1" else {}
+    return replace(task, environment=environment, parameters={**task.parameters, **parameters})
 
 
 @cache
-def _drawn(seed: int) -> dict[Split, list[Task]]:
-    """The tasks of every split, which both sets have."""
+def _generate(seed: int) -> dict[Split, list[Task]]:
+    """The tasks of every split, which all three sets share."""
     known = [template for template in TEMPLATES if not template.held_out]
-    strange = [template for template in TEMPLATES if template.held_out]
+    unseen = [template for template in TEMPLATES if template.held_out]
     draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt).draw
     return {
-        "held_out": [*draw("unseen_names", _draw, known, UNSEEN), *draw("unseen_templates", _draw, strange, UNSEEN)],
+        "held_out": [*draw("unseen_names", _draw, known, UNSEEN), *draw("unseen_templates", _draw, unseen, UNSEEN)],
         "validation": draw("validation", _draw, known, NAMES),
         "train": draw("train", _draw, known, NAMES),
     }
@@ -76,44 +76,45 @@ def _draw(rng: random.Random, slot: TaskSlot, templates: Sequence[Template], nam
 
 
 def _task(rng: random.Random, slot: TaskSlot, template: Template, name: str, number: int) -> Task | None:
-    """A task, or None where the inputs drawn do not tell the bug from what is right."""
-    wrong_at, wrong_line = rng.choice(template.bugs)
+    """Make the task, or return None where no drawn input makes the bug visible."""
+    bug_index, wrong_line = rng.choice(template.bugs)
     lines = [line.format(k=number) for line in template.lines]
     bug = wrong_line.format(k=number)
     head = f"def {name}(items):\n"
     right = head + "".join(f"    {line}\n" for line in lines)
-    wrong = head + "".join(f"    {bug if at == wrong_at else line}\n" for at, line in enumerate(lines))
-    inputs = [template.draw(rng) for _ in range(TESTS)]
-    wanted = [_outcome(right, name, value) for value in inputs]
-    given = [_outcome(wrong, name, value) for value in inputs]
-    failing = [at for at in range(TESTS) if wanted[at] != given[at]]
-    if not failing or len(set(map(repr, inputs))) < TESTS or wrong.count(bug.strip()) != 1:
+    wrong = head + "".join(f"    {bug if index == bug_index else line}\n" for index, line in enumerate(lines))
+    arguments = [template.draw(rng) for _ in range(TESTS)]
+    expected = [_outcome(right, name, value) for value in arguments]
+    actual = [_outcome(wrong, name, value) for value in arguments]
+    failing = [index for index in range(TESTS) if expected[index] != actual[index]]
+    if not failing or len(set(map(repr, arguments))) < TESTS or wrong.count(bug.strip()) != 1:
         return None
     tests = f"from {name} import {name}\n" + "".join(
-        f"\n\ndef test_{at}():\n    assert {name}({value!r}) == {wanted[at]}\n" for at, value in enumerate(inputs)
+        f"\n\ndef test_{index}():\n    assert {name}({value!r}) == {expected[index]}\n"
+        for index, value in enumerate(arguments)
     )
-    shown = failing[0]
+    example = failing[0]
     path = f"{name}.py"
-    ids = [f"test_{name}.py::test_{at}" for at in range(TESTS)]
+    ids = [f"test_{name}.py::test_{index}" for index in range(TESTS)]
     return Task(
         id=slot.id,
         environment="agentgym/swe-edit-v1",
         prompt=(
-            f"{path}: {name}({inputs[shown]!r}) gives {given[shown]}, and should give {wanted[shown]}. "
+            f"{path}: {name}({arguments[example]!r}) gives {actual[example]}, and should give {expected[example]}. "
             f"It {template.says.format(k=number)}. One line is wrong."
         ),
         parameters={"files": {path: wrong, f"test_{name}.py": tests}},
         truth={
-            "fail_to_pass": [ids[at] for at in failing],
-            "pass_to_pass": [ids[at] for at in range(TESTS) if at not in failing],
+            "fail_to_pass": [ids[index] for index in failing],
+            "pass_to_pass": [ids[index] for index in range(TESTS) if index not in failing],
             "tests": ["test_*.py"],
-            "right": lines[wrong_at].strip(),
+            "right": lines[bug_index].strip(),
             "gold": "".join(unified_diff(wrong.splitlines(True), right.splitlines(True), f"a/{path}", f"b/{path}")),
         },
         split=slot.split,
         tags=(
             template.says.split(" {")[0].replace(" ", "_"),
-            *(() if "{k}" in template.lines[wrong_at] + wrong_line else (PLAIN,)),
+            *(() if "{k}" in template.lines[bug_index] + wrong_line else (PLAIN,)),
             *slot.tags,
         ),
         difficulty=float(len(lines)),
@@ -121,7 +122,7 @@ def _task(rng: random.Random, slot: TaskSlot, template: Template, name: str, num
 
 
 def _outcome(source: str, name: str, value: Any) -> str:
-    """What the function gives, as text. The source is ours: `templates.py` wrote it."""
+    """What the function returns or raises, as text. Its source comes from this package, so it is executed here."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     try:

@@ -1,4 +1,4 @@
-"""Small functions, and ways in which one line of each goes wrong."""
+"""Small functions, each with the ways in which one of its lines can be wrong."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _number(rng: random.Random) -> int:
 
 @dataclass(frozen=True)
 class Template:
-    """A function with the slots `{f}`, its name, and `{k}`, a number.
+    """A function with the placeholder `{k}` for a number.
 
     Attributes:
-        says: what it is for, a sentence's end.
-        lines: its body. `bugs`: number of a line, and what stands there instead.
-        draw: an argument. `held_out`: kept for the stratum `unseen_templates`.
+        says: what the function does, as the end of a sentence.
+        lines: its body. bugs: the index of a line, and a wrong line in its place.
+        draw: draws an argument. held_out: its tasks are in the stratum `unseen_templates`.
     """
 
     says: str

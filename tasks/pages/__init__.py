@@ -1,4 +1,4 @@
-"""Screenshots of real web pages with the boxes that the browser gave their elements: `gui/pages-v1`."""
+"""The task set `gui/pages-v1`: screenshots of real web pages with the browser's own bounding boxes of elements."""
 
 from .photographs import picture
 from .task_set import task_set

@@ -1,4 +1,4 @@
-"""`python -m agentgym.tasks.pages`: take the photographs of `gui/pages-v1` anew."""
+"""`python -m agentgym.tasks.pages`: take the screenshots of `gui/pages-v1` again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentgym.errors import AgentGymError
-from agentgym.registry import close_backends
+from agentgym import AgentGymError, close_backends
 
 from .camera import photograph_all
 from .photographs import ARCHIVE, Photograph, write
@@ -18,9 +17,9 @@ from .visits import STRATA
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Where the archive goes.", metavar="FILE.zip")] = Path(ARCHIVE),
+    out: Annotated[Path, typer.Option(help="Path of the archive to write.", metavar="FILE.zip")] = Path(ARCHIVE),
 ) -> None:
-    """Photograph the pages in Chromium. Other fonts than ours give other boxes, and so another task set.
+    """Take screenshots of the pages in Chromium. With other fonts installed, boxes and tasks differ.
 
     Example: python -m agentgym.tasks.pages --out tasks/pages/pages.zip
     """

@@ -1,4 +1,4 @@
-"""Takes the photographs: opens pages in real Chromium and reads from it where their elements are."""
+"""Takes the photographs: opens pages in Chromium and reads the bounding boxes of their elements from it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from agentgym import Call, Task, ToolError, make
-from agentgym.errors import SandboxDied
-from agentgym.messages import images_of
+from agentgym import Call, SandboxDied, Task, ToolError, images_of, make
 
 from .photographs import Box, Element, Photograph
 from .visits import STRATA, Stop, Visit, visit
 
 FEWEST, SMALLEST = 6, 4
-"""Elements that a page must have to be worth a photograph, and pixels that an element must have each way."""
+"""The fewest elements of a page that is photographed, and the smallest width and height of an element in pixels."""
 AT_ONCE, TRIES = 4, 9
-"""Pages that are open at once, and times that one is opened before a busy machine is to blame no more."""
+"""Pages open at the same time, and attempts to open one (a busy host can make an attempt fail)."""
 _NAMED = re.compile(r'(\w+?)\d? "([^"]{1,60})"')
 _ARRIVED = """new Promise(done => {
   const look = () => document.readyState === 'complete' && document.title ? done() : setTimeout(look, 20);
@@ -38,50 +36,57 @@ _BROKEN = """(() => {
   }
   return found;
 })()"""
-"""Where whatever is broken over several lines begins: one box would not say where it is."""
+"""JavaScript that returns the top left corner of everything that wraps over several lines, which no single box fits."""
 
 
-async def photograph_all(seen: Callable[[int], object] = lambda so_far: None) -> list[tuple[Photograph, bytes]]:
-    """All photographs of the task set; no two show the same. `seen` is told how many there are so far."""
+async def photograph_all(on_progress: Callable[[int], object] = lambda count: None) -> list[tuple[Photograph, bytes]]:
+    """Take all photographs of the task set, each with its picture; no two pictures are equal.
+
+    Args:
+        on_progress: called with the number of photographs so far.
+    """
     environments = [make("agentgym/web-v1", observe=("screenshot",)) for _ in range(AT_ONCE)]
-    taken: list[tuple[Photograph, bytes]] = []
-    known: set[bytes] = set()
+    photographs: list[tuple[Photograph, bytes]] = []
+    known_images: set[bytes] = set()
     try:
-        for stratum, wanted in STRATA.items():
-            upto, attempts = len(taken) + wanted, count()
-            while len(taken) < upto:
+        for stratum, number in STRATA.items():
+            total, attempts = len(photographs) + number, count()
+            while len(photographs) < total:
                 visits = [visit(stratum, next(attempts)) for _ in environments]
                 albums = await asyncio.gather(*map(photograph, environments, visits))
-                for one, elements, image in [
+                for page_visit, elements, image in [
                     (v, *shot) for v, album in zip(visits, albums, strict=True) for shot in album
                 ]:
-                    if len(taken) == upto or len(elements) < FEWEST or image in known:
+                    if len(photographs) == total or len(elements) < FEWEST or image in known_images:
                         continue
-                    known.add(image)
+                    known_images.add(image)
                     size, content = packed(image)
-                    photo = Photograph(f"{len(taken):04d}", stratum, one.site, size, tuple(elements))
-                    taken.append((photo, content))
-                seen(len(taken))
+                    photo = Photograph(f"{len(photographs):04d}", stratum, page_visit.site, size, tuple(elements))
+                    photographs.append((photo, content))
+                on_progress(len(photographs))
     finally:
         await asyncio.gather(*(environment.close() for environment in environments))
-    return taken
+    return photographs
 
 
-async def photograph(environment: Any, one: Visit) -> list[tuple[list[Element], bytes]]:
-    """Of every stop the elements in view and the picture, PNG. Raises: what it raised at last."""
-    data = {"site": one.site, "data": one.data, "viewport": list(one.viewport)}
-    begun, album = False, []
-    for stop in one.stops:
-        for left in reversed(range(TRIES)):
+async def photograph(environment: Any, page_visit: Visit) -> list[tuple[list[Element], bytes]]:
+    """The elements in view and the PNG picture of every stop of a visit.
+
+    Raises: SandboxDied or ToolError if a stop failed in every attempt.
+    """
+    data = {"site": page_visit.site, "data": page_visit.data, "viewport": list(page_visit.viewport)}
+    is_open, album = False, []
+    for stop in page_visit.stops:
+        for attempts_left in reversed(range(TRIES)):
             try:
-                if not begun:
+                if not is_open:
                     await environment.reset(Task("photograph", "agentgym/web-v1", "Look.", parameters=data), seed=0)
-                    begun = True
-                album.append(await _look(environment, stop, one.viewport))
+                    is_open = True
+                album.append(await _look(environment, stop, page_visit.viewport))
                 break
             except (SandboxDied, ToolError):
-                begun = False
-                if not left:
+                is_open = False
+                if not attempts_left:
                     raise
     return album
 
@@ -106,31 +111,31 @@ async def _look(environment: Any, stop: Stop, viewport: tuple[int, int]) -> tupl
 def elements_of(
     boxes: Sequence[Sequence[Any]], broken: Sequence[tuple[float, ...]], viewport: tuple[int, int]
 ) -> list[Element]:
-    """Those with a name that are whole and in view, and whose name is on nothing that is only half in view.
+    """The named elements that are wholly in view, unless an element partly in view has the same name.
 
     Args:
-        boxes: as `Web.boxes` gives them. `broken`: as `_BROKEN` does.
+        boxes: as `Web.boxes` returns them. broken: corners, as `_BROKEN` returns them.
     """
-    found, half = [], set()
+    whole, partial_names = [], set()
     for _, _, line, (left, top, right, bottom) in boxes:
         named = _NAMED.match(line)
         if named is None or right <= 0 or bottom <= 0 or left >= viewport[0] or top >= viewport[1]:
             continue
         inside = min(left, top) >= 0 and right <= viewport[0] and bottom <= viewport[1]
         box: Box = (round(left), round(top), round(right), round(bottom))
-        large = box[2] - box[0] >= SMALLEST and box[3] - box[1] >= SMALLEST
-        if inside and large and not any(abs(left - x) < 1 and abs(top - y) < 1 for x, y in broken):
-            found.append(Element(named[1], named[2], box))
+        large_enough = box[2] - box[0] >= SMALLEST and box[3] - box[1] >= SMALLEST
+        if inside and large_enough and not any(abs(left - x) < 1 and abs(top - y) < 1 for x, y in broken):
+            whole.append(Element(named[1], named[2], box))
         else:
-            half.add(named[2])
-    return [element for element in found if element.name not in half]
+            partial_names.add(named[2])
+    return [element for element in whole if element.name not in partial_names]
 
 
 def packed(image: bytes) -> tuple[tuple[int, int], bytes]:
-    """Size in pixels, and the picture as lossless WebP: about a third of the bytes."""
+    """The size in pixels, and the picture as lossless WebP, which takes about a third of the bytes."""
     from PIL import Image
 
-    opened = Image.open(io.BytesIO(image)).convert("RGB")
+    picture = Image.open(io.BytesIO(image)).convert("RGB")
     buffer = io.BytesIO()
-    opened.save(buffer, "WEBP", lossless=True, quality=100)
-    return opened.size, buffer.getvalue()
+    picture.save(buffer, "WEBP", lossless=True, quality=100)
+    return picture.size, buffer.getvalue()

@@ -1,4 +1,4 @@
-"""The pages as they were photographed: an archive of pictures, and of each what is on it and where."""
+"""The archive of photographed pages: pictures, and an index of the elements on each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 ARCHIVE, INDEX = "pages.zip", "pages.json"
 Box = tuple[int, int, int, int]
@@ -19,8 +19,12 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """Something on a page. `role` and `name` are those of the browser's accessibility tree; `box` in pixels of the
-    picture: left, top, right, bottom, the last two outside."""
+    """An element of a page.
+
+    Attributes:
+        role, name: from the browser's accessibility tree.
+        box: left, top, right and bottom in pixels of the picture; right and bottom are exclusive.
+    """
 
     role: str
     name: str
@@ -29,7 +33,12 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Photograph:
-    """A page in a browser window: `name` of its picture, `size` in pixels, and the elements wholly in view."""
+    """A page in a browser window.
+
+    Attributes:
+        name: of its picture in the archive. stratum, site: as in `visits.py`.
+        size: width and height in pixels. elements: those wholly in view.
+    """
 
     name: str
     stratum: str
@@ -40,39 +49,42 @@ class Photograph:
 
 @cache
 def photographs() -> tuple[Photograph, ...]:
-    """Those that come with the package, in the order in which they were taken."""
-    return read_index(_opened().read(INDEX))
+    """The photographs of the package, in the order in which they were taken."""
+    return read_index(_archive().read(INDEX))
 
 
 def picture(name: str = "0000") -> bytes:
-    """One picture, WebP. Raises: TaskError if there is none of that name."""
+    """One picture as WebP. Raises: TaskError if none has this name."""
     try:
-        return _opened().read(f"{name}.webp")
+        return _archive().read(f"{name}.webp")
     except KeyError as error:
         raise TaskError(f"There is no page {name!r}: they are 0000 to {len(photographs()) - 1:04d}.") from error
 
 
-def write(path: Path, taken: Sequence[tuple[Photograph, bytes]]) -> None:
-    """Write an archive. The same pages give the same bytes."""
-    rows = [asdict(photograph) for photograph, _ in taken]
+def write(path: Path, pages: Sequence[tuple[Photograph, bytes]]) -> None:
+    """Write an archive of photographs and their pictures. Equal pages give equal bytes."""
+    rows = [asdict(photograph) for photograph, _ in pages]
     index = "[\n" + ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows) + "\n]\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo(INDEX), index, zipfile.ZIP_DEFLATED)
-        for photograph, content in taken:  # a picture does not shrink any further
+        for photograph, content in pages:  # a picture does not shrink any further
             archive.writestr(zipfile.ZipInfo(f"{photograph.name}.webp"), content)
 
 
 def read_index(content: bytes) -> tuple[Photograph, ...]:
-    """What `write` wrote of the photographs."""
+    """Read the index that `write` has written."""
     return tuple(
         Photograph(
-            row["name"], row["stratum"], row["site"], tuple(row["size"]),
-            tuple(Element(one["role"], one["name"], tuple(one["box"])) for one in row["elements"]),
+            row["name"],
+            row["stratum"],
+            row["site"],
+            tuple(row["size"]),
+            tuple(Element(element["role"], element["name"], tuple(element["box"])) for element in row["elements"]),
         )
         for row in json.loads(content)
-    )  # fmt: skip
+    )
 
 
 @cache
-def _opened() -> zipfile.ZipFile:
+def _archive() -> zipfile.ZipFile:
     return zipfile.ZipFile(io.BytesIO(files(__package__).joinpath(ARCHIVE).read_bytes()))

@@ -1,4 +1,4 @@
-"""What can be asked of a photograph: by kind of question, a sentence and the element that it is about."""
+"""The questions about a photograph: each a sentence and the element that it is about."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from .photographs import Box, Element, Photograph
 
 KINDS = ("link", "button", "field", "text", "purpose")
-STRANGE = ("beside",)
-"""Things told by the row that they stand in: held out."""
-_ASKED = ("Point at {}.", "Where is {}?", "Click {}.", "Find {}.")
+UNSEEN_KINDS = ("beside",)
+"""Kinds that only held-out tasks have: elements described by their row."""
+_FORMS = ("Point at {}.", "Where is {}?", "Click {}.", "Find {}.")
 _ROLES = {
     "link": ("link", "the link {}"),
     "button": ("button", "the button {}"),
@@ -57,12 +57,12 @@ PURPOSES = {
     ("forum", "Publish"): "Your question is written. Where do you click?",
     ("forum", "Threads"): "You want to see everything that is talked about. Where do you click?",
 }
-"""By site and name of an element, a sentence that says what one wants and not what the element is called."""
+"""By site and element name, a sentence that gives the purpose of the element and not its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`kind` is one of KINDS or STRANGE. `forms`: ways of asking that all mean the same element."""
+    """A question. `kind` is one of KINDS or UNSEEN_KINDS; `forms` are phrasings that all mean `element`."""
 
     kind: str
     forms: tuple[str, ...]
@@ -70,18 +70,18 @@ class Question:
 
 
 def questions_of(page: Photograph) -> list[Question]:
-    """Every question that has one right answer on this page."""
-    found = [*_by_name(page), *_by_purpose(page), *_beside(page)]
-    times = Counter(question.forms[0] for question in found)
-    return [question for question in found if times[question.forms[0]] == 1]
+    """Every question that has exactly one right answer on this page."""
+    questions = [*_by_name(page), *_by_purpose(page), *_beside(page)]
+    counts = Counter(question.forms[0] for question in questions)
+    return [question for question in questions if counts[question.forms[0]] == 1]
 
 
 def _by_name(page: Photograph) -> Iterator[Question]:
-    shown = Counter(element.name for element in page.elements)
+    counts = Counter(element.name for element in page.elements)
     for element in page.elements:
-        kind, called = _ROLES.get(element.role, ("", ""))
-        if kind and (kind != "text" or shown[element.name] == 1):  # words may be written on a link, too
-            yield Question(kind, _asked(called.format(f'"{element.name}"')), element)
+        kind, phrase = _ROLES.get(element.role, ("", ""))
+        if kind and (kind != "text" or counts[element.name] == 1):  # words may be written on a link, too
+            yield Question(kind, _forms(phrase.format(f'"{element.name}"')), element)
 
 
 def _by_purpose(page: Photograph) -> Iterator[Question]:
@@ -92,37 +92,37 @@ def _by_purpose(page: Photograph) -> Iterator[Question]:
 
 def _beside(page: Photograph) -> Iterator[Question]:
     """Elements of a list by their row, which is called by its first element, and their column, if it has a heading."""
-    shown = Counter(element.name for element in page.elements)
+    counts = Counter(element.name for element in page.elements)
     headings = [element for element in page.elements if element.role == "columnheader"]
     cells = [element for element in page.elements if element.role in ("cell", "link", "button", "textbox")]
     for element in cells:
-        row = [other for other in cells if other is not element and _level(other.box, element.box)]
-        first = min(row, key=lambda other: other.box[0], default=None)
+        row_cells = [c for c in cells if c is not element and _same_row(c.box, element.box)]
+        first = min(row_cells, key=lambda cell: cell.box[0], default=None)
         if first is None or first.box[0] > element.box[0] or first.role not in ("cell", "link"):
             continue
-        if shown[first.name] > 1:
+        if counts[first.name] > 1:
             continue
-        above = [head for head in headings if head.box[1] < element.box[1] and _over(head.box, element.box)]
+        above = [h for h in headings if h.box[1] < element.box[1] and _is_above(h.box, element.box)]
         if element.role == "cell" and above:
-            called = f'what the column "{above[-1].name}" says of "{first.name}"'
+            description = f'what the column "{above[-1].name}" says of "{first.name}"'
         elif element.role == "cell" and not headings:
-            called = f'what stands beside "{first.name}"'
+            description = f'what stands beside "{first.name}"'
         elif element.role in ("button", "textbox") and above:
-            called = f'the {"button" if element.role == "button" else "field"} in the row of "{first.name}"'
+            description = f'the {"button" if element.role == "button" else "field"} in the row of "{first.name}"'
         else:
             continue
-        yield Question("beside", _asked(called), element)
+        yield Question("beside", _forms(description), element)
 
 
-def _asked(called: str) -> tuple[str, ...]:
-    return tuple(form.format(called) for form in _ASKED)
+def _forms(description: str) -> tuple[str, ...]:
+    return tuple(form.format(description) for form in _FORMS)
 
 
-def _level(one: Box, other: Box) -> bool:
-    """Whether the middle of each is between the other's top and bottom."""
-    middle, centre = (one[1] + one[3]) / 2, (other[1] + other[3]) / 2
-    return one[1] < centre < one[3] and other[1] < middle < other[3]
+def _same_row(a: Box, b: Box) -> bool:
+    """Whether the vertical middle of each box lies between the top and bottom of the other."""
+    middle_a, middle_b = (a[1] + a[3]) / 2, (b[1] + b[3]) / 2
+    return a[1] < middle_b < a[3] and b[1] < middle_a < b[3]
 
 
-def _over(head: Box, box: Box) -> bool:
-    return head[0] <= (box[0] + box[2]) / 2 < head[2]
+def _is_above(heading: Box, box: Box) -> bool:
+    return heading[0] <= (box[0] + box[2]) / 2 < heading[2]

@@ -1,4 +1,6 @@
-"""Which pages are photographed, in which worlds, windows and styles."""
+"""Chooses the pages to photograph: their data, window sizes and styles."""
+
+# ruff: noqa: SIM905 - lists of words are read as words
 
 from __future__ import annotations
 
@@ -8,15 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.registry import load
-from agentgym.task import seed_of
+from agentgym import load, seed_of
 
 WIDTHS, HEIGHTS = (480, 560, 640, 800, 1024), (360, 420, 480, 600, 720)
 KNOWN_SITES, UNSEEN_SITE = ("shop", "mail", "calendar", "form"), "forum"
 STRATA = {"train": 160, "validation": 24, "unseen_site": 24, "unseen_worlds": 24, "unseen_questions": 40}
-"""How many photographs are taken for each."""
+"""The number of photographs of each stratum."""
 STOPS = 5
-"""Pages of a visit at most."""
+"""The largest number of pages of a visit."""
 PAINTS = (
     "",
     "body { font-family: serif; background: #efe9dc } nav { background: #6b3f2a } main { background: #fffdf6 }",
@@ -25,19 +26,21 @@ PAINTS = (
     "nav { background: #1f6f54 } button { background: #1f6f54; color: #fff; border: 0; border-radius: 6px }",
     "nav { background: #e7ebf3; border-bottom: 1px solid #99a } nav a, nav b { color: #234 } h1 { color: #a33 }",
 )
-"""Colours that are laid over the application's own."""
-LABELS = (
-    "Name", "City", "Street", "Colour", "Team", "Code", "Country", "Phone", "Language", "Newsletter", "Age", "Company",
-)  # fmt: skip
+"""Style sheets that replace the application's own colours."""
+LABELS = tuple(
+    """
+    Name City Street Colour Team Code Country Phone Language Newsletter Age Company
+    """.split()
+)
 CHOICES = ("Oslo", "Lima", "Graz", "Porto", "red", "green", "north", "south", "daily", "weekly")
 BUTTONS = ("Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy")
-"""What is written on forms."""
-World = Mapping[str, Any]
+"""Texts on forms."""
+AppData = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A page of a visit, the style that is laid over it, and how far it is scrolled down, in pixels."""
+    """A page of a visit: its path, the style sheet added to it, and how far it is scrolled down in pixels."""
 
     path: str
     look: str
@@ -46,16 +49,16 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Some pages of one world in one window. `site` and `data` as in `agentgym/web-v1`."""
+    """Some pages of one application in one window. `site` and `data` are as in `agentgym/web-v1`."""
 
     site: str
-    data: World
+    data: AppData
     viewport: tuple[int, int]
     stops: tuple[Stop, ...]
 
 
 def look(rng: random.Random) -> str:
-    """A style sheet. It moves things about: where something lies cannot be known from what it is called."""
+    """Draw a style sheet. It moves elements, so that the position of an element cannot be guessed from its name."""
     nav = f"padding: {rng.randint(2, 26)}px {rng.randint(4, 60)}px"
     if rng.random() < 0.5:
         nav += "; display: flex; flex-wrap: wrap; flex-direction: row-reverse"
@@ -78,7 +81,7 @@ def look(rng: random.Random) -> str:
 
 
 def visit(stratum: str, attempt: int) -> Visit:
-    """Draw a visit from a stream of random numbers of its own."""
+    """Draw a visit, from a random stream of its own."""
     rng = random.Random(seed_of("gui/pages-v1", stratum, attempt))
     site = UNSEEN_SITE if stratum == "unseen_site" else rng.choices(KNOWN_SITES, (6, 3, 3, 8))[0]
     if stratum == "unseen_questions":
@@ -91,44 +94,62 @@ def visit(stratum: str, attempt: int) -> Visit:
     return Visit(site, data, (rng.choice(WIDTHS), rng.choice(HEIGHTS)), stops)
 
 
-def _world(name: str, seed: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(load("assets", name)(seed=seed))
-    return found
+def _data(name: str, seed: int) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(load("assets", name)(seed=seed))
+    return data
 
 
-def _shop(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:
-    data = _world("web/shop", seed)
-    some = [product["id"] for product in rng.sample(data["products"], 5)]
-    data |= {"cart": {key: rng.randint(1, 3) for key in some[: rng.randint(1, 5)]}, "wishes": some[: rng.randint(1, 5)]}
+def _shop(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:
+    data = _data("web/shop", seed)
+    product_ids = [product["id"] for product in rng.sample(data["products"], 5)]
+    data |= {
+        "cart": {key: rng.randint(1, 3) for key in product_ids[: rng.randint(1, 5)]},
+        "wishes": product_ids[: rng.randint(1, 5)],
+    }
     category = rng.choice(data["products"])["category"]
     paths = [
-        "/", "/?page=2", f"/?category={category}", f"/?category={category}&sort=price", "/?sort=rating", "/wishes",
-        f"/product?id={some[0]}", "/cart", "/checkout", "/orders", f"/order?id={rng.choice(data['orders'])['id']}",
-    ]  # fmt: skip
+        "/",
+        "/?page=2",
+        f"/?category={category}",
+        f"/?category={category}&sort=price",
+        "/?sort=rating",
+        "/wishes",
+        f"/product?id={product_ids[0]}",
+        "/cart",
+        "/checkout",
+        "/orders",
+        f"/order?id={rng.choice(data['orders'])['id']}",
+    ]
     return data, paths
 
 
-def _mail(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:
-    data = _world("web/mail", seed)
+def _mail(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:
+    data = _data("web/mail", seed)
     for message in data["messages"]:
         message["folder"] = rng.choices(("Inbox", "Archive", "Travel", "Bills"), (5, 1, 1, 1))[0]
         message["starred"] = rng.random() < 0.2
-    one = rng.choice(data["messages"])["id"]
+    message_id = rng.choice(data["messages"])["id"]
     paths = (
-        "/", "/?folder=Archive", "/?folder=Travel", "/?page=2", f"/message?id={one}", "/write", f"/write?reply={one}",
-        f"/write?forward={one}",
-    )  # fmt: skip
+        "/",
+        "/?folder=Archive",
+        "/?folder=Travel",
+        "/?page=2",
+        f"/message?id={message_id}",
+        "/write",
+        f"/write?reply={message_id}",
+        f"/write?forward={message_id}",
+    )
     return data, paths
 
 
-def _calendar(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:
-    data = _world("web/calendar", seed)
+def _calendar(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:
+    data = _data("web/calendar", seed)
     event = rng.choice(data["events"])
     place = event["place"].replace(" ", "+")
     return data, ("/", f"/?q={place}", f"/event?id={event['id']}", "/new")
 
 
-def _form(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:
+def _form(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:
     fields = []
     for label in rng.sample(LABELS, rng.randint(2, 5)):
         kind = rng.choice(("text", "text", "choice", "check"))
@@ -136,12 +157,16 @@ def _form(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[
     return {"title": "Form", "fields": fields, "buttons": rng.sample(BUTTONS, rng.randint(2, 4))}, ("/",)
 
 
-def _forum(rng: random.Random, seed: int, stratum: str) -> tuple[World, Sequence[str]]:
-    data = _world("web/forum", seed)
-    one = rng.choice(data["threads"])
-    return data, ("/", "/?sort=votes", f"/?topic={one['topic']}", f"/thread?id={one['id']}", "/new")
+def _forum(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:
+    data = _data("web/forum", seed)
+    thread = rng.choice(data["threads"])
+    return data, ("/", "/?sort=votes", f"/?topic={thread['topic']}", f"/thread?id={thread['id']}", "/new")
 
 
-_SITES: dict[str, Callable[[random.Random, int, str], tuple[World, Sequence[str]]]] = {
-    "shop": _shop, "mail": _mail, "calendar": _calendar, "form": _form, "forum": _forum,
-}  # fmt: skip
+_SITES: dict[str, Callable[[random.Random, int, str], tuple[AppData, Sequence[str]]]] = {
+    "shop": _shop,
+    "mail": _mail,
+    "calendar": _calendar,
+    "form": _form,
+    "forum": _forum,
+}

@@ -1,4 +1,4 @@
-"""The language table: how each language's programs are made and run, and how a reference solution is written in it."""
+"""The table of languages: how a program is built and run in each, and how a reference solution is written."""
 
 from __future__ import annotations
 
@@ -49,13 +49,17 @@ Parts = Mapping[str, Any]
 
 
 def _of_c(steps: Sequence[Chosen], ending: Chosen, *, skip: str, put: str, divide: str, indent: str) -> Parts:
-    """Pieces of a program in a language whose expressions are C's."""
-    end = ENDINGS[ending[0]]
+    """The parts of a program in a language with C's expressions.
+
+    Args:
+        skip, put: templates of a statement that skips a number, and of one that replaces x. divide: whole division.
+    """
+    template = ENDINGS[ending[0]]
     lines = []
     for name, k in steps:
         code = STEPS[name].code.replace("IDIV(x,K)", divide).replace("K", str(k))
         lines.append(indent + (skip if STEPS[name].keeps else put).replace("CODE", code) + "\n")
-    return {"start": end.start, "steps": "".join(lines), "update": end.code.replace("K", str(ending[1]))}
+    return {"start": template.start, "steps": "".join(lines), "update": template.code.replace("K", str(ending[1]))}
 
 
 def _c_like(header: str) -> Callable[[Sequence[Chosen], Chosen], str]:
@@ -83,19 +87,24 @@ def _bash(steps: Sequence[Chosen], ending: Chosen) -> str:
 
 
 def _python(steps: Sequence[Chosen], ending: Chosen) -> str:
-    end = ENDINGS[ending[0]]
+    template = ENDINGS[ending[0]]
     lines = []
     for name, k in steps:
         code = in_python(STEPS[name], k)
         lines.append(f"    if not ({code}):\n        continue\n" if STEPS[name].keeps else f"    x = {code}\n")
-    update = (end.python or end.code).replace("K", str(ending[1]))
-    each, after = ("    print(acc)\n", "") if end.each else ("", "print(acc)\n")
-    return PYTHON.format(start=end.start, steps="".join(lines), update=update, each=each, after=after)
+    update = (template.python or template.code).replace("K", str(ending[1]))
+    each, after = ("    print(acc)\n", "") if template.each else ("", "print(acc)\n")
+    return PYTHON.format(start=template.start, steps="".join(lines), update=update, each=each, after=after)
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One language: its name in a prompt, the program as an environment needs it, and the writer of solutions."""
+    """One language.
+
+    Attributes:
+        title: its name in a prompt. file: the program's file name. build, run: command lines.
+        write: writes the reference solution of steps and an ending.
+    """
 
     title: str
     file: str
@@ -111,9 +120,19 @@ class Language:
 LANGUAGES: Mapping[str, Language] = {
     "shell": Language("a bash script", "main.sh", ("bash", "main.sh"), _bash),
     "python": Language("Python", "main.py", ("python3", "-S", "main.py"), _python),  # -S: starts in half the time
-    "c": Language("C", "main.c", ("./main",), _c_like("stdio.h"),
-                  ("gcc", "-O1", "-std=c11", "-o", "main", "main.c", "-lm")),
-    "cpp": Language("C++", "main.cpp", ("./main",), _c_like("cstdio"),
-                    ("g++", "-O1", "-std=c++17", "-o", "main", "main.cpp")),
+    "c": Language(
+        "C",
+        "main.c",
+        ("./main",),
+        _c_like("stdio.h"),
+        ("gcc", "-O1", "-std=c11", "-o", "main", "main.c", "-lm"),
+    ),
+    "cpp": Language(
+        "C++",
+        "main.cpp",
+        ("./main",),
+        _c_like("cstdio"),
+        ("g++", "-O1", "-std=c++17", "-o", "main", "main.cpp"),
+    ),
     "javascript": Language("JavaScript (node)", "main.js", ("node", "main.js"), _javascript),
-}  # fmt: skip
+}

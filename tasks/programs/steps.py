@@ -1,7 +1,7 @@
-"""What the programs do: steps on each number of a list, then one way of putting them together.
+"""What the programs do: steps on each number of a list, then an ending that combines the numbers.
 
-Every step is written in the arithmetic that C, C++, JavaScript and bash share, and again in Python where that differs.
-No number is ever negative, so remainders and divisions agree in all of them. `IDIV(a, b)` is a whole division.
+Every step is written in the arithmetic that C, C++, JavaScript and bash share, and in Python where that differs.
+No number is negative, so remainders and divisions agree in all languages. `IDIV(a, b)` is a whole division.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class Step:
     """One operation on `x`, the `i`-th number counted from 1, with a parameter `K`.
 
     Attributes:
-        words: what it does. k: what K may be; empty if there is none.
-        code: an expression, C-like; `python` where Python writes it otherwise.
-        keeps: the expression is a condition, and other numbers are left out.
+        words: the step in English. k: the values that K may have; empty without a K.
+        code: a C-like expression. python: the same in Python, where it differs.
+        keeps: the expression is a condition, and numbers that do not meet it are skipped.
     """
 
     words: str
@@ -29,10 +29,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the numbers that are left become output: `acc` begins at `start` and is updated by each.
+    """How the numbers that were not skipped become output: `acc` begins at `start` and each number updates it.
 
     Attributes:
-        each: acc is printed after every number, and not at the end.
+        each: print acc after every number instead of at the end. The others are as in Step.
     """
 
     words: str
@@ -57,58 +57,72 @@ STEPS: Mapping[str, Step] = {
     "no_multiples": Step("skip it if it is divisible by K", "x % K != 0", range(2, 9), keeps=True),
     "above": Step("skip it unless it is above K", "x > K", range(5, 300), keeps=True),
     "below": Step("skip it unless it is below K", "x < K", range(200, 900), keeps=True),
-    "every": Step("skip it unless its position in the input, counted from 1, is divisible by K", "i % K == 0",
-                  range(2, 4), keeps=True),
-}  # fmt: skip
+    "every": Step(
+        "skip it unless its position in the input, counted from 1, is divisible by K",
+        "i % K == 0",
+        range(2, 4),
+        keeps=True,
+    ),
+}
 
 ENDINGS: Mapping[str, Ending] = {
     "sum": Ending("Print the sum of what is left.", 0, "acc + x"),
     "count": Ending("Print how many are left.", 0, "acc + 1"),
     "most": Ending("Print the largest of what is left, or -1 if nothing is.", -1, "(x > acc ? x : acc)", "max(acc, x)"),
-    "least": Ending("Print the smallest of what is left, or -1 if nothing is.", -1, "(acc < 0 || x < acc ? x : acc)",
-                    "(x if acc < 0 or x < acc else acc)"),
+    "least": Ending(
+        "Print the smallest of what is left, or -1 if nothing is.",
+        -1,
+        "(acc < 0 || x < acc ? x : acc)",
+        "(x if acc < 0 or x < acc else acc)",
+    ),
     "last": Ending("Print the last of what is left, or -1 if nothing is.", -1, "x"),
     "squares": Ending("Print the sum of the squares of what is left.", 0, "acc + x * x"),
-    "running": Ending("After each number that is left, print the sum of those so far on a line of its own.", 0,
-                      "acc + x", each=True),
+    "running": Ending(
+        "After each number that is left, print the sum of those so far on a line of its own.", 0, "acc + x", each=True
+    ),
     "each": Ending("Print each number that is left, on a line of its own.", 0, "x", each=True),
-    "fold": Ending("Begin with 1; for each number that is left, multiply by K, add the number, and keep the remainder "
-                   "of a division by 9973. Print what you have at the end.", 1, "(acc * K + x) % 9973", k=range(2, 40)),
-}  # fmt: skip
+    "fold": Ending(
+        "Begin with 1; for each number that is left, multiply by K, add the number, and keep the remainder "
+        "of a division by 9973. Print what you have at the end.",
+        1,
+        "(acc * K + x) % 9973",
+        k=range(2, 40),
+    ),
+}
 
 UNSEEN = frozenset({"far", "raise", "every", "fold", "last"})
-"""Steps and endings of which nothing is trained on: a held-out task of the stratum `unseen_steps` has one or more."""
+"""Steps and endings that no training task has. A held-out task of the stratum `unseen_steps` has at least one."""
 
 Chosen = tuple[str, int]
 """A step or ending by name, and its K (0 if it has none)."""
 
 
 def sentence(steps: Sequence[Chosen], ending: Chosen) -> str:
-    """What the program does with the numbers, in words."""
+    """What the program does with the numbers, in English."""
     words = [STEPS[name].words.replace("K", str(k)) for name, k in steps]
     return f"For each number x: {'; then '.join(words)}. {ENDINGS[ending[0]].words.replace('K', str(ending[1]))}"
 
 
 def reference(steps: Sequence[Chosen], ending: Chosen, numbers: Sequence[int]) -> str:
-    """What the program prints for a list of numbers. The expressions evaluated are those above."""
-    end = ENDINGS[ending[0]]
-    acc, printed = end.start, []
-    update = compile((end.python or end.code).replace("K", str(ending[1])), "ending", "eval")
+    """What the program prints for a list of numbers. Only the expressions of this file are evaluated."""
+    template = ENDINGS[ending[0]]
+    acc, printed = template.start, []
+    update = compile((template.python or template.code).replace("K", str(ending[1])), "ending", "eval")
     parts = [(STEPS[name], compile(in_python(STEPS[name], k), name, "eval")) for name, k in steps]
     for i, x in enumerate(numbers, 1):
-        kept = True
+        passes = True
         for step, code in parts:
             value = eval(code, {"x": x, "i": i, "abs": abs, "min": min, "max": max})
             if step.keeps:
-                kept = kept and value
-            elif kept:
+                passes = passes and value
+            elif passes:
                 x = value
-        if kept:
+        if passes:
             acc = eval(update, {"x": x, "acc": acc, "max": max})
             printed.append(acc)
-    return "".join(f"{line}\n" for line in printed) if end.each else f"{acc}\n"
+    return "".join(f"{line}\n" for line in printed) if template.each else f"{acc}\n"
 
 
 def in_python(step: Step, k: int) -> str:
-    """A step's expression as Python."""
+    """A step's expression in Python."""
     return (step.python or step.code).replace("IDIV(x,K)", "x // K").replace("K", str(k))

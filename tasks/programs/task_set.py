@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.messages import Call, Message
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet, seed_of
 
 from .languages import LANGUAGES
 from .steps import ENDINGS, STEPS, UNSEEN, Chosen, reference, sentence
@@ -19,20 +17,20 @@ NAME = "code/programs-v1"
 SIZES = {"train": 1_200, "validation": 150, "unseen_programs": 150, "unseen_steps": 150}
 EXAMPLES, HIDDEN = 2, 6
 RESERVED = 5
-"""Every fifth program, by a hash of its steps, is kept for the stratum `unseen_programs`."""
+"""Every fifth program, by a hash of its steps, is reserved for the stratum `unseen_programs`."""
 
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which programs are in it.
 
-    Held-out tasks carry the tag `unseen_programs` (steps as in training, put together otherwise) or `unseen_steps`
-    (with steps of which nothing is trained on). Difficulty is the number of steps, 1 to 3. Tags name the language.
+    Held-out tasks carry the tag `unseen_programs` (trained steps in new combinations) or `unseen_steps` (with steps
+    that are never trained on). Difficulty is the number of steps, 1 to 3. Tags name the language.
     """
-    asked: set[Any] = set()
+    used: set[Any] = set()
 
     def draw(split: Split, stratum: str) -> list[Task]:
-        return [_draw(asked, split, stratum, seed, index) for index in range(SIZES[stratum])]
+        return [_draw(used, split, stratum, seed, index) for index in range(SIZES[stratum])]
 
     held_out = [*draw("held_out", "unseen_programs"), *draw("held_out", "unseen_steps")]
     splits = {"held_out": held_out, "validation": draw("validation", "validation"), "train": draw("train", "train")}
@@ -40,32 +38,36 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script of two turns: `test` of the reference, and `submit` if every example passed."""
+    """Play two turns: `test` the reference, and `submit` it if every example passed."""
     code = {"code": task.truth["reference"]}
 
     def script(messages: Sequence[Message]) -> Message:
-        tried = [message.text for message in messages if message.role == "tool"]
-        if not tried:
+        results = [message.text for message in messages if message.role == "tool"]
+        if not results:
             return Message("assistant", "", (Call("test", code),))
-        if not tried[-1].startswith("All"):
-            return Message("assistant", f"The reference solution fails: {tried[-1]}")
+        if not results[-1].startswith("All"):
+            return Message("assistant", f"The reference solution fails: {results[-1]}")
         return Message("assistant", "", (Call("submit", code),))
 
     return script
 
 
-def _draw(asked: set[Any], split: Split, stratum: str, seed: int, index: int) -> Task:
-    """Draw a task nobody has. One stream of random numbers a task."""
+def _draw(used: set[Any], split: Split, stratum: str, seed: int, index: int) -> Task:
+    """Draw a task whose program is not in `used`, from a random stream of its own."""
     rng = random.Random(seed_of(NAME, split, stratum, seed, index))
     for _ in range(10_000):
         steps: tuple[Chosen, ...] = tuple(_chosen(rng, name) for name in rng.sample(list(STEPS), rng.randint(1, 3)))
         ending = _chosen(rng, rng.choice(list(ENDINGS)))
-        strange = bool(UNSEEN & {name for name, _ in (*steps, ending)})
+        has_unseen_step = bool(UNSEEN & {name for name, _ in (*steps, ending)})
         reserved = zlib.crc32(repr((steps, ending)).encode()) % RESERVED == 0
-        fits = strange if stratum == "unseen_steps" else not strange and reserved is (stratum == "unseen_programs")
-        task = _task(rng, steps, ending, split, stratum, index) if fits and (steps, ending) not in asked else None
+        fits = (
+            has_unseen_step
+            if stratum == "unseen_steps"
+            else not has_unseen_step and reserved is (stratum == "unseen_programs")
+        )
+        task = _task(rng, steps, ending, split, stratum, index) if fits and (steps, ending) not in used else None
         if task is not None:
-            asked.add((steps, ending))
+            used.add((steps, ending))
             return task
     raise TaskError(f"{NAME}: no unused program is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
 
@@ -78,11 +80,11 @@ def _chosen(rng: random.Random, name: str) -> Chosen:
 def _task(
     rng: random.Random, steps: Sequence[Chosen], ending: Chosen, split: Split, stratum: str, index: int
 ) -> Task | None:
-    """The task, or None where the drawn inputs do not tell the program from a trivial one."""
+    """Make the task, or return None where the drawn inputs cannot tell the program from a trivial one."""
     lists = [[rng.randint(0, 999) for _ in range(rng.randint(3, 12))] for _ in range(EXAMPLES + HIDDEN - 1)]
     cases = [(_stdin(numbers), reference(steps, ending, numbers)) for numbers in (*lists, [])]
     printed = [stdout for _, stdout in cases]
-    if max(printed.count(one) for one in printed) > 2:
+    if max(printed.count(output) for output in printed) > 2:
         return None
     name = list(LANGUAGES)[index % len(LANGUAGES)]  # as many of each
     language = LANGUAGES[name]

@@ -1,4 +1,4 @@
-"""The task set `code/projects-v1`: a package of three modules in which something must be mended, added or renamed."""
+"""The task set `code/projects-v1`: fix, add, rename or move a function of a package of three modules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from agentgym.messages import Call, Message
-from agentgym.registry import load_task_set
-from agentgym.task import Task, TaskSet
+from agentgym import Call, Message, Task, TaskSet, load_task_set
 
 from ..generator import TaskGenerator, TaskSlot
 from ..mutation import mutants
@@ -26,7 +24,7 @@ OVERVIEW = "overview"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function of the project, from the set `code/functions-v1`: its name, words, source and assertions."""
+    """One function of the project, from the set `code/functions-v1`: name, description, source and assertions."""
 
     name: str
     words: str
@@ -52,41 +50,42 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A package: which functions stand in which module; the last module calls one of each.
-
-    Attributes:
-        written: what stands in the place of a function's right text, by name; "" leaves it out.
-    """
+    """A package: its functions by module. A last module, summary.py, calls one function of each of the others."""
 
     package: str
     modules: Mapping[str, Sequence[Function]]
 
     def files(
-        self, *, names: Mapping[str, str] | None = None, written: Mapping[str, str] | None = None
+        self, *, names: Mapping[str, str] | None = None, replaced: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """Texts by path, with functions called by other `names` and written otherwise."""
-        names, written = names or {}, written or {}
-        found = {f"{self.package}/__init__.py": ""}
+        """The package's files: text by path.
+
+        Args:
+            names: new names of functions, by the old name.
+            written: what replaces the text of a function, by its name; "" leaves the function out.
+        """
+        names, replaced = names or {}, replaced or {}
+        texts_by_path = {f"{self.package}/__init__.py": ""}
         for module, functions in self.modules.items():
-            texts = [written.get(one.name, one.text()) for one in functions]
-            text = "\n\n".join(one.strip("\n") + "\n" for one in texts if one)
-            found[f"{self.package}/{module}.py"] = _renamed(text, names)
+            definitions = [replaced.get(function.name, function.text()) for function in functions]
+            text = "\n\n".join(function.strip("\n") + "\n" for function in definitions if function)
+            texts_by_path[f"{self.package}/{module}.py"] = _renamed(text, names)
         imports = [f"from .{module} import {functions[0].name}" for module, functions in self.modules.items()]
         calls = ", ".join(functions[0].example()[0] for functions in self.modules.values())
         text = "\n".join([*imports, "", "", f"def {OVERVIEW}():", f"    return [{calls}]", ""])
-        found[f"{self.package}/summary.py"] = _renamed(text, names)
-        return found
+        texts_by_path[f"{self.package}/summary.py"] = _renamed(text, names)
+        return texts_by_path
 
     def imports(self, names: Mapping[str, str] | None = None) -> str:
-        """Python that brings every function into one namespace."""
+        """Python code that imports every function of the package."""
         lines = [
-            f"from {self.package}.{module} import {', '.join(one.name for one in functions)}"
+            f"from {self.package}.{module} import {', '.join(function.name for function in functions)}"
             for module, functions in self.modules.items()
         ]
         return _renamed("\n".join([*lines, f"from {self.package}.summary import {OVERVIEW}", ""]), names or {})
 
     def overview(self) -> str:
-        """The assertion that the summary's function holds."""
+        """The assertion on the value of the summary's function."""
         return f"assert {OVERVIEW}() == [{', '.join(functions[0].example()[1] for functions in self.modules.values())}]"
 
 
@@ -100,11 +99,11 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which functions stand together, and what is to be done.
+    """Build the task set; the seed chooses the functions of each package and the kind of work.
 
-    Held-out tasks carry the tag `unseen_functions` (work as in training, on functions of which none is trained on) or
-    `unseen_kinds` (a function moves to another module: work that is never trained). Difficulty is the band of the
-    function that the work is on.
+    Held-out tasks carry the tag `unseen_functions` (kinds of work as in training, on functions that are never trained
+    on) or `unseen_kinds` (a function moves to another module, which is never trained on). Difficulty is the band of
+    the function that the work is on.
     """
     material = load_task_set(MATERIAL)
     draw = TaskGenerator(NAME, SIZES, seed, key=None, tries=200).draw
@@ -118,7 +117,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script that looks, writes the changed files, tests and submits."""
+    """Read a file, write the changed files, run the tests and submit."""
     solution: Mapping[str, str] = task.truth["solution"]
     calls = [
         (Call("read", {"path": next(iter(solution))}),),
@@ -134,19 +133,19 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def _task(rng: random.Random, slot: TaskSlot, material: Sequence[Task], kinds: Sequence[str]) -> Task | None:
-    """A task, or None where fewer than four functions were drawn, or the work cannot be done on them."""
-    drawn = {task.tags[0]: task for task in rng.sample(list(material), 6)}
-    if len(drawn) < 4:
+    """Make one task, or return None where fewer than four functions were drawn or the work does not apply to them."""
+    sampled = {task.tags[0]: task for task in rng.sample(list(material), 6)}
+    if len(sampled) < 4:
         return None
-    chosen = list(drawn.values())[:4]
+    chosen = list(sampled.values())[:4]
     functions = [Function.of(task) for task in chosen]
     first, second = rng.sample(MODULES, 2)
     project = Project(rng.choice(PACKAGES), {first: functions[:2], second: functions[2:]})
     kind = kinds[slot.index % len(kinds)]
-    made = _WORK[kind](project, rng)
-    if made is None:
+    work = _WORK[kind](project, rng)
+    if work is None:
         return None
-    prompt, files, solution, truth = made
+    prompt, files, solution, truth = work
     return Task(
         id=slot.id,
         environment="agentgym/code-files-v1",
@@ -154,40 +153,44 @@ def _task(rng: random.Random, slot: TaskSlot, material: Sequence[Task], kinds: S
         parameters={"files": files, **_visible(truth)},
         truth={**truth, "solution": {path: text for path, text in solution.items() if files.get(path) != text}},
         split=slot.split,
-        tags=(kind, *(one.name for one in functions), *slot.tags),
+        tags=(kind, *(function.name for function in functions), *slot.tags),
         difficulty=chosen[0].difficulty,
     )
 
 
-Made = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]
-"""What is asked, the files given, the files as they shall be, the truth."""
+Work = tuple[str, dict[str, str], dict[str, str], dict[str, Any]]
+"""The prompt, the files at the start, the files of a solution, the truth."""
 
 
-def _fix(project: Project, rng: random.Random) -> Made | None:
+def _fix(project: Project, rng: random.Random) -> Work | None:
     target = _target(project)
     wrong = mutants(target.source, target.tests[VISIBLE:], rng)
     if not wrong:
         return None
-    files = project.files(written={target.name: target.text(wrong[0])})
+    files = project.files(replaced={target.name: target.text(wrong[0])})
     return (
         "One of its functions does not do what its docstring says. Find it and mend it.",
-        files, project.files(), {"imports": project.imports(), "tests": _all_tests(project)},
-    )  # fmt: skip
+        files,
+        project.files(),
+        {"imports": project.imports(), "tests": _all_tests(project)},
+    )
 
 
-def _add(project: Project, rng: random.Random) -> Made | None:
+def _add(project: Project, rng: random.Random) -> Work | None:
     target, module = _target(project), next(iter(project.modules))
-    files = project.files(written={target.name: ""})
+    files = project.files(replaced={target.name: ""})
     call, value = target.example()
-    head = target.source.partition("\n")[0].removeprefix("def ").rstrip(":")
+    signature = target.source.partition("\n")[0].removeprefix("def ").rstrip(":")
     return (
-        f"The function {head} is missing from {project.package}/{module}.py, and summary.py needs it. Write it. "
+        f"The function {signature} is missing from {project.package}/{module}.py, and summary.py needs it. Write it. "
         f"{target.words} For example, {call} is {value}.",
-        files, project.files(), {"imports": project.imports(), "tests": _all_tests(project)},
-    )  # fmt: skip
+        files,
+        project.files(),
+        {"imports": project.imports(), "tests": _all_tests(project)},
+    )
 
 
-def _rename(project: Project, rng: random.Random) -> Made | None:
+def _rename(project: Project, rng: random.Random) -> Work | None:
     target = _target(project)
     names = {target.name: f"{rng.choice(('new', 'better', 'plain', 'quick', 'own'))}_{target.name}"}
     truth = {
@@ -199,11 +202,13 @@ def _rename(project: Project, rng: random.Random) -> Made | None:
     }
     return (
         f"Rename the function {target.name} to {names[target.name]}, wherever it stands; the old name shall be gone.",
-        project.files(), project.files(names=names), truth,
-    )  # fmt: skip
+        project.files(),
+        project.files(names=names),
+        truth,
+    )
 
 
-def _move(project: Project, rng: random.Random) -> Made | None:
+def _move(project: Project, rng: random.Random) -> Work | None:
     target, (first, second) = _target(project), list(project.modules)
     after = Project(project.package, {first: project.modules[first][1:], second: [*project.modules[second], target]})
     files, solution = project.files(), after.files()
@@ -217,23 +222,28 @@ def _move(project: Project, rng: random.Random) -> Made | None:
     }
     return (
         f"Move the function {target.name} from {first}.py to {second}.py, and let summary.py take it from there.",
-        files, solution, truth,
-    )  # fmt: skip
+        files,
+        solution,
+        truth,
+    )
 
 
-_WORK: Mapping[str, Callable[[Project, random.Random], Made | None]] = {
-    "fix": _fix, "add": _add, "rename": _rename, "move": _move,
-}  # fmt: skip
+_WORK: Mapping[str, Callable[[Project, random.Random], Work | None]] = {
+    "fix": _fix,
+    "add": _add,
+    "rename": _rename,
+    "move": _move,
+}
 
 
 def _target(project: Project) -> Function:
-    """The function that the work is on: the first of the first module, which the summary calls."""
+    """The function that the work is on: the first function of the first module, which the summary calls."""
     return next(iter(project.modules.values()))[0]
 
 
 def _all_tests(project: Project) -> list[str]:
     """Assertions on every function, the target's first."""
-    tests = [test for functions in project.modules.values() for one in functions for test in one.tests[:6]]
+    tests = [test for functions in project.modules.values() for function in functions for test in function.tests[:6]]
     return [
         *_target(project).tests,
         *[test for test in tests if test not in _target(project).tests],
@@ -242,6 +252,6 @@ def _all_tests(project: Project) -> list[str]:
 
 
 def _visible(truth: dict[str, Any]) -> dict[str, Any]:
-    """The target's first assertions, for the agent to try; the truth keeps the others only."""
-    shown, truth["tests"] = truth["tests"][:VISIBLE], truth["tests"][VISIBLE:]
-    return {"tests": shown, "imports": truth["imports"]}
+    """Move the target's first assertions from the truth to the parameters, where the agent can try them."""
+    visible, truth["tests"] = truth["tests"][:VISIBLE], truth["tests"][VISIBLE:]
+    return {"tests": visible, "imports": truth["imports"]}

@@ -11,13 +11,12 @@ from contextlib import closing
 from datetime import date, timedelta
 from functools import lru_cache
 
-from agentgym.errors import TaskError
-from agentgym.task import seed_of
+from agentgym import TaskError, seed_of
 
 from .domains import Column, Domain, Table, domains
 
 VARIANTS = 10
-"""Databases of each domain. Seed `n` is domain `n // VARIANTS`, with the facts of variant `n % VARIANTS`."""
+"""The number of databases per domain. Seed `n` is domain `n // VARIANTS`, with the facts of variant `n % VARIANTS`."""
 ROWS = (18, 70, 160)
 
 HEAD = "Amber Autumn Azure Broad Cedar Clear Copper Coral Crystal Early Falcon Golden Granite Hidden Ivory Jade".split()
@@ -34,10 +33,10 @@ FIRST_DAY, DAYS = date(2022, 1, 3), 900
 
 @lru_cache(maxsize=64)
 def database(seed: int = 0) -> bytes:
-    """A domain's database, about 30 KB.
+    """Build a domain's database, about 30 KB.
 
-    Names, codes and the choices of a column are the same in every variant of a domain; numbers, dates and who
-    belongs to whom differ. So an answer that is right by luck in one variant is wrong in another.
+    Names, codes and the choices of a column are the same in every variant of a domain; numbers, dates and parents
+    differ. So an answer that is right by luck in one variant is wrong in another.
 
     Raises: TaskError if there is no such domain.
     """
@@ -46,19 +45,19 @@ def database(seed: int = 0) -> bytes:
     domain = domains()[seed // VARIANTS]
     rng = random.Random(seed_of("sql/schemas", domain.name, seed % VARIANTS))
     with closing(sqlite3.connect(":memory:")) as connection:
-        above: Table | None = None
+        parent_table: Table | None = None
         keys: list[int] = []
         for table, count in zip(domain.tables, ROWS, strict=True):
             parents = [rng.choice(keys) for _ in range(count)] if keys else []
             keys = list(range(1, count + 1))
             columns = [[key] for key in keys]
-            if above is not None:
+            if parent_table is not None:
                 columns = [[*row, parent] for row, parent in zip(columns, parents, strict=True)]
             values = [_values(domain, column, count, rng) for column in table.columns]
             rows = [(*row, *facts) for row, facts in zip(columns, zip(*values, strict=True), strict=True)]
-            connection.execute(_create(table, above))
+            connection.execute(_create(table, parent_table))
             connection.executemany(f"INSERT INTO {table.name} VALUES ({','.join('?' * len(rows[0]))})", rows)
-            above = table
+            parent_table = table
         connection.commit()
         connection.execute("VACUUM")
         content: bytes = connection.serialize()
@@ -69,34 +68,40 @@ def names(domain: Domain, column: Column, count: int) -> list[str]:
     """The titles, people or codes of a column, the same in every variant."""
     rng = random.Random(seed_of("sql/schemas", "names", domain.name, column.name))
     if column.kind == "code":
-        return [f"{letter}{number}" for letter, number in zip(
-            rng.choices("BCDFGHKLMNPRST", k=count), rng.sample(range(100, 1000), count), strict=True
-        )]  # fmt: skip
+        return [
+            f"{letter}{number}"
+            for letter, number in zip(
+                rng.choices("BCDFGHKLMNPRST", k=count), rng.sample(range(100, 1000), count), strict=True
+            )
+        ]
     parts = (FIRST, LAST) if column.kind == "person" else (HEAD, TAIL)
     return [" ".join(pair) for pair in rng.sample(list(itertools.product(*parts)), count)]
 
 
-def key_of(above: Table) -> str:
+def key_of(parent: Table) -> str:
     """The column in which a child holds its parent's id."""
-    return f"{above.singular}_id"
+    return f"{parent.singular}_id"
 
 
-def _create(table: Table, above: Table | None) -> str:
+def _create(table: Table, parent: Table | None) -> str:
     sql_types = {"number": "INTEGER", "year": "INTEGER", "money": "REAL"}
     columns = ["id INTEGER PRIMARY KEY"]
-    if above is not None:
-        columns.append(f"{key_of(above)} INTEGER REFERENCES {above.name}(id)")
+    if parent is not None:
+        columns.append(f"{key_of(parent)} INTEGER REFERENCES {parent.name}(id)")
     columns += [f"{column.name} {sql_types.get(column.kind, 'TEXT')}" for column in table.columns]
     return f"CREATE TABLE {table.name} ({', '.join(columns)})"
 
 
 def _values(domain: Domain, column: Column, count: int, rng: random.Random) -> list[object]:
-    """A column's values. Numbers of parents and children do not repeat where the range allows: "the highest" is one."""
+    """A column's values. Numbers of parents and children do not repeat where the range allows, so that "the highest"
+    is unambiguous."""
     if column.kind in ("title", "person", "code"):
         fixed = names(domain, column, min(count, 200))
-        return [*fixed] if column is domain.parent.columns[0] or column is domain.child.columns[0] else (
-            rng.choices(fixed[:40], k=count)
-        )  # fmt: skip
+        return (
+            [*fixed]
+            if column is domain.parent.columns[0] or column is domain.child.columns[0]
+            else (rng.choices(fixed[:40], k=count))
+        )
     if column.kind == "choice":
         return [rng.choice(column.choices) for _ in range(count)]
     if column.kind == "city":

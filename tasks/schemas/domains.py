@@ -1,4 +1,4 @@
-"""The domains: what each one's three tables are called, and what their columns hold."""
+"""The domains: the names of their three tables and the columns of each."""
 
 from __future__ import annotations
 
@@ -56,15 +56,16 @@ theatre: theatres theatre; name title, city city, boxes 2-60
   plays play; title title, form [comedy drama farce tragedy], acts 1-400, royalty money
   performances performance; lead person, day date, audience 20-900
 """
-"""A domain a paragraph: a parent table, its children, and the events of those. `name singular; column kind, ...`."""
+"""Three lines a domain: the parent table, its children, and the children's events. A line reads
+`name singular; column kind, ...`."""
 
 UNSEEN = ("garden", "vineyard", "harbour", "theatre")
-"""Domains that no training task is about."""
+"""Domains that are never trained on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and what it holds: `title`, `person`, `code`, `city`, `date`, `year`, `money`, `choice` or `number`."""
+    """A column. Its kind is `title`, `person`, `code`, `city`, `date`, `year`, `money`, `choice` or `number`."""
 
     name: str
     kind: str
@@ -74,7 +75,7 @@ class Column:
 
     @property
     def words(self) -> str:
-        """How a question calls it."""
+        """The column's name as questions write it."""
         return self.name.replace("_", " ")
 
 
@@ -113,12 +114,12 @@ class Domain:
 def domains() -> tuple[Domain, ...]:
     """Every domain, in the order of their numbers."""
     lines = DOMAINS.strip().splitlines()
-    found = []
-    for number, place in enumerate(range(0, len(lines), 3)):
-        name, _, first = lines[place].partition(": ")
-        tables = [_table(line) for line in (first, lines[place + 1], lines[place + 2])]
-        found.append(Domain(name, number, *tables))
-    return tuple(found)
+    parsed = []
+    for number, start in enumerate(range(0, len(lines), 3)):
+        name, _, parent = lines[start].partition(": ")
+        tables = [_table(line) for line in (parent, lines[start + 1], lines[start + 2])]
+        parsed.append(Domain(name, number, *tables))
+    return tuple(parsed)
 
 
 def _table(line: str) -> Table:

@@ -1,11 +1,10 @@
-"""Scripted players: they read the prompt, never the truth, and solve every task through the public tools."""
+"""Oracles of the database tasks. They read the prompt, never the truth, and use the public tools."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task
+from agentgym import Call, Message, Task
 
 from . import alterations, questions
 from .domains import domains
@@ -15,19 +14,19 @@ Script = Callable[[Sequence[Message]], Message]
 
 
 def oracle(task: Task) -> Script:
-    """Tries the query that answers the question, then submits it."""
+    """Run the query that answers the question, then submit it."""
     (query,) = _read(task, (*questions.TRAIN, *questions.HELD_OUT))
     return _player([Call("query", {"sql": query}), Call("submit", {"sql": query})])
 
 
 def changer(task: Task) -> Script:
-    """Makes the change in one transaction, then finishes."""
+    """Make the change in one transaction, then finish."""
     statements = ["BEGIN", *_read(task, (*alterations.TRAIN, *alterations.HELD_OUT)), "COMMIT"]
     return _player([*(Call("execute", {"sql": sql}) for sql in statements), Call("finish", {})])
 
 
 def answer(task: Task) -> Message:
-    """The message that answers a question rightly, from its truth: trainers may ask how likely it is."""
+    """The message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("submit", {"sql": task.truth["sql"]}),))
 
 
@@ -40,7 +39,7 @@ def _read(task: Task, templates: Sequence[Template]) -> list[str]:
 
 
 def _player(calls: Sequence[Call]) -> Script:
-    """Makes one call a turn."""
+    """A script that makes one call per turn."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)

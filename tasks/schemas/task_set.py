@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym import Split, Task, TaskError, TaskSet, seed_of
 
 from . import alterations, questions
 from .database import VARIANTS, database
@@ -55,12 +54,12 @@ def changes_postgres(seed: int = 0) -> TaskSet:
 
 
 def _questions(name: str, environment: str, seed: int) -> TaskSet:
-    splits = _drawn("sql/schemas", environment, seed, questions.TRAIN, questions.HELD_OUT, _question_truth)
+    splits = _generate("sql/schemas", environment, seed, questions.TRAIN, questions.HELD_OUT, _question_truth)
     return TaskSet(name, splits, oracle=oracle, answer=answer)
 
 
 def _changes(name: str, environment: str, seed: int) -> TaskSet:
-    splits = _drawn("sql/changes", environment, seed, alterations.TRAIN, alterations.HELD_OUT, _change_truth)
+    splits = _generate("sql/changes", environment, seed, alterations.TRAIN, alterations.HELD_OUT, _change_truth)
     return TaskSet(name, splits, oracle=changer)
 
 
@@ -78,23 +77,23 @@ def _change_truth(connection: sqlite3.Connection, number: int, statements: Seque
     connection.execute("SAVEPOINT trial")
     for statement in statements:
         connection.execute(statement)
-    made = any(statement.startswith("CREATE") for statement in statements)
+    creates_table = any(statement.startswith("CREATE") for statement in statements)
     changed = connection.total_changes - changed
     connection.execute("ROLLBACK TO trial")
     connection.execute("RELEASE trial")
-    return {"sql": list(statements)} if changed or made else None
+    return {"sql": list(statements)} if changed or creates_table else None
 
 
 @dataclass(slots=True)
 class SchemaTasks:
-    """Draws tasks that differ from all drawn before."""
+    """Draws tasks, each different from all tasks drawn before."""
 
     family: str
     environment: str
     seed: int
     connections: list[sqlite3.Connection]
     truth_of: Callable[[sqlite3.Connection, int, Sequence[str]], dict[str, Any] | None]
-    asked: set[tuple[int, str]]
+    used: set[tuple[int, str]]
 
     def draw(
         self, split: Split, stratum: str, templates: Sequence[Template], chosen: Sequence[Domain]
@@ -104,14 +103,14 @@ class SchemaTasks:
             for _ in range(2_000):
                 template, domain = rng.choice(templates), rng.choice(chosen)
                 prompt, statements = template.fill(domain, template.draw(domain, rng))
-                if (domain.number, prompt) in self.asked:
+                if (domain.number, prompt) in self.used:
                     continue
                 truth = self.truth_of(self.connections[domain.number], domain.number, statements)
                 if truth is not None:
                     break
             else:
                 raise TaskError(f"{self.family}: nothing unasked is left for {stratum}: ask for fewer than {index}.")
-            self.asked.add((domain.number, prompt))
+            self.used.add((domain.number, prompt))
             yield Task(
                 id=f"{stratum}/{index:04d}",
                 environment=self.environment,
@@ -125,7 +124,7 @@ class SchemaTasks:
 
 
 @cache
-def _drawn(
+def _generate(
     family: str,
     environment: str,
     seed: int,
@@ -133,14 +132,14 @@ def _drawn(
     held_out: tuple[Template, ...],
     truth_of: Callable[[sqlite3.Connection, int, Sequence[str]], dict[str, Any] | None],
 ) -> dict[str, list[Task]]:
-    """The splits. Engines differ in the environment alone."""
+    """Generate the splits. The sets of different engines differ only in their environment."""
     if environment not in ("agentgym/sql-query-v1", "agentgym/sql-write-v1"):
         first = "agentgym/sql-query-v1" if family == "sql/schemas" else "agentgym/sql-write-v1"
         return {
             split: [replace(task, environment=environment) for task in tasks]
-            for split, tasks in _drawn(family, first, seed, train, held_out, truth_of).items()
+            for split, tasks in _generate(family, first, seed, train, held_out, truth_of).items()
         }
-    seen = [domain for domain in domains() if domain.name not in UNSEEN]
+    trained = [domain for domain in domains() if domain.name not in UNSEEN]
     unseen = [domain for domain in domains() if domain.name in UNSEEN]
     with ExitStack() as stack:
         connections = []
@@ -149,7 +148,8 @@ def _drawn(
             connection.deserialize(database(seed=domain.number * VARIANTS))
             connections.append(connection)
         generator = SchemaTasks(family, environment, seed, connections, truth_of, set())
-        kept = [*generator.draw("held_out", "unseen_schemas", train, unseen)]
-        kept += generator.draw("held_out", "unseen_templates", held_out, seen)
-        validation = [*generator.draw("validation", "validation", train, seen)]
-        return {"train": [*generator.draw("train", "train", train, seen)], "validation": validation, "held_out": kept}
+        unseen_schemas = generator.draw("held_out", "unseen_schemas", train, unseen)
+        held_out_tasks = [*unseen_schemas, *generator.draw("held_out", "unseen_templates", held_out, trained)]
+        validation = [*generator.draw("validation", "validation", train, trained)]
+        train_tasks = [*generator.draw("train", "train", train, trained)]
+        return {"train": train_tasks, "validation": validation, "held_out": held_out_tasks}

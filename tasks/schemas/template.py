@@ -1,4 +1,4 @@
-"""A kind of question or change: its words and its SQL, over any domain, and reading one back from its words."""
+"""Templates of questions and changes: text and SQL for any domain, and the way back from a text to its SQL."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Template:
     """One kind of question or change.
 
     Attributes:
-        name: stands in the task's tags.
-        words: what is asked. In words and SQL, `{bs}`, `{b}`, `{b_name}`, `{b_choice}`, `{b_number}`, `{b_id}` are the
+        name: a tag of its tasks.
+        words: the prompt. In prompt and SQL, `{bs}`, `{b}`, `{b_name}`, `{b_choice}`, `{b_number}`, `{b_id}` are the
             children's table, singular, first column, column of choices, numeric column and parent's key; `{as}`,
             `{a}`, `{a_name}`, `{a_city}`, `{a_number}` those of the parents; `{cs}`, `{c}`, `{c_who}`, `{c_number}`,
             `{c_id}` those of the events. All others are drawn.
         statements: the gold SQL, with the same names.
-        draw: draws the others for a task.
+        draw: draws the values of all other placeholders for a task.
         difficulty: 1 for one table and one condition; one more for each join, group or nested query.
     """
 
@@ -36,14 +36,14 @@ class Template:
     draw: Draw
     difficulty: float = 1.0
 
-    def fill(self, domain: Domain, drawn: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """The words and the SQL of one task."""
+    def fill(self, domain: Domain, values: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """The prompt and the SQL statements of one task."""
         fixed, spoken = words_of(domain)
-        text = self.words.format(**{**fixed, **spoken, **drawn})
-        return text, [sql.format(**{**fixed, **drawn}) for sql in self.statements]
+        text = self.words.format(**{**fixed, **spoken, **values})
+        return text, [sql.format(**{**fixed, **values}) for sql in self.statements]
 
     def read(self, domain: Domain, text: str) -> list[str] | None:
-        """The SQL of words that this template has filled in; None if it has not."""
+        """The SQL of a prompt that this template has filled in; None for another prompt."""
         fixed, spoken = words_of(domain)
         pattern, groups = "", set()
         for piece in re.split(r"(\{\w+\})", self.words):
@@ -55,21 +55,33 @@ class Template:
             else:
                 pattern += f"(?P={name})" if name in groups else f"(?P<{name}>.+?)"
                 groups.add(name)
-        found = re.fullmatch(pattern, text)
-        return [sql.format(**{**fixed, **found.groupdict()}) for sql in self.statements] if found else None
+        match = re.fullmatch(pattern, text)
+        return [sql.format(**{**fixed, **match.groupdict()}) for sql in self.statements] if match else None
 
 
 def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
-    """What the names in a template stand for in SQL, and what they are called in words where that differs."""
+    """What the placeholders of a template stand for in SQL and, where that differs, in a prompt."""
     a, b, c = domain.tables
     fixed = {
-        "as": a.name, "a": a.singular, "a_name": a.columns[0].name, "a_city": a.of_kind("city")[0].name,
+        "as": a.name,
+        "a": a.singular,
+        "a_name": a.columns[0].name,
+        "a_city": a.of_kind("city")[0].name,
         "a_number": a.of_kind("number", "year")[0].name,
-        "bs": b.name, "b": b.singular, "b_name": b.columns[0].name, "b_choice": b.of_kind("choice")[0].name,
-        "b_number": b.of_kind("number")[0].name, "b_money": b.of_kind("money")[0].name, "b_id": key_of(a),
-        "cs": c.name, "c": c.singular, "c_who": c.columns[0].name, "c_day": c.of_kind("date")[0].name,
-        "c_number": c.of_kind("number")[0].name, "c_id": key_of(b),
-    }  # fmt: skip
+        "bs": b.name,
+        "b": b.singular,
+        "b_name": b.columns[0].name,
+        "b_choice": b.of_kind("choice")[0].name,
+        "b_number": b.of_kind("number")[0].name,
+        "b_money": b.of_kind("money")[0].name,
+        "b_id": key_of(a),
+        "cs": c.name,
+        "c": c.singular,
+        "c_who": c.columns[0].name,
+        "c_day": c.of_kind("date")[0].name,
+        "c_number": c.of_kind("number")[0].name,
+        "c_id": key_of(b),
+    }
     spoken = {name: text.replace("_", " ") for name, text in fixed.items()}
     return fixed, spoken
 

@@ -1,4 +1,4 @@
-"""Generated screens whose every box is known: pointing at what a sentence names, and telling what an action was."""
+"""Generated screens with known boxes: `gui/screens-v1` (point at an element), `gui/transitions-v1` (name an action)."""
 
 from .task_set import task_set
 from .transitions import task_set as transitions

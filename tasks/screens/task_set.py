@@ -1,4 +1,4 @@
-"""The task set `gui/screens-v1`: one sentence names something on a generated screen; point at it."""
+"""The task set `gui/screens-v1`: point at the element of a generated screen that a sentence describes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import random
 from collections.abc import Sequence
 from functools import cache
 
-from agentgym.messages import Message
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym import Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
 from ..pointing import elsewhere, looks_and_points, points
@@ -17,18 +16,17 @@ from .words import KNOWN, UNSEEN, Words
 NAME = "gui/screens-v1"
 SIZES = {"train": 2_000, "validation": 200, "unseen_words": 200, "unseen_questions": 200}
 QUESTIONS = ("text", "button", "icon", "field")
-STRANGE = ("relation",)
-ASKED = ("Point at the {}.", "Where is the {}?", "Click the {}.", "Find the {}.")
+UNSEEN_QUESTIONS = ("relation",)
+PROMPTS = ("Point at the {}.", "Where is the {}?", "Click the {}.", "Find the {}.")
 
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_words` (nothing on the screen is written on a training screen) or
-    `unseen_questions` (things told by the row they stand in, of which none is trained on).
+    Held-out tasks carry the tag `unseen_words` (no text of the screen is on a training screen) or `unseen_questions`
+    (elements described by their row, which is never trained on).
     """
-
     draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     return TaskSet(
         NAME,
@@ -37,7 +35,7 @@ def task_set(seed: int = 0) -> TaskSet:
             "validation": draw("validation", _task, KNOWN, QUESTIONS),
             "held_out": [
                 *draw("unseen_words", _task, UNSEEN, QUESTIONS),
-                *draw("unseen_questions", _task, KNOWN, STRANGE),
+                *draw("unseen_questions", _task, KNOWN, UNSEEN_QUESTIONS),
             ],
         },
         oracle=oracle,
@@ -46,20 +44,20 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, words: Words, questions: Sequence[str]) -> Task | None:
-    """A task, or None where the screen has nothing to ask that question about."""
-    made = layout(rng, words)
+    """Make the task, or return None where the screen has no element for the kind of question."""
+    window = layout(rng, words)
     question = rng.choice(questions)
-    found = made.of(question)
-    if not found:
+    targets = window.targets_of(question)
+    if not targets:
         return None
-    target = rng.choice(found)
+    target = rng.choice(targets)
     left, top, right, bottom = target.box
-    share = (right - left) * (bottom - top) / (made.screen["width"] * made.screen["height"])
+    share = (right - left) * (bottom - top) / (window.screen["width"] * window.screen["height"])
     return Task(
         id=slot.id,
         environment="agentgym/ground-v1",
-        prompt=rng.choice(ASKED).format(target.calls[question]),
-        parameters={"screen": made.screen, "shown": 512},
+        prompt=rng.choice(PROMPTS).format(target.descriptions[question]),
+        parameters={"screen": window.screen, "shown": 512},
         truth={"box": target.box},
         split=slot.split,
         tags=(slot.stratum, question),
@@ -68,13 +66,13 @@ def _task(rng: random.Random, slot: TaskSlot, words: Words, questions: Sequence[
 
 
 def oracle(task: Task) -> list[Message]:
-    """Looks around what is asked for, then points at its middle, or boxes it."""
+    """Zoom in on the element, then point at its middle, or box it."""
     screen = task.parameters["screen"]
     return looks_and_points(task.truth["box"], (screen["width"], screen["height"]), boxed="icon" in task.tags)
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Points at the middle of something else on the screen."""
-    others = [widget["box"] for widget in task.parameters["screen"]["widgets"][1:]]
-    away = elsewhere(others, task.truth["box"])
-    return [points(away[seed_of(task.id) % len(away)])]
+    """Point at the middle of another element of the screen."""
+    boxes = [widget["box"] for widget in task.parameters["screen"]["widgets"][1:]]
+    wrong_boxes = elsewhere(boxes, task.truth["box"])
+    return [points(wrong_boxes[seed_of(task.id) % len(wrong_boxes)])]

@@ -1,4 +1,4 @@
-"""The task set `gui/transitions-v1`: a screen before and after; which action was it? Made by doing the action."""
+"""The task set `gui/transitions-v1`: two screens, before and after an action; name the action."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import random
 from functools import cache
 from typing import Any
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym import Call, Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
 from .layout import Layout, layout
@@ -25,10 +24,9 @@ FIRST = "Two actions led from screen 0 to screen 1. Which was the first? A later
 def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_words` (nothing on the screen is written on a training screen) or `two_steps`
-    (a second action followed, as UIShift's k-step transitions have it; never trained on).
+    Held-out tasks carry the tag `unseen_words` (no text of the screen is on a training screen) or `two_steps` (a second
+    action followed, as in the k-step transitions of UIShift, which is never trained on).
     """
-
     draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
     return TaskSet(
         NAME,
@@ -43,33 +41,33 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, words: Words) -> Task | None:
-    """A task, or None where the screen does not allow the action, or it changes nothing."""
-    two = slot.stratum == "two_steps"
-    made = layout(rng, words)
-    kind = rng.choice(ACTIONS[:4] if two else ACTIONS)
-    before = _ready(made, kind, rng)
+    """Make the task, or return None where the screen does not allow the action or the action changes nothing."""
+    two_steps = slot.stratum == "two_steps"
+    window = layout(rng, words)
+    kind = rng.choice(ACTIONS[:4] if two_steps else ACTIONS)
+    before = _ready(window, kind, rng)
     after = copy.deepcopy(before)
     if before is None or after is None:
         return None
     act = _act(after, kind, rng, words)
-    second = _act(after, "scroll", rng, words) if two else act
+    second = _act(after, "scroll", rng, words) if two_steps else act
     if act is None or second is None or before["widgets"] == after["widgets"]:
         return None
     return Task(
         id=slot.id,
         environment="agentgym/transition-v1",
-        prompt=FIRST if two else PROMPT,
+        prompt=FIRST if two_steps else PROMPT,
         parameters={"screens": [before, after], "shown": 448},
         truth={"act": act},
         split=slot.split,
         tags=(slot.stratum, kind),
-        difficulty=1.0 + two,
+        difficulty=1.0 + two_steps,
     )
 
 
-def _ready(made: Layout, kind: str, rng: random.Random) -> dict[str, Any] | None:
-    """The screen before the action: of what is typed, the cursor already stands in an empty field."""
-    screen = copy.deepcopy(made.screen)
+def _ready(window: Layout, kind: str, rng: random.Random) -> dict[str, Any] | None:
+    """The screen before the action. Before text is typed, an empty field already has the cursor."""
+    screen = copy.deepcopy(window.screen)
     if kind == "type":
         fields = [widget for widget in screen["widgets"] if widget["kind"] == "field"]
         if not fields:
@@ -79,72 +77,74 @@ def _ready(made: Layout, kind: str, rng: random.Random) -> dict[str, Any] | None
 
 
 def _act(screen: dict[str, Any], kind: str, rng: random.Random, words: Words) -> list[Any] | None:
-    """Do the action to the screen. Returns: what it was, None if there is nothing to do it to."""
-    of = {name: [w for w in screen["widgets"] if w["kind"] == name] for name in ("checkbox", "tab", "row", "field")}
-    if kind == "tick" and of["checkbox"]:
-        box = rng.choice(of["checkbox"])
-        _turn(box, not box.get("on"))
+    """Apply the action to the screen. Returns: the action and its argument; None if no widget allows it."""
+    widgets = {
+        name: [w for w in screen["widgets"] if w["kind"] == name] for name in ("checkbox", "tab", "row", "field")
+    }
+    if kind == "tick" and widgets["checkbox"]:
+        box = rng.choice(widgets["checkbox"])
+        _switch(box, not box.get("on"))
         return ["click", list(box["box"])]
-    if kind == "tab" and (others := [tab for tab in of["tab"] if not tab.get("on")]):
+    if kind == "tab" and (others := [tab for tab in widgets["tab"] if not tab.get("on")]):
         chosen = rng.choice(others)
-        for tab in of["tab"]:
-            _turn(tab, tab is chosen)
+        for tab in widgets["tab"]:
+            _switch(tab, tab is chosen)
         return ["click", list(chosen["box"])]
-    if kind == "choose" and of["row"]:
-        chosen = rng.choice(of["row"])
-        for row in of["row"]:
-            _turn(row, row is chosen)
+    if kind == "choose" and widgets["row"]:
+        chosen = rng.choice(widgets["row"])
+        for row in widgets["row"]:
+            _switch(row, row is chosen)
         return ["click", list(chosen["box"])]
-    if kind == "type" and (active := [field for field in of["field"] if field.get("on")]):
+    if kind == "type" and (active := [field for field in widgets["field"] if field.get("on")]):
         active[0]["text"] = rng.choice((*words.people, *words.things))
         return ["type", active[0]["text"]]
-    if kind == "scroll" and len(of["row"]) > 4:
-        texts = [row["text"] for row in of["row"]]
+    if kind == "scroll" and len(widgets["row"]) > 4:
+        texts = [row["text"] for row in widgets["row"]]
         down, rows = rng.random() < 0.5, rng.randint(1, 3)
         for _ in range(rows):
-            more = _more(rng, words, texts)
-            texts = [*texts[1:], more] if down else [more, *texts[:-1]]
-        for row, text in zip(of["row"], texts, strict=True):
+            row_text = _new_row(rng, words, texts)
+            texts = [*texts[1:], row_text] if down else [row_text, *texts[:-1]]
+        for row, text in zip(widgets["row"], texts, strict=True):
             row["text"] = text
         return ["scroll", f"{rows} {'down' if down else 'up'}"]
     return None
 
 
-def _turn(widget: dict[str, Any], on: bool) -> None:
+def _switch(widget: dict[str, Any], on: bool) -> None:
     widget.pop("on", None)
     if on:
         widget["on"] = True
 
 
-def _more(rng: random.Random, words: Words, shown: list[str]) -> str:
-    """A row that was not on the screen before."""
-    return next(row for row in iter(lambda: f"{rng.choice(words.things)} {rng.randint(2, 99)}", "") if row not in shown)
+def _new_row(rng: random.Random, words: Words, texts: list[str]) -> str:
+    """The text of a row that was not on the screen before."""
+    return next(row for row in iter(lambda: f"{rng.choice(words.things)} {rng.randint(2, 99)}", "") if row not in texts)
 
 
 def oracle(task: Task) -> list[Message]:
-    """Says the action that was done."""
-    return [_acting(*task.truth["act"])]
+    """Name the action that was done."""
+    return [_act_message(*task.truth["act"])]
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """Says an action of the right form that was not done: a click somewhere else, or the other way."""
+    """Name an action of the right form that was not done: a click elsewhere, the other direction, another text."""
     action, argument = task.truth["act"]
     if action == "click":
         others = [widget["box"] for widget in task.parameters["screens"][0]["widgets"][1:]]
-        away = [box for box in others if not _near(box, argument)]
-        return [_acting("click", away[seed_of(task.id) % len(away)])]
+        wrong_boxes = [box for box in others if not _contains_middle(box, argument)]
+        return [_act_message("click", wrong_boxes[seed_of(task.id) % len(wrong_boxes)])]
     if action == "scroll":
-        rows, way = argument.split()
-        return [_acting("scroll", f"{rows} {'up' if way == 'down' else 'down'}")]
-    return [_acting("type", argument[::-1])]
+        rows, direction = argument.split()
+        return [_act_message("scroll", f"{rows} {'up' if direction == 'down' else 'down'}")]
+    return [_act_message("type", argument[::-1])]
 
 
-def _near(box: list[int], other: list[int]) -> bool:
+def _contains_middle(box: list[int], target: list[int]) -> bool:
     x, y = (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
-    return other[0] <= x < other[2] and other[1] <= y < other[3]
+    return target[0] <= x < target[2] and target[1] <= y < target[3]
 
 
-def _acting(action: str, argument: Any) -> Message:
+def _act_message(action: str, argument: Any) -> Message:
     arguments: dict[str, Any] = {"action": action}
     if isinstance(argument, str):
         arguments["text"] = argument

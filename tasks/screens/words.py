@@ -1,4 +1,4 @@
-"""What is written on the generated screens: one list for training, another that only held-out screens use."""
+"""The texts on the generated screens: one vocabulary for training, one for held-out screens."""
 
 from __future__ import annotations
 
@@ -19,21 +19,59 @@ class Words:
 
 KNOWN = Words(
     ("Mail", "Orders", "Contacts", "Tickets", "Invoices", "Library", "Stock", "Garden"),
-    ("Save", "Cancel", "Send", "Delete", "Print", "Open", "Close", "Search", "Refresh", "Copy", "Move", "Reply",
-     "Import", "Rename", "Undo", "Share"),
+    (
+        "Save",
+        "Cancel",
+        "Send",
+        "Delete",
+        "Print",
+        "Open",
+        "Close",
+        "Search",
+        "Refresh",
+        "Copy",
+        "Move",
+        "Reply",
+        "Import",
+        "Rename",
+        "Undo",
+        "Share",
+    ),
     ("Name", "City", "Street", "Phone", "Date", "Subject", "Amount", "Note", "Country", "Email"),
     ("General", "Details", "History", "Files", "Access", "Layout", "Alerts", "Billing"),
     ("lamp", "kettle", "notebook", "bicycle", "chair", "lens", "rope", "kite", "drum", "ladder", "basket", "clock"),
     ("Mara Lind", "Jon Beck", "Ida Falk", "Omar Reis", "Pia Holm", "Teo Vance", "Ruth Kane", "Sven Aalto"),
-)  # fmt: skip
+)
 UNSEEN = Words(
     ("Recipes", "Flights", "Patients", "Lessons"),
-    ("Archive", "Export", "Approve", "Reject", "Upload", "Pause", "Merge", "Restore", "Publish", "Lock", "Split",
-     "Assign"),
+    (
+        "Archive",
+        "Export",
+        "Approve",
+        "Reject",
+        "Upload",
+        "Pause",
+        "Merge",
+        "Restore",
+        "Publish",
+        "Lock",
+        "Split",
+        "Assign",
+    ),
     ("Surname", "Postcode", "Company", "Budget", "Room", "Deadline", "Weight", "Colour"),
     ("Summary", "Members", "Reports", "Devices", "Privacy", "Themes"),
     ("violin", "anchor", "candle", "helmet", "mirror", "pillow", "saddle", "teapot", "wallet", "whistle"),
     ("Nora Quist", "Ben Yates", "Lea Moss", "Karl Dunn", "Una Petrov", "Abel Cruz"),
-)  # fmt: skip
-PLACES = {"plus": "add", "minus": "remove", "cross": "close", "star": "favourite", "disc": "record", "ring": "select",
-          "square": "stop", "play": "play", "menu": "menu", "arrow": "next"}  # fmt: skip
+)
+PLACES = {
+    "plus": "add",
+    "minus": "remove",
+    "cross": "close",
+    "star": "favourite",
+    "disc": "record",
+    "ring": "select",
+    "square": "stop",
+    "play": "play",
+    "menu": "menu",
+    "arrow": "next",
+}

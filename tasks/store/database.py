@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from functools import cache
 
-from agentgym.task import seed_of
+from agentgym import seed_of
 
 from .names import Cast, cast
 
@@ -66,7 +66,7 @@ def database(seed: int = 0) -> bytes:
 
 
 def _fill(connection: sqlite3.Connection, rng: random.Random, names: Cast) -> None:
-    """Insert every row. Keys are random four- to six-digit numbers: a hop's value cannot be counted up to."""
+    """Insert every row. Keys are random numbers of four to six digits, so that the value of a hop cannot be guessed."""
     facts = _Facts(rng)
 
     def insert(table: str, rows: list[tuple[object, ...]]) -> None:
@@ -111,7 +111,7 @@ def _fill(connection: sqlite3.Connection, rng: random.Random, names: Cast) -> No
 
 
 class _Facts:
-    """Draws attribute values with enough entropy that nobody guesses one; phones, e-mails and SKUs never repeat."""
+    """Draws attribute values that cannot be guessed; phone numbers, e-mail addresses and SKUs never repeat."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -132,11 +132,11 @@ class _Facts:
         return self._new(lambda: f"{''.join(pick.choices('ABCDEFGHKLMNPRSTVXZ', k=2))}-{pick.randrange(1_000, 10_000)}")
 
     def price(self) -> float:
-        """Between 5.01 and 499.99, never a round ten cents, so that it is always written with two decimals."""
+        """A price from 5.01 to 499.99, never a multiple of ten cents, so that it is written with two decimals."""
         return round(self._rng.randrange(50, 5_000) / 10 + self._rng.randrange(1, 10) / 100, 2)
 
     def near(self, price: float) -> float:
-        """A price of some time ago: the listed one, give or take a tenth."""
+        """An earlier price: within a tenth of the listed one."""
         return round(round(price * self._rng.uniform(0.9, 1.1), 1) + self._rng.randrange(1, 10) / 100, 2)
 
     def day(self) -> str:
@@ -146,17 +146,17 @@ class _Facts:
         return (date.fromisoformat(day) + timedelta(days=self._rng.randrange(1, 30))).isoformat()
 
     def buyers(self, placed: dict[int, str], customers: list[int]) -> dict[int, int]:
-        """A customer for every order; each has one, none has two on a day: "latest" is one order."""
+        """A customer for every order. Nobody orders twice on one day, so that "the latest order" is unambiguous."""
         first = self._rng.sample(customers, len(customers))
         taken: set[tuple[int, str]] = set()
-        found = {}
+        customer_by_order = {}
         for index, (order, day) in enumerate(placed.items()):
             customer = first[index] if index < len(first) else self._rng.choice(customers)
             while (customer, day) in taken:
                 customer = self._rng.choice(customers)
             taken.add((customer, day))
-            found[order] = customer
-        return found
+            customer_by_order[order] = customer
+        return customer_by_order
 
     def _new(self, draw: Callable[[], str]) -> str:
         while (value := draw()) in self._used:

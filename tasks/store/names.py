@@ -12,7 +12,7 @@ import itertools
 import random
 from dataclasses import dataclass
 
-from agentgym.task import seed_of
+from agentgym import seed_of
 
 FIRST = (
     "Ada Alan Amir Anna Bela Boris Carla Chen Clara Dana David Dora Elena Emil Eric Eva Felix Fiona Gina Hana Hugo "
@@ -53,7 +53,7 @@ class Cast:
 
 
 def cast() -> Cast:
-    """The store's people, goods, firms and orders. Takes no seed: other databases are other facts about the same."""
+    """The store's people, goods, firms and orders, the same for every seed of the database."""
     rng = random.Random(seed_of("sql/store", "names"))
     people = rng.sample(_pairs(FIRST, LAST), COUNTS["customer"] + COUNTS["employee"])
     return Cast(

@@ -9,8 +9,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task, seed_of
+from agentgym import Call, Message, Task, seed_of
 
 from .templates import BY_NAME, Template
 
@@ -27,33 +26,30 @@ COLUMNS = {
 
 
 def oracle(task: Task) -> Script:
-    """A script that solves the task through its public tools. It reads the prompt, never the truth.
+    """Solve the task through its public tools, from the prompt alone, never the truth.
 
-    The script is called once a turn with the conversation so far, and keeps no state of its own.
+    The script is called once per turn with the conversation so far, and keeps no state of its own.
     """
-    template, name = _asked(task)
+    template, name = _template_and_name(task)
     return _player(template.steps, name)
 
 
 def answer(task: Task) -> Message:
-    """The message that answers the question rightly, from the truth: trainers may ask how likely it is."""
+    """The message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """A script that plays like the oracle, but has not understood the question: its last query asks for another column.
-
-    It shows how the tools are used, not what for; its answers are wrong.
-    """
-    template, name = _asked(task)
+    """Play like the oracle, but ask for another column in the last query. The answers are wrong."""
+    template, name = _template_and_name(task)
     *before, last = template.steps
     column, table = re.fullmatch(r"SELECT (.+?) FROM (\w+) WHERE .*", last).groups()  # type: ignore[union-attr]
-    others = [other for other in COLUMNS[table] if other != column]
-    wrong = random.Random(seed_of("novice", task.id)).choice(others)
+    other_columns = [c for c in COLUMNS[table] if c != column]
+    wrong = random.Random(seed_of("novice", task.id)).choice(other_columns)
     return _player((*before, last.replace(column, wrong, 1)), name)
 
 
-def _asked(task: Task) -> tuple[Template, str]:
+def _template_and_name(task: Task) -> tuple[Template, str]:
     template = next(BY_NAME[tag] for tag in task.tags if tag in BY_NAME)
     name = template.named_in(task.prompt)
     if name is None:
@@ -62,7 +58,7 @@ def _asked(task: Task) -> tuple[Template, str]:
 
 
 def _player(steps: Sequence[str], name: str) -> Script:
-    """Ask one query a turn, each with the values seen so far filled in, then answer with the last value."""
+    """Send one query per turn with the earlier results filled in, then answer with the last result."""
 
     def script(messages: Sequence[Message]) -> Message:
         values = [message.text.strip() for message in messages if message.role == "tool"]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 
-from agentgym.errors import TaskError
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym import Split, Task, TaskError, TaskSet, seed_of
 
 from .database import database
 from .names import cast
@@ -20,35 +19,35 @@ NAME = "sql/store-v1"
 SIZES = {"train": 2_400, "validation": 240, "unseen_entities": 240, "unseen_templates": 240}
 TWO_HOP_SHARE = 0.4
 RESERVED = 5
-"""Every fifth name of a kind is kept for the stratum `unseen_entities`."""
+"""Every fifth name of a kind is reserved for the stratum `unseen_entities`."""
 
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses which questions are asked; the database is always that of seed 0.
+    """Build the task set. The seed chooses the questions; the database is always that of seed 0.
 
-    Held-out tasks carry the tag `unseen_entities` (names in no other question, kinds of question as in
-    training) or `unseen_templates` (kinds of question that are never trained on).
+    Held-out tasks carry the tag `unseen_entities` (trained kinds of question about names that no other question
+    has) or `unseen_templates` (kinds of question that are never trained on).
     """
-    asked: set[tuple[str, str]] = set()
+    used: set[tuple[str, str]] = set()
     with closing(_connect()) as connection:
 
         def draw(split: Split, stratum: str, templates: Sequence[Template], reserved: bool) -> list[Task]:
             return [
-                _draw(connection, asked, split, stratum, templates, reserved, seed, index)
+                _draw(connection, used, split, stratum, templates, reserved, seed, index)
                 for index in range(SIZES[stratum])
             ]
 
         unseen = draw("held_out", "unseen_entities", TRAIN, True)
         unseen += draw("held_out", "unseen_templates", HELD_OUT, False)
-        validation = draw("validation", "validation", TRAIN, False)  # before train, which uses small kinds up
+        validation = draw("validation", "validation", TRAIN, False)  # before train, which exhausts small kinds
         splits = {"train": draw("train", "train", TRAIN, False), "validation": validation, "held_out": unseen}
     return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
 
 
 def _draw(
     connection: sqlite3.Connection,
-    asked: set[tuple[str, str]],
+    used: set[tuple[str, str]],
     split: Split,
     stratum: str,
     templates: Sequence[Template],
@@ -56,16 +55,16 @@ def _draw(
     seed: int,
     index: int,
 ) -> Task:
-    """Draw a question nobody has asked yet. One stream of random numbers a task, so that sizes may change alone."""
+    """Draw a question that is not in `used`. Each task has its own random stream, so sizes may change independently."""
     rng = random.Random(seed_of(NAME, split, stratum, seed, index))
-    one, more = [t for t in templates if t.hops == 1], [t for t in templates if t.hops > 1]
-    hops = one if one and rng.random() >= TWO_HOP_SHARE else more
+    one_hop, more_hops = [t for t in templates if t.hops == 1], [t for t in templates if t.hops > 1]
+    candidates = one_hop if one_hop and rng.random() >= TWO_HOP_SHARE else more_hops
     for _ in range(10_000):
-        template = rng.choice(hops)
+        template = rng.choice(candidates)
         name = rng.choice(_names(template.kind, reserved))
-        if (template.name, name) in asked:
+        if (template.name, name) in used:
             continue
-        asked.add((template.name, name))
+        used.add((template.name, name))
         return _task(connection, template, name, split, stratum, index)
     raise TaskError(f"{NAME}: no unasked question is left for {stratum}: ask for fewer than {SIZES[stratum]}.")
 
@@ -94,12 +93,12 @@ def _task(
 
 @cache
 def _names(kind: str, reserved: bool) -> tuple[str, ...]:
-    every: tuple[str, ...] = getattr(cast(), kind)
-    return tuple(name for place, name in enumerate(every) if (place % RESERVED == 0) is reserved)
+    names: tuple[str, ...] = getattr(cast(), kind)
+    return tuple(name for number, name in enumerate(names) if (number % RESERVED == 0) is reserved)
 
 
 def _value(connection: sqlite3.Connection, query: str) -> str:
-    """The single value of a query, as the environment shows it."""
+    """The single value of a query's result, as the environment shows it."""
     rows = connection.execute(query).fetchmany(2)
     if len(rows) != 1 or len(rows[0]) != 1 or rows[0][0] is None:
         raise TaskError(f"{NAME}: {query!r} gives {rows}, where one value is expected.")

@@ -1,4 +1,4 @@
-"""The kinds of question asked about the store: words, the gold query, and the hops an agent takes to the answer."""
+"""The kinds of question about the store: text, gold query, and the queries (hops) that lead to the answer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Template:
     """One kind of question.
 
     Attributes:
-        name: stands in the task's tags and id.
-        kind: what is named in the question.
-        question: with `{name}` where the entity goes.
-        gold: one SELECT that gives the answer; `{name}` as above.
-        steps: the queries an agent needs, in order; `{name}` as above, `{0}`, `{1}` the value of an earlier
-            step. Each gives one value: the last the answer, the others the evidence.
+        name: a tag of its tasks.
+        kind: the kind of entity that the question names.
+        question: the text, with `{name}` in place of the entity.
+        gold: one SELECT that gives the answer, with `{name}` likewise.
+        steps: the queries an agent needs, in order. `{0}` and `{1}` stand for the values of earlier steps. Each
+            query gives one value; the last value is the answer, the others are the evidence.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Template:
         return len(self.steps)
 
     def named_in(self, prompt: str) -> str | None:
-        """The entity that a prompt names, None if this template did not write the prompt."""
-        found = re.fullmatch(re.escape(self.question).replace(re.escape("{name}"), "(.+)"), prompt)
-        return found[1] if found else None
+        """The entity that a prompt names; None if this template did not write the prompt."""
+        match = re.fullmatch(re.escape(self.question).replace(re.escape("{name}"), "(.+)"), prompt)
+        return match[1] if match else None
 
 
 def _one_hop(name: str, kind: Kind, question: str, query: str) -> Template:
@@ -44,59 +44,83 @@ def _one_hop(name: str, kind: Kind, question: str, query: str) -> Template:
 
 TRAIN = (
     _one_hop(
-        "customer_phone", "customer", "What is the phone number of '{name}'?",
+        "customer_phone",
+        "customer",
+        "What is the phone number of '{name}'?",
         "SELECT phone FROM customers WHERE name = '{name}'",
     ),
     _one_hop(
-        "customer_email", "customer", "What is the e-mail of '{name}'?",
+        "customer_email",
+        "customer",
+        "What is the e-mail of '{name}'?",
         "SELECT email FROM customers WHERE name = '{name}'",
     ),
     _one_hop(
-        "product_price", "product", "What is the price of '{name}'?",
+        "product_price",
+        "product",
+        "What is the price of '{name}'?",
         "SELECT price FROM products WHERE name = '{name}'",
     ),
     _one_hop(
-        "product_sku", "product", "What is the SKU of '{name}'?",
+        "product_sku",
+        "product",
+        "What is the SKU of '{name}'?",
         "SELECT sku FROM products WHERE name = '{name}'",
     ),
     _one_hop(
-        "supplier_email", "supplier", "What is the e-mail of the supplier '{name}'?",
+        "supplier_email",
+        "supplier",
+        "What is the e-mail of the supplier '{name}'?",
         "SELECT email FROM suppliers WHERE name = '{name}'",
     ),
     _one_hop(
-        "order_date", "order", "When was order '{name}' placed?",
+        "order_date",
+        "order",
+        "When was order '{name}' placed?",
         "SELECT placed FROM orders WHERE code = '{name}'",
     ),
     Template(
-        "product_supplier_phone", "product", "What is the phone number of the supplier of '{name}'?",
+        "product_supplier_phone",
+        "product",
+        "What is the phone number of the supplier of '{name}'?",
         "SELECT s.phone FROM products p JOIN suppliers s ON s.id = p.supplier_id WHERE p.name = '{name}'",
         ("SELECT supplier_id FROM products WHERE name = '{name}'", "SELECT phone FROM suppliers WHERE id = {0}"),
     ),
     Template(
-        "order_customer_email", "order", "What is the e-mail of the customer of order '{name}'?",
+        "order_customer_email",
+        "order",
+        "What is the e-mail of the customer of order '{name}'?",
         "SELECT c.email FROM orders o JOIN customers c ON c.id = o.customer_id WHERE o.code = '{name}'",
         ("SELECT customer_id FROM orders WHERE code = '{name}'", "SELECT email FROM customers WHERE id = {0}"),
     ),
     Template(
-        "order_customer_phone", "order", "What is the phone number of the customer of order '{name}'?",
+        "order_customer_phone",
+        "order",
+        "What is the phone number of the customer of order '{name}'?",
         "SELECT c.phone FROM orders o JOIN customers c ON c.id = o.customer_id WHERE o.code = '{name}'",
         ("SELECT customer_id FROM orders WHERE code = '{name}'", "SELECT phone FROM customers WHERE id = {0}"),
     ),
     Template(
-        "employee_manager_phone", "employee", "What is the phone number of the manager of '{name}'?",
+        "employee_manager_phone",
+        "employee",
+        "What is the phone number of the manager of '{name}'?",
         "SELECT m.phone FROM employees e JOIN employees m ON m.id = e.manager_id WHERE e.name = '{name}'",
         ("SELECT manager_id FROM employees WHERE name = '{name}'", "SELECT phone FROM employees WHERE id = {0}"),
     ),
-)  # fmt: skip
+)
 
 HELD_OUT = (
     Template(
-        "order_employee_email", "order", "What is the e-mail of the employee who took order '{name}'?",
+        "order_employee_email",
+        "order",
+        "What is the e-mail of the employee who took order '{name}'?",
         "SELECT e.email FROM orders o JOIN employees e ON e.id = o.employee_id WHERE o.code = '{name}'",
         ("SELECT employee_id FROM orders WHERE code = '{name}'", "SELECT email FROM employees WHERE id = {0}"),
     ),
     Template(
-        "order_total", "order", "What is the total value of order '{name}'?",
+        "order_total",
+        "order",
+        "What is the total value of order '{name}'?",
         "SELECT ROUND(SUM(l.quantity * l.unit_price), 2) FROM orders o JOIN order_lines l ON l.order_id = o.id "
         "WHERE o.code = '{name}'",
         (
@@ -105,7 +129,9 @@ HELD_OUT = (
         ),
     ),
     Template(
-        "customer_last_order", "customer", "What is the code of the latest order of '{name}'?",
+        "customer_last_order",
+        "customer",
+        "What is the code of the latest order of '{name}'?",
         "SELECT o.code FROM customers c JOIN orders o ON o.customer_id = c.id WHERE c.name = '{name}' "
         "ORDER BY o.placed DESC LIMIT 1",
         (
@@ -114,7 +140,9 @@ HELD_OUT = (
         ),
     ),
     Template(
-        "supplier_dearest_sku", "supplier", "What is the SKU of the dearest product of the supplier '{name}'?",
+        "supplier_dearest_sku",
+        "supplier",
+        "What is the SKU of the dearest product of the supplier '{name}'?",
         "SELECT p.sku FROM suppliers s JOIN products p ON p.supplier_id = s.id WHERE s.name = '{name}' "
         "ORDER BY p.price DESC, p.id LIMIT 1",
         (
@@ -123,7 +151,8 @@ HELD_OUT = (
         ),
     ),
     Template(
-        "last_order_employee_phone", "customer",
+        "last_order_employee_phone",
+        "customer",
         "What is the phone number of the employee who took the latest order of '{name}'?",
         "SELECT e.phone FROM customers c JOIN orders o ON o.customer_id = c.id "
         "JOIN employees e ON e.id = o.employee_id WHERE c.name = '{name}' ORDER BY o.placed DESC LIMIT 1",
@@ -133,6 +162,6 @@ HELD_OUT = (
             "SELECT phone FROM employees WHERE id = {1}",
         ),
     ),
-)  # fmt: skip
+)
 
 BY_NAME = {template.name: template for template in (*TRAIN, *HELD_OUT)}

@@ -1,4 +1,4 @@
-"""The task set `code/tables-v1`: a drawn table with a second one that explains it, and a question about both."""
+"""The task set `code/tables-v1`: a random table, a second table that groups its keys, and a question about both."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task, TaskSet
+from agentgym import Call, Message, Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 
 NAME = "code/tables-v1"
 SIZES = {"train": 1_000, "validation": 120, "unseen_tables": 120, "unseen_questions": 120}
-KNOWN_WORLDS = {
+KNOWN_TABLES = {
     "orders.csv": ("shop", ("north", "harbour", "station", "market"), "amount"),
     "trips.csv": ("driver", ("ada", "ben", "cleo", "dan"), "distance"),
     "visits.csv": ("page", ("home", "news", "help", "about"), "seconds"),
 }
-STRANGE_WORLDS = {
+UNSEEN_TABLES = {
     "harvest.csv": ("field", ("upper", "lower", "river", "hill"), "weight"),
     "loans.csv": ("reader", ("kai", "lena", "milo", "nora"), "days"),
 }
@@ -33,10 +32,11 @@ region = {{row["{key}"]: row["region"] for row in csv.DictReader(open("regions.c
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of (key, month, value), and the region of each key.
+    """A table and the region of each key.
 
     Attributes:
-        file: the table's name. key: its first column. value: its last one.
+        file: the table's file name. key, value: names of its first and last column.
+        rows: (key, month, value). region: by key.
     """
 
     file: str
@@ -53,11 +53,11 @@ class Table:
 
 
 Question = tuple[str, str, str]
-"""The question, the last cell of a solution, the answer."""
+"""The question, the last notebook cell of a solution, and the answer."""
 
 
 def total(t: Table, rng: random.Random) -> Question:
-    """A sum over one key and the months from one on."""
+    """The sum over one key, from some month on."""
     key, month = rng.choice(t.rows)[0], rng.randint(2, 9)
     answer = sum(v for k, m, v in t.rows if k == key and m >= month)
     code = f'sum(r["value"] for r in rows if r["{t.key}"] == "{key}" and int(r["month"]) >= {month})'
@@ -65,7 +65,7 @@ def total(t: Table, rng: random.Random) -> Question:
 
 
 def mean(t: Table, rng: random.Random) -> Question:
-    """A mean, rounded."""
+    """The mean over one region, rounded."""
     region = rng.choice(sorted(set(t.region.values())))
     values = [v for k, _, v in t.rows if t.region[k] == region]
     answer = round(float(Fraction(sum(values), len(values))), 2) if values else 0
@@ -73,56 +73,57 @@ def mean(t: Table, rng: random.Random) -> Question:
         f'values = [r["value"] for r in rows if region[r["{t.key}"]] == "{region}"]\n'
         "round(sum(values) / len(values), 2) if values else 0"
     )
-    asked = f"What is the mean of {t.value} over all rows of the region {region}, to two decimals? Without rows: 0."
-    return asked, code, str(answer)
+    question = f"What is the mean of {t.value} over all rows of the region {region}, to two decimals? Without rows: 0."
+    return question, code, str(answer)
 
 
 def busiest_month(t: Table, rng: random.Random) -> Question:
     """The month with the largest sum."""
-    least = rng.randint(1, 30)
+    minimum = rng.randint(1, 30)
     sums: Counter[int] = Counter()
     for _, month, value in t.rows:
-        sums[month] += value if value >= least else 0
+        sums[month] += value if value >= minimum else 0
     answer = min(sums, key=lambda month: (-sums[month], month))
     code = (
         "from collections import Counter\nsums = Counter()\nfor r in rows:\n"
-        f'    sums[int(r["month"])] += r["value"] * (r["value"] >= {least})\nmin(sums, key=lambda m: (-sums[m], m))'
+        f'    sums[int(r["month"])] += r["value"] * (r["value"] >= {minimum})\nmin(sums, key=lambda m: (-sums[m], m))'
     )
-    asked = (
-        f"Counting only rows with a {t.value} of at least {least}, which month has the largest sum of "
-        f"{t.value}? Answer "
-        "with its number; if several are equal, the earliest."
+    question = (
+        f"Counting only rows with a {t.value} of at least {minimum}, which month has the largest sum of {t.value}? "
+        "Answer with its number; if several are equal, the earliest."
     )
-    return asked, code, str(answer)
+    return question, code, str(answer)
 
 
 def rows_between(t: Table, rng: random.Random) -> Question:
-    """A count with two conditions."""
-    low, wide = rng.randint(1, 50), rng.randint(10, 40)
+    """The number of rows that meet two conditions."""
+    low, width = rng.randint(1, 50), rng.randint(10, 40)
     region = rng.choice(sorted(set(t.region.values())))
-    answer = sum(low <= v <= low + wide and t.region[k] != region for k, _, v in t.rows)
-    code = f'sum({low} <= r["value"] <= {low + wide} and region[r["{t.key}"]] != "{region}" for r in rows)'
-    asked = f"How many rows outside of the region {region} have a {t.value} from {low} to {low + wide}, both included?"
-    return asked, code, str(answer)
+    answer = sum(low <= v <= low + width and t.region[k] != region for k, _, v in t.rows)
+    code = f'sum({low} <= r["value"] <= {low + width} and region[r["{t.key}"]] != "{region}" for r in rows)'
+    question = (
+        f"How many rows outside of the region {region} have a {t.value} from {low} to {low + width}, both included?"
+    )
+    return question, code, str(answer)
 
 
 def spread(t: Table, rng: random.Random) -> Question:
-    """The difference of two extremes."""
+    """The difference of the largest and the smallest value."""
     key, month = rng.choice(t.rows)[0], rng.randint(7, 12)
     values = [v for k, m, v in t.rows if k == key and m <= month] or [0]
     code = (
         f'values = [r["value"] for r in rows if r["{t.key}"] == "{key}" and int(r["month"]) <= {month}] or [0]\n'
         "max(values) - min(values)"
     )
-    asked = (
+    question = (
         f"What is the difference of the largest and the smallest {t.value} of the {t.key} {key} up to month {month}? "
         "Without rows: 0."
     )
-    return asked, code, str(max(values) - min(values))
+    return question, code, str(max(values) - min(values))
 
 
 def median_of_sums(t: Table, rng: random.Random) -> Question:
-    """The middle of the sums by key, weighted."""
+    """The median of the weighted sums by key."""
     weight = rng.randint(2, 9)
     sums: dict[str, int] = defaultdict(int)
     for key, month, value in t.rows:
@@ -134,32 +135,30 @@ def median_of_sums(t: Table, rng: random.Random) -> Question:
         f'    sums[r["{t.key}"]] += r["value"] * ({weight} if int(r["month"]) > 6 else 1)\n'
         "sorted(sums.values())[(len(sums) - 1) // 2]"
     )
-    asked = (
+    question = (
         f"Add up {t.value} for each {t.key} that has rows, counting every row after month 6 {weight} times. "
-        f"What is the "
-        "middle of these sums in order of size (the lower one if there are two)?"
+        "What is the middle of these sums in order of size (the lower one if there are two)?"
     )
-    return asked, code, str(answer)
+    return question, code, str(answer)
 
 
 def best_region_share(t: Table, rng: random.Random) -> Question:
-    """A share in percent."""
-    least = rng.randint(1, 25)
+    """The share of the largest region, in percent."""
+    deduction = rng.randint(1, 25)
     sums: Counter[str] = Counter()
     for key, _, value in t.rows:
-        sums[t.region[key]] += max(value - least, 0)
+        sums[t.region[key]] += max(value - deduction, 0)
     answer = round(float(Fraction(100 * max(sums.values()), sum(sums.values()) or 1)), 1)
     code = (
         "from collections import Counter\nsums = Counter()\nfor r in rows:\n"
-        f'    sums[region[r["{t.key}"]]] += max(r["value"] - {least}, 0)\n'
+        f'    sums[region[r["{t.key}"]]] += max(r["value"] - {deduction}, 0)\n'
         "round(100 * max(sums.values()) / (sum(sums.values()) or 1), 1)"
     )
-    asked = (
-        f"Subtract {least} from {t.value} in every row, but never go below 0. Which share of the whole sum has "
-        f"the region "
-        "with the most, in percent, rounded to one decimal?"
+    question = (
+        f"Subtract {deduction} from {t.value} in every row, but never go below 0. Which share of the whole sum has "
+        "the region with the most, in percent, rounded to one decimal?"
     )
-    return asked, code, str(answer)
+    return question, code, str(answer)
 
 
 KNOWN: Mapping[str, Callable[[Table, random.Random], Question]] = {
@@ -177,15 +176,15 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_tables` (questions as in training on tables of another kind) or
     `unseen_questions`. Difficulty is 1 for one condition, 2 for a join, 3 for questions that are never trained.
     """
-    some = TaskGenerator(NAME, SIZES, seed, key=None).draw
-    held_out = [*some("unseen_tables", _task, KNOWN), *some("unseen_questions", _task, UNSEEN)]
-    train, validation = some("train", _task, KNOWN), some("validation", _task, KNOWN)
+    draw = TaskGenerator(NAME, SIZES, seed, key=None).draw
+    held_out = [*draw("unseen_tables", _task, KNOWN), *draw("unseen_questions", _task, UNSEEN)]
+    train, validation = draw("train", _task, KNOWN), draw("validation", _task, KNOWN)
     splits = {"held_out": held_out, "validation": validation, "train": train}
     return TaskSet(NAME, splits, oracle=oracle, answer=answer)
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script: load the tables in one cell, work it out in the next, submit what that showed."""
+    """Load the tables in one cell, compute in the next, submit its output."""
     cells: Sequence[str] = task.truth["cells"]
 
     def script(messages: Sequence[Message]) -> Message:
@@ -198,19 +197,19 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def answer(task: Task) -> Message:
-    """The message that answers rightly."""
+    """The message that submits the right answer."""
     return Message("assistant", "", (Call("submit", {"text": task.truth["answer"]}),))
 
 
 def _task(
     rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[Table, random.Random], Question]]
 ) -> Task:
-    """A task; the questions take turns."""
-    worlds = STRANGE_WORLDS if slot.split == "held_out" else KNOWN_WORLDS
-    file = rng.choice(sorted(worlds))
-    key, names, value = worlds[file]
+    """Make one task. Families of questions alternate with the slot's index."""
+    kinds_of_table = UNSEEN_TABLES if slot.split == "held_out" else KNOWN_TABLES
+    file = rng.choice(sorted(kinds_of_table))
+    key, names, value = kinds_of_table[file]
     keys = [f"{name}{number}" for name in names for number in rng.sample(range(1, 9), 2)]
-    region = {one: rng.choice(("east", "west", "south")) for one in keys}
+    region = {k: rng.choice(("east", "west", "south")) for k in keys}
     rows = [(rng.choice(keys), rng.randint(1, 12), rng.randint(1, 99)) for _ in range(rng.randint(20, 70))]
     table = Table(file, key, value, rows, region)
     name = list(families)[slot.index % len(families)]

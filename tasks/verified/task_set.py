@@ -1,4 +1,4 @@
-"""The task set `code/verified-v1`: the functions of `code/functions-v1`, each with mutants that good tests notice."""
+"""The task set `code/verified-v1`: the functions of `code/functions-v1`, each with mutants that good tests detect."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from agentgym.messages import Call, Message
-from agentgym.registry import load_task_set
-from agentgym.task import SPLITS, Task, TaskSet, seed_of
+from agentgym import SPLITS, Call, Message, Task, TaskSet, load_task_set, seed_of
 
 from ..mutation import mutants
 
 NAME, MATERIAL = "code/verified-v1", "code/functions-v1"
-MOST = 2
+MUTANTS = 2
+"""The largest number of mutants of one function."""
 
 
 @cache
 def task_set() -> TaskSet:
-    """Build the task set. Splits, strata and difficulty are those of `code/functions-v1`; a function of which no mutant
-    can be made (one with a `while` loop) is left out."""
+    """Build the task set. Splits, strata and difficulty are those of `code/functions-v1`; functions without mutants
+    (those with a `while` loop) are left out."""
     material = load_task_set(MATERIAL)
     splits: dict[str, list[Task]] = {
-        split: [made for task in material[split] if (made := _task(task)) is not None] for split in SPLITS
+        split: [verified for task in material[split] if (verified := _task(task)) is not None] for split in SPLITS
     }
     return TaskSet(NAME, splits, oracle=oracle)
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script of two turns: check the reference with the hidden tests, submit both."""
+    """Play two turns: check the reference with the hidden tests, then submit both."""
     arguments = {"code": task.truth["reference"], "tests": list(task.truth["tests"])}
 
     def script(messages: Sequence[Message]) -> Message:
@@ -41,7 +40,7 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 def _task(task: Task) -> Task | None:
     tests = [*task.parameters["tests"], *task.truth["tests"]]
     rng = random.Random(seed_of(NAME, task.split, task.id))
-    wrong = mutants(task.truth["reference"], tests, rng, most=MOST)
+    wrong = mutants(task.truth["reference"], tests, rng, limit=MUTANTS)
     if not wrong:
         return None
     truth = {**task.truth, "tests": tests, "mutants": wrong}

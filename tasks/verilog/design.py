@@ -1,4 +1,4 @@
-"""What a hardware design is to a task: ports, words, a model in Python and a reference in Verilog."""
+"""A hardware design: its ports, its description, a model in Python and a reference in Verilog."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Design:
     """One module to write.
 
     Attributes:
-        kind: its family. words: what it does.
-        inputs, outputs: widths in bits by name; `clk` and `rst` of a clocked design are added.
-        model: from input values, one mapping a vector or clock edge, to the output values after it.
-        body: the reference's inside. registers: outputs that are declared `reg`.
-        clocked: outputs change at the rising edge of clk; rst is synchronous and makes the state 0.
+        kind: its family. words: what it does, in English.
+        inputs, outputs: widths in bits by name; a clocked design also has the inputs `clk` and `rst`.
+        model: maps input values, one mapping per vector or clock edge, to the output values after each.
+        body: the body of the reference module. registers: outputs are declared as `reg`.
+        clocked: outputs change at the rising edge of clk; rst is synchronous and sets the state to 0.
     """
 
     kind: str
@@ -31,7 +31,7 @@ class Design:
     clocked: bool = False
 
     def header(self) -> str:
-        """The module's ports."""
+        """The module's declaration with its ports."""
         ports = ["input clk", "input rst"] if self.clocked else []
         ports += [f"input {_range(width)}{name}" for name, width in self.inputs.items()]
         kind = "output reg" if self.registers else "output"
@@ -39,11 +39,11 @@ class Design:
         return f"module dut({', '.join(ports)});"
 
     def reference(self) -> str:
-        """The design as Verilog."""
+        """The reference design in Verilog."""
         return f"{self.header()}\n{self.body.strip()}\nendmodule\n"
 
     def testbench(self, vectors: Sequence[Values]) -> str:
-        """Verilog that applies the values and prints the outputs after each."""
+        """A Verilog testbench that applies the vectors and prints the outputs after each."""
         lines = ["`timescale 1ns/1ns", "module testbench;"]
         lines += ["reg clk = 0, rst = 1;"] if self.clocked else []
         lines += [f"reg {_range(width)}{name} = 0;" for name, width in self.inputs.items()]
@@ -52,23 +52,23 @@ class Design:
         lines += [f"dut unit({', '.join(f'.{name}({name})' for name in names)});", "initial begin"]
         if self.clocked:
             lines.append("#5 clk = 1; #5 clk = 0; rst = 0;")
-        shown = ", ".join(self.outputs)
-        form = " ".join(f"{name}=%0d" for name in self.outputs)
+        outputs = ", ".join(self.outputs)
+        format_string = " ".join(f"{name}=%0d" for name in self.outputs)
         step = "#5 clk = 1; #5 clk = 0;" if self.clocked else "#5"
         for number, values in enumerate(vectors):
-            put = " ".join(f"{name} = {self.inputs[name]}'d{value};" for name, value in values.items())
-            lines.append(f'{put} {step} $display("{number}: {form}", {shown});')
+            assignments = " ".join(f"{name} = {self.inputs[name]}'d{value};" for name, value in values.items())
+            lines.append(f'{assignments} {step} $display("{number}: {format_string}", {outputs});')
         return "\n".join([*lines, "$finish;", "end", "endmodule", ""])
 
     def printed(self, vectors: Sequence[Values]) -> str:
-        """What the testbench prints for a right design."""
+        """What the testbench prints for a correct design."""
         lines = []
         for number, values in enumerate(self.model(vectors)):
             lines.append(f"{number}: " + " ".join(f"{name}={values[name]}" for name in self.outputs))
         return "\n".join(lines) + "\n"
 
     def draw(self, rng: random.Random, count: int) -> list[Values]:
-        """Random input values; the extremes come often."""
+        """Draw random input values; the smallest and largest value are drawn more often."""
         return [
             {
                 name: rng.choice((0, 2**width - 1)) if rng.random() < 0.15 else rng.randrange(2**width)

@@ -1,4 +1,4 @@
-"""The families of designs: each draws its parameters and gives words, a model in Python and a reference in Verilog."""
+"""The families of designs: each draws parameters and returns a description, a Python model and a Verilog reference."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _from(start: int, step: Callable[[int, Values], int], show: Callable[[int], 
     """The model of a clocked design whose state is one number."""
 
     def model(vectors: Sequence[Values]) -> list[Values]:
-        state, shown = start, []
+        state, outputs = start, []
         for values in vectors:
             state = step(state, values)
-            shown.append(show(state))
-        return shown
+            outputs.append(show(state))
+        return outputs
 
     return model
 
@@ -30,26 +30,32 @@ def linear(rng: random.Random) -> Design:
     """a * K + C, cut to the width."""
     w, k, c = rng.randint(4, 12), rng.randint(2, 7), rng.randint(1, 15)
     return Design(
-        "linear", f"y is a multiplied by {k} plus {c}, cut to {w} bits.", {"a": w}, {"y": w},
-        _each(lambda v: {"y": (v["a"] * k + c) % 2**w}), f"assign y = a * {k} + {c};",
-    )  # fmt: skip
+        "linear",
+        f"y is a multiplied by {k} plus {c}, cut to {w} bits.",
+        {"a": w},
+        {"y": w},
+        _each(lambda v: {"y": (v["a"] * k + c) % 2**w}),
+        f"assign y = a * {k} + {c};",
+    )
 
 
 def extremes(rng: random.Random) -> Design:
     """The larger and the smaller number, with an offset."""
     w, c = rng.randint(3, 10), rng.randint(1, 6)
     return Design(
-        "extremes", f"big is the larger of the unsigned a and b; little is the smaller one plus {c}, cut to {w} bits.",
-        {"a": w, "b": w}, {"big": w, "little": w},
+        "extremes",
+        f"big is the larger of the unsigned a and b; little is the smaller one plus {c}, cut to {w} bits.",
+        {"a": w, "b": w},
+        {"big": w, "little": w},
         _each(lambda v: {"big": max(v["a"], v["b"]), "little": (min(v["a"], v["b"]) + c) % 2**w}),
         f"assign big = a > b ? a : b;\nassign little = (a > b ? b : a) + {c};",
-    )  # fmt: skip
+    )
 
 
 def choice(rng: random.Random) -> Design:
     """A multiplexer with its inputs in some order."""
     w, order = rng.randint(1, 8), rng.sample("abcd", 4)
-    words = ", ".join(f"{name} when s is {place}" for place, name in enumerate(order))
+    words = ", ".join(f"{name} when s is {index}" for index, name in enumerate(order))
     body = f"assign y = s == 0 ? {order[0]} : s == 1 ? {order[1]} : s == 2 ? {order[2]} : {order[3]};"
     inputs = {"s": 2, **dict.fromkeys("abcd", w)}
     return Design("choice", f"y is {words}.", inputs, {"y": w}, _each(lambda v: {"y": v[order[v["s"]]]}), body)
@@ -62,9 +68,13 @@ def masked_parity(rng: random.Random) -> Design:
     mask = sum(1 << bit for bit in bits)
     listed = ", ".join(map(str, bits))
     return Design(
-        "masked_parity", f"p is 1 if an odd number of the bits {listed} of a are 1 (bit 0 is the lowest), else 0.",
-        {"a": w}, {"p": 1}, _each(lambda v: {"p": (v["a"] & mask).bit_count() % 2}), f"assign p = ^(a & {w}'d{mask});",
-    )  # fmt: skip
+        "masked_parity",
+        f"p is 1 if an odd number of the bits {listed} of a are 1 (bit 0 is the lowest), else 0.",
+        {"a": w},
+        {"p": 1},
+        _each(lambda v: {"p": (v["a"] & mask).bit_count() % 2}),
+        f"assign p = ^(a & {w}'d{mask});",
+    )
 
 
 def many_ones(rng: random.Random) -> Design:
@@ -73,11 +83,13 @@ def many_ones(rng: random.Random) -> Design:
     k = rng.randint(2, w - 1)
     total = " + ".join(f"a[{bit}]" for bit in range(w))
     return Design(
-        "many_ones", f"n is how many bits of a are 1; enough is 1 if there are at least {k}, else 0.",
-        {"a": w}, {"n": 4, "enough": 1},
+        "many_ones",
+        f"n is how many bits of a are 1; enough is 1 if there are at least {k}, else 0.",
+        {"a": w},
+        {"n": 4, "enough": 1},
         _each(lambda v: {"n": v["a"].bit_count(), "enough": int(v["a"].bit_count() >= k)}),
         f"assign n = {total};\nassign enough = n >= {k};",
-    )  # fmt: skip
+    )
 
 
 def turn(rng: random.Random) -> Design:
@@ -85,25 +97,27 @@ def turn(rng: random.Random) -> Design:
     w = rng.randint(4, 12)
     k = rng.randint(1, w - 1)
     return Design(
-        "turn", f"y is a rotated to the left by {k} places if go is 1 (the highest bits come in again below), else a.",
-        {"a": w, "go": 1}, {"y": w},
+        "turn",
+        f"y is a rotated to the left by {k} places if go is 1 (the highest bits come in again below), else a.",
+        {"a": w, "go": 1},
+        {"y": w},
         _each(lambda v: {"y": ((v["a"] << k) | (v["a"] >> (w - k))) % 2**w if v["go"] else v["a"]}),
         f"assign y = go ? {{a[{w - k - 1}:0], a[{w - 1}:{w - k}]}} : a;",
-    )  # fmt: skip
+    )
 
 
 def logic(rng: random.Random) -> Design:
-    """A drawn expression of bitwise operators."""
+    """A random expression of bitwise operators."""
     w = rng.randint(1, 6)
-    one, two = rng.choice("&|^"), rng.choice("&|^")
+    first_operator, second_operator = rng.choice("&|^"), rng.choice("&|^")
     names = rng.sample("abc", 3)
     flip = rng.choice(("", "~"))
-    text = f"({names[0]} {one} {flip}{names[1]}) {two} {names[2]}"
+    text = f"({names[0]} {first_operator} {flip}{names[1]}) {second_operator} {names[2]}"
 
     def step(v: Values) -> Values:
         apply = {"&": int.__and__, "|": int.__or__, "^": int.__xor__}
         second = v[names[1]] ^ (2**w - 1) if flip else v[names[1]]
-        return {"y": apply[two](apply[one](v[names[0]], second), v[names[2]])}
+        return {"y": apply[second_operator](apply[first_operator](v[names[0]], second), v[names[2]])}
 
     words = f"y is {text}, bit by bit: & is and, | is or, ^ is exclusive or, ~ is not."
     return Design("logic", words, dict.fromkeys("abc", w), {"y": w}, _each(step), f"assign y = {text};")
@@ -112,43 +126,56 @@ def logic(rng: random.Random) -> Design:
 def saturating(rng: random.Random) -> Design:
     """A sum with an upper bound."""
     w = rng.randint(3, 8)
-    most = rng.randint(2 ** (w - 1), 2**w - 1)
+    limit = rng.randint(2 ** (w - 1), 2**w - 1)
     return Design(
-        "saturating", f"y is the sum of a and b, but {most} if the sum is larger than {most}.",
-        {"a": w, "b": w}, {"y": w}, _each(lambda v: {"y": min(v["a"] + v["b"], most)}),
-        f"wire [{w}:0] sum = a + b;\nassign y = sum > {most} ? {most} : sum[{w - 1}:0];",
-    )  # fmt: skip
+        "saturating",
+        f"y is the sum of a and b, but {limit} if the sum is larger than {limit}.",
+        {"a": w, "b": w},
+        {"y": w},
+        _each(lambda v: {"y": min(v["a"] + v["b"], limit)}),
+        f"wire [{w}:0] sum = a + b;\nassign y = sum > {limit} ? {limit} : sum[{w - 1}:0];",
+    )
 
 
 def unit(rng: random.Random) -> Design:
     """An arithmetic unit with operations in some order."""
     w = rng.randint(3, 8)
     table = {
-        "a plus b": ("a + b", int.__add__), "a minus b": ("a - b", int.__sub__), "a and b": ("a & b", int.__and__),
-        "a or b": ("a | b", int.__or__), "a exclusive-or b": ("a ^ b", int.__xor__),
-    }  # fmt: skip
+        "a plus b": ("a + b", int.__add__),
+        "a minus b": ("a - b", int.__sub__),
+        "a and b": ("a & b", int.__and__),
+        "a or b": ("a | b", int.__or__),
+        "a exclusive-or b": ("a ^ b", int.__xor__),
+    }
     chosen = rng.sample(list(table), 4)
-    words = "; ".join(f"{name} when op is {place}" for place, name in enumerate(chosen))
-    cases = "\n".join(f"    {place}: y = {table[name][0]};" for place, name in enumerate(chosen))
+    words = "; ".join(f"{name} when op is {index}" for index, name in enumerate(chosen))
+    cases = "\n".join(f"    {index}: y = {table[name][0]};" for index, name in enumerate(chosen))
     return Design(
-        "unit", f"y, cut to {w} bits, is: {words}.", {"op": 2, "a": w, "b": w}, {"y": w},
+        "unit",
+        f"y, cut to {w} bits, is: {words}.",
+        {"op": 2, "a": w, "b": w},
+        {"y": w},
         _each(lambda v: {"y": table[chosen[v["op"]]][1](v["a"], v["b"]) % 2**w}),
-        f"always @* case (op)\n{cases}\nendcase", registers=True,
-    )  # fmt: skip
+        f"always @* case (op)\n{cases}\nendcase",
+        registers=True,
+    )
 
 
 def counter(rng: random.Random) -> Design:
-    """A counter with a step and an end."""
-    most, step = rng.randint(5, 60), rng.randint(1, 4)
+    """A counter with a step and an upper bound."""
+    limit, step = rng.randint(5, 60), rng.randint(1, 4)
     w = 7
     return Design(
-        "counter", f"At every rising edge of clk, n becomes 0 if rst is 1; else, if en is 1, it grows by {step}, and "
-        f"becomes 0 in place of any value above {most}; else it stays.",
-        {"en": 1}, {"n": w},
-        _from(0, lambda s, v: (0 if s + step > most else s + step) if v["en"] else s, lambda s: {"n": s}),
-        f"always @(posedge clk)\n    if (rst) n <= 0;\n    else if (en) n <= n + {step} > {most} ? 0 : n + {step};",
-        registers=True, clocked=True,
-    )  # fmt: skip
+        "counter",
+        f"At every rising edge of clk, n becomes 0 if rst is 1; else, if en is 1, it grows by {step}, and "
+        f"becomes 0 in place of any value above {limit}; else it stays.",
+        {"en": 1},
+        {"n": w},
+        _from(0, lambda s, v: (0 if s + step > limit else s + step) if v["en"] else s, lambda s: {"n": s}),
+        f"always @(posedge clk)\n    if (rst) n <= 0;\n    else if (en) n <= n + {step} > {limit} ? 0 : n + {step};",
+        registers=True,
+        clocked=True,
+    )
 
 
 def delay(rng: random.Random) -> Design:
@@ -156,60 +183,72 @@ def delay(rng: random.Random) -> Design:
     length = rng.randint(3, 9)
     tap = rng.randint(1, length - 1)
     return Design(
-        "delay", "At every rising edge of clk a bit d is taken in. late is the bit that was taken in "
+        "delay",
+        "At every rising edge of clk a bit d is taken in. late is the bit that was taken in "
         f"{length - 1} edges before the newest one, mid the one that was taken in {tap} before the newest. After the "
         "synchronous rst all earlier bits count as 0.",
-        {"d": 1}, {"late": 1, "mid": 1},
-        _from(0, lambda s, v: ((s << 1) | v["d"]) % 2**length,
-              lambda s: {"late": s >> (length - 1), "mid": s >> tap & 1}),
+        {"d": 1},
+        {"late": 1, "mid": 1},
+        _from(
+            0, lambda s, v: ((s << 1) | v["d"]) % 2**length, lambda s: {"late": s >> (length - 1), "mid": s >> tap & 1}
+        ),
         f"reg [{length - 1}:0] s;\nalways @(posedge clk) s <= rst ? 0 : {{s[{length - 2}:0], d}};\n"
-        f"assign late = s[{length - 1}];\nassign mid = s[{tap}];", clocked=True,
-    )  # fmt: skip
+        f"assign late = s[{length - 1}];\nassign mid = s[{tap}];",
+        clocked=True,
+    )
 
 
 def feedback(rng: random.Random) -> Design:
     """A linear feedback shift register that also takes a bit in."""
     w = rng.randint(4, 9)
-    one, two = sorted(rng.sample(range(w), 2))
+    tap_a, tap_b = sorted(rng.sample(range(w), 2))
     return Design(
-        "feedback", f"q has {w} bits and is 0 after the synchronous rst. At every other rising edge of clk it "
-        f"is shifted "
-        f"left by one, and its new lowest bit is the exclusive or of d and of the old bits {one} and {two} of q.",
-        {"d": 1}, {"q": w},
-        _from(0, lambda s, v: ((s << 1) | (v["d"] ^ (s >> one & 1) ^ (s >> two & 1))) % 2**w, lambda s: {"q": s}),
-        f"always @(posedge clk) q <= rst ? 0 : {{q[{w - 2}:0], d ^ q[{one}] ^ q[{two}]}};",
-        registers=True, clocked=True,
-    )  # fmt: skip
+        "feedback",
+        f"q has {w} bits and is 0 after the synchronous rst. At every other rising edge of clk it is shifted left by "
+        f"one, and its new lowest bit is the exclusive or of d and of the old bits {tap_a} and {tap_b} of q.",
+        {"d": 1},
+        {"q": w},
+        _from(0, lambda s, v: ((s << 1) | (v["d"] ^ (s >> tap_a & 1) ^ (s >> tap_b & 1))) % 2**w, lambda s: {"q": s}),
+        f"always @(posedge clk) q <= rst ? 0 : {{q[{w - 2}:0], d ^ q[{tap_a}] ^ q[{tap_b}]}};",
+        registers=True,
+        clocked=True,
+    )
 
 
 def pattern(rng: random.Random) -> Design:
     """A detector of a bit sequence, which may overlap."""
     length = rng.randint(3, 5)
-    wanted = rng.randrange(1, 2**length)
-    text = format(wanted, f"0{length}b")
+    sequence = rng.randrange(1, 2**length)
+    text = format(sequence, f"0{length}b")
     return Design(
-        "pattern", f"Bits come in on d at rising edges of clk. hit is 1 after an edge at which the last "
-        f"{length} bits, the "
+        "pattern",
+        f"Bits come in on d at rising edges of clk. hit is 1 after an edge at which the last {length} bits, the "
         f"oldest first, are {text}, else 0; sequences may overlap. After the synchronous rst all earlier bits "
         f"count as 0.",
-        {"d": 1}, {"hit": 1},
-        _from(0, lambda s, v: ((s << 1) | v["d"]) % 2**length, lambda s: {"hit": int(s == wanted)}),
+        {"d": 1},
+        {"hit": 1},
+        _from(0, lambda s, v: ((s << 1) | v["d"]) % 2**length, lambda s: {"hit": int(s == sequence)}),
         f"reg [{length - 1}:0] s;\nalways @(posedge clk) s <= rst ? 0 : {{s[{length - 2}:0], d}};\n"
-        f"assign hit = s == {length}'b{text};", clocked=True,
-    )  # fmt: skip
+        f"assign hit = s == {length}'b{text};",
+        clocked=True,
+    )
 
 
 def total(rng: random.Random) -> Design:
     """A running sum with a way to clear it."""
     w, k = rng.randint(4, 9), rng.randint(1, 6)
     return Design(
-        "total", f"At every rising edge of clk, sum becomes 0 if rst or clear is 1, else it grows by a plus "
+        "total",
+        f"At every rising edge of clk, sum becomes 0 if rst or clear is 1, else it grows by a plus "
         f"{k}, cut to "
         f"{w} bits.",
-        {"clear": 1, "a": 3}, {"sum": w},
+        {"clear": 1, "a": 3},
+        {"sum": w},
         _from(0, lambda s, v: 0 if v["clear"] else (s + v["a"] + k) % 2**w, lambda s: {"sum": s}),
-        f"always @(posedge clk) sum <= rst || clear ? 0 : sum + a + {k};", registers=True, clocked=True,
-    )  # fmt: skip
+        f"always @(posedge clk) sum <= rst || clear ? 0 : sum + a + {k};",
+        registers=True,
+        clocked=True,
+    )
 
 
 def highest(rng: random.Random) -> Design:
@@ -217,10 +256,13 @@ def highest(rng: random.Random) -> Design:
     w, none = rng.randint(4, 9), rng.randint(10, 15)
     chain = "".join(f"a[{bit}] ? {bit} : " for bit in reversed(range(w)))
     return Design(
-        "highest", f"y is the number of the highest bit of a that is 1 (bit 0 is the lowest), or {none} if none is.",
-        {"a": w}, {"y": 4}, _each(lambda v: {"y": v["a"].bit_length() - 1 if v["a"] else none}), f"assign y = "
-        f"{chain}{none};",
-    )  # fmt: skip
+        "highest",
+        f"y is the number of the highest bit of a that is 1 (bit 0 is the lowest), or {none} if none is.",
+        {"a": w},
+        {"y": 4},
+        _each(lambda v: {"y": v["a"].bit_length() - 1 if v["a"] else none}),
+        f"assign y = {chain}{none};",
+    )
 
 
 def rising(rng: random.Random) -> Design:
@@ -233,13 +275,18 @@ def rising(rng: random.Random) -> Design:
         return count << 1 | v["d"]
 
     return Design(
-        "rising", f"At every rising edge of clk, n grows by {k}, cut to {w} bits, if d is 1 and was 0 at the "
+        "rising",
+        f"At every rising edge of clk, n grows by {k}, cut to {w} bits, if d is 1 and was 0 at the "
         f"edge before; "
         "else it stays. After the synchronous rst n is 0, and d counts as 0 before.",
-        {"d": 1}, {"n": w}, _from(0, step, lambda s: {"n": s >> 1}),
+        {"d": 1},
+        {"n": w},
+        _from(0, step, lambda s: {"n": s >> 1}),
         f"reg was;\nalways @(posedge clk) begin\n    was <= rst ? 0 : d;\n"
-        f"    n <= rst ? 0 : n + (d && !was ? {k} : 0);\nend", registers=True, clocked=True,
-    )  # fmt: skip
+        f"    n <= rst ? 0 : n + (d && !was ? {k} : 0);\nend",
+        registers=True,
+        clocked=True,
+    )
 
 
 def steady(rng: random.Random) -> Design:
@@ -252,13 +299,18 @@ def steady(rng: random.Random) -> Design:
         return (0 << 1 | v["d"]) if count == k else (count << 1 | value)
 
     return Design(
-        "steady", f"q is 0 after the synchronous rst. At a rising edge of clk q takes the value of d if d has "
+        "steady",
+        f"q is 0 after the synchronous rst. At a rising edge of clk q takes the value of d if d has "
         f"differed from "
         f"q at this edge and at the {k - 1} edges just before it; else it stays.",
-        {"d": 1}, {"q": 1}, _from(0, step, lambda s: {"q": s & 1}),
+        {"d": 1},
+        {"q": 1},
+        _from(0, step, lambda s: {"q": s & 1}),
         f"reg [3:0] n;\nalways @(posedge clk)\n    if (rst) begin q <= 0; n <= 0; end\n    else if (d == q) n <= 0;\n"
-        f"    else if (n == {k - 1}) begin q <= d; n <= 0; end\n    else n <= n + 1;", registers=True, clocked=True,
-    )  # fmt: skip
+        f"    else if (n == {k - 1}) begin q <= d; n <= 0; end\n    else n <= n + 1;",
+        registers=True,
+        clocked=True,
+    )
 
 
 def gray(rng: random.Random) -> Design:
@@ -270,20 +322,36 @@ def gray(rng: random.Random) -> Design:
         return {"g": number ^ (number >> 1)}
 
     return Design(
-        "gray", f"g is the reflected Gray code (a number exclusive-or itself shifted right by one) of a plus "
+        "gray",
+        f"g is the reflected Gray code (a number exclusive-or itself shifted right by one) of a plus "
         f"{c}, the sum "
-        f"cut to {w} bits.", {"a": w}, {"g": w}, _each(step),
+        f"cut to {w} bits.",
+        {"a": w},
+        {"g": w},
+        _each(step),
         f"wire [{w - 1}:0] n = a + {c};\nassign g = n ^ (n >> 1);",
-    )  # fmt: skip
+    )
 
 
 KNOWN: Mapping[str, Callable[[random.Random], Design]] = {
     family.__name__: family
     for family in (
-        linear, extremes, choice, masked_parity, many_ones, turn, logic, saturating, unit, counter, delay, feedback,
-        pattern, total,
+        linear,
+        extremes,
+        choice,
+        masked_parity,
+        many_ones,
+        turn,
+        logic,
+        saturating,
+        unit,
+        counter,
+        delay,
+        feedback,
+        pattern,
+        total,
     )
-}  # fmt: skip
+}
 UNSEEN: Mapping[str, Callable[[random.Random], Design]] = {
     family.__name__: family for family in (highest, rising, steady, gray)
 }

@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task, TaskSet
+from agentgym import Call, Message, Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .design import Design
@@ -18,7 +17,7 @@ NAME = "code/verilog-v1"
 SIZES = {"train": 1_000, "validation": 120, "unseen_parameters": 120, "unseen_families": 100}
 VISIBLE, HIDDEN, VECTORS = 1, 3, 24
 RESERVED = 5
-"""Every fifth choice of parameters, by a hash of the words, is kept for the stratum `unseen_parameters`."""
+"""Every fifth design, by a hash of its description, is reserved for the stratum `unseen_parameters`."""
 
 PROGRAM = {
     "file": "design.v",
@@ -41,22 +40,22 @@ def task_set(seed: int = 0) -> TaskSet:
 
 
 def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """A script of two turns: `test` of the reference, and `submit` if the visible testbench agrees."""
+    """Play two turns: `test` the reference, and `submit` it if the visible testbench agrees."""
     code = {"code": task.truth["reference"]}
 
     def script(messages: Sequence[Message]) -> Message:
-        tried = [message.text for message in messages if message.role == "tool"]
-        if not tried:
+        results = [message.text for message in messages if message.role == "tool"]
+        if not results:
             return Message("assistant", "", (Call("test", code),))
-        if not tried[-1].startswith("All"):
-            return Message("assistant", f"The reference design fails: {tried[-1]}")
+        if not results[-1].startswith("All"):
+            return Message("assistant", f"The reference design fails: {results[-1]}")
         return Message("assistant", "", (Call("submit", code),))
 
     return script
 
 
 def _task(rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Design]]) -> Task | None:
-    """A task, or None where it is kept for another stratum, or a testbench sees nothing change."""
+    """Make the task, or return None where it is reserved for another stratum or a testbench sees constant outputs."""
     design = families[rng.choice(list(families))](rng)
     reserved = zlib.crc32(design.words.encode()) % RESERVED == 0
     fits = slot.stratum == "unseen_families" or reserved is (slot.stratum == "unseen_parameters")

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from .plan import Drawn, Template, button, done, link, typed
+from .plan import TaskPlan, Template, button, done, link, typed
 from .words import words_of
 
 Data = Mapping[str, Any]
@@ -21,35 +21,35 @@ def _hour(rng: random.Random) -> str:
     return f"{rng.randint(7, 20):02d}:{rng.choice(('05', '10', '20', '40'))}"
 
 
-def _add(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _add(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     words = words_of(seed)
     taken = {event["title"] for event in data["events"]}
     titles = [f"{what} with {who}" for what in words.occasions for who in words.people]
-    title = rng.choice([one for one in titles if one not in taken])
+    title = rng.choice([t for t in titles if t not in taken])
     event = {"title": title, "date": _day(rng), "time": _hour(rng), "place": rng.choice(words.places)}
     start = (link("New event"), typed("Title", title), typed(_DATE, event["date"]))
-    rest = (typed("Place", event["place"]), button("Save"), done())
-    return Drawn(
+    ending = (typed("Place", event["place"]), button("Save"), done())
+    return TaskPlan(
         f'Add the event "{title}" on {event["date"]} at {event["time"]}, place: {event["place"]}.',
-        (*start, typed(_TIME, event["time"]), *rest),
+        (*start, typed(_TIME, event["time"]), *ending),
         {"added": [event]},
-        wrong=(*start, typed(_TIME, "06:00"), *rest),
+        wrong=(*start, typed(_TIME, "06:00"), *ending),
     )
 
 
-def _remove(rng: random.Random, data: Data, seed: int) -> Drawn:
-    event, other = rng.sample(data["events"], 2)
-    return Drawn(
+def _remove(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    event, wrong_event = rng.sample(data["events"], 2)
+    return TaskPlan(
         f'Remove the event "{event["title"]}".',
         (link(event["title"]), button("Remove event"), done()),
         {"removed": [event["id"]]},
-        wrong=(link(other["title"]), button("Remove event"), done()),
+        wrong=(link(wrong_event["title"]), button("Remove event"), done()),
     )
 
 
-def _shift(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _shift(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     event, time = rng.choice(data["events"]), _hour(rng)
-    return Drawn(
+    return TaskPlan(
         f'Move the event "{event["title"]}" to {time} on the same day.',
         (link(event["title"]), typed(_TIME, time), button("Save"), done()),
         {"changed": {event["id"]: {"time": time}}},
@@ -57,10 +57,10 @@ def _shift(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _where(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _where(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     event = rng.choice(data["events"])
     start = (typed("Search", event["title"]), button("Search"))
-    return Drawn(
+    return TaskPlan(
         f'Where and when is "{event["title"]}"? Answer as: place, time.',
         (*start, done(f"{event['place']}, {event['time']}")),
         {},
@@ -69,10 +69,10 @@ def _where(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _place(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _place(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     event = rng.choice(data["events"])
-    place, wrong = rng.sample([one for one in words_of(seed).places if one != event["place"]], 2)
-    return Drawn(
+    place, wrong = rng.sample([p for p in words_of(seed).places if p != event["place"]], 2)
+    return TaskPlan(
         f'"{event["title"]}" takes place in another place: {place}. Change it.',
         (link(event["title"]), typed("Place", place), button("Save"), done()),
         {"changed": {event["id"]: {"place": place}}},

@@ -1,7 +1,9 @@
-"""The task set `web/cards-v1`: open the card of a name, tell what it says. For policies that never saw a page.
+"""The task set `web/cards-v1`: open the card of a name and answer with its text, for policies that never saw a page.
 
-Names and values are pairs of words. Every fifth pair is held out, so that what is new is spelt in words that are known.
+Names and values are pairs of words. Every fifth pair is held out, so that new names consist of known words.
 """
+
+# ruff: noqa: SIM905 - lists of words are read as words
 
 from __future__ import annotations
 
@@ -10,8 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym import Call, Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
 
@@ -19,22 +20,28 @@ NAME, ENVIRONMENT = "web/cards-v1", "agentgym/web-form-v1"
 SIZES = {"train": 6_000, "validation": 100, "unseen_values": 200, "unseen_pages": 100}
 CARDS = 3
 HELD_OUT_SHARE = 5
-_FIRST = (
-    "Ada", "Dora", "Emil", "Greta", "Hugo", "Ines", "Karl", "Lena", "Leon", "Mira", "Nora", "Oscar", "Otto",
-    "Pablo", "Rosa", "Selma", "Simon", "Tom", "Vera", "Viktor",
-)  # fmt: skip
-_LAST = (
-    "Arden", "Berg", "Blanc", "Dietz", "Falk", "Holt", "Kessler", "Lang", "Lund", "Moreau", "Moss", "Novak", "Oaks",
-    "Quinn", "Reyes", "Solis", "Tamm", "Varga", "Voss", "Weiss",
-)  # fmt: skip
-_SHADE = (
-    "bright", "clear", "cold", "dark", "deep", "dull", "dusty", "faded", "fresh", "glossy", "hard", "light", "matt",
-    "pale", "plain", "rich", "smoky", "soft", "strong", "warm",
-)  # fmt: skip
-_COLOUR = (
-    "amber", "beige", "black", "blue", "brown", "cream", "gold", "green", "grey", "jade", "olive", "orange", "pink",
-    "purple", "red", "rust", "silver", "violet", "white", "yellow",
-)  # fmt: skip
+_FIRST = tuple(
+    """
+    Ada Dora Emil Greta Hugo Ines Karl Lena Leon Mira Nora Oscar Otto Pablo Rosa Selma Simon Tom Vera Viktor
+    """.split()
+)
+_LAST = tuple(
+    """
+    Arden Berg Blanc Dietz Falk Holt Kessler Lang Lund Moreau Moss Novak Oaks Quinn Reyes Solis Tamm Varga Voss
+    Weiss
+    """.split()
+)
+_SHADE = tuple(
+    """
+    bright clear cold dark deep dull dusty faded fresh glossy hard light matt pale plain rich smoky soft strong warm
+    """.split()
+)
+_COLOUR = tuple(
+    """
+    amber beige black blue brown cream gold green grey jade olive orange pink purple red rust silver violet white
+    yellow
+    """.split()
+)
 _PROMPT = 'Open "{}" and tell the colour.'
 _LINK = re.compile(r'^ *\[\d+\] link "(.*)"$', re.MULTILINE)
 _TEXT = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
@@ -46,8 +53,8 @@ Script = Callable[[Sequence[Message]], Message]
 def cards_task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_pages` (the names and values of training on other pages) or `unseen_values`
-    (names and values that no task of training holds).
+    Held-out tasks carry the tag `unseen_pages` (trained names and values on other pages) or `unseen_values` (names and
+    values that no training task has).
     """
     draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
@@ -64,24 +71,25 @@ def cards_task_set(seed: int = 0) -> TaskSet:
 
 def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
     names, values = (rng.sample(_pairs(*words, new), CARDS) for words in ((_FIRST, _LAST), (_SHADE, _COLOUR)))
-    at = rng.randrange(CARDS)
+    position = rng.randrange(CARDS)
     return Task(
         id=slot.id,
         environment=ENVIRONMENT,
-        prompt=_PROMPT.format(names[at]),
+        prompt=_PROMPT.format(names[position]),
         parameters={
-            "site": "cards", "viewport": [400, 300],
+            "site": "cards",
+            "viewport": [400, 300],
             "data": {"cards": [list(card) for card in zip(names, values, strict=True)]},
         },
-        truth={"effects": {}, "answer": values[at]},
+        truth={"effects": {}, "answer": values[position]},
         split=slot.split,
-        tags=(f"card_{at + 1}", *slot.tags),
-    )  # fmt: skip
+        tags=(f"card_{position + 1}", *slot.tags),
+    )
 
 
 @cache
 def _pairs(firsts: Sequence[str], seconds: Sequence[str], held_out: bool) -> list[str]:
-    """The pairs of one word each that are held out, or the others. Every word is in pairs of both kinds."""
+    """The pairs that are held out, or all others. Every word is in pairs of both kinds."""
     return [
         f"{first} {second}"
         for i, first in enumerate(firsts)
@@ -91,19 +99,20 @@ def _pairs(firsts: Sequence[str], seconds: Sequence[str], held_out: bool) -> lis
 
 
 def cards_oracle(task: Task) -> Script:
-    """Opens the card that is asked for and tells what it says: by the question and what is shown, never the truth."""
-    return _player(lambda asked, shown: asked)
+    """Open the named card and answer with its text, from the prompt and the page alone, never the truth."""
+    return _player(lambda target, names: target)
 
 
 def imperfect_cards_oracle(task: Task) -> Script:
-    """Opens a card that was not asked for, and tells what that one says.
+    """Open another card and answer with its text.
 
-    Which one is settled by the page, and no place is preferred: who imitates it learns no place to choose, but names.
+    The page decides which card, and every position is equally likely, so that a policy that imitates this learns no
+    position.
     """
 
-    def another(asked: str, shown: list[str]) -> str:
-        others = [name for name in shown if name != asked]
-        return others[seed_of(asked, *shown) % len(others)]
+    def another(target: str, names: list[str]) -> str:
+        others = [name for name in names if name != target]
+        return others[seed_of(target, *names) % len(others)]
 
     return _player(another)
 
@@ -112,10 +121,10 @@ def _player(choose: Callable[[str, list[str]], str]) -> Script:
     def script(messages: Sequence[Message]) -> Message:
         page = messages[-1].text
         if messages[-1].role == "user":
-            asked = page.split('"')[1]
-            return _say(Call("click", {"element": choose(asked, _LINK.findall(page))}))
-        found = _TEXT.search(page)
-        return _say(Call("answer", {"text": found[1] if found else "unknown"}))
+            target = page.split('"')[1]
+            return _say(Call("click", {"element": choose(target, _LINK.findall(page))}))
+        match = _TEXT.search(page)
+        return _say(Call("answer", {"text": match[1] if match else "unknown"}))
 
     return script
 

@@ -1,4 +1,6 @@
-"""The task set `web/forms-v1`: one page, one to three actions. For policies that learn to read a page at all."""
+"""The task set `web/forms-v1`: one page, one to three actions, for policies that are new to reading pages."""
+
+# ruff: noqa: SIM905 - lists of words are read as words
 
 from __future__ import annotations
 
@@ -7,42 +9,47 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from agentgym.task import Task, TaskSet
+from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .oracle import imperfect_oracle, oracle
-from .plan import Drawn, button, chosen, done, typed
+from .plan import TaskPlan, button, chosen, done, typed
 from .task_set import truth_of
 
 NAME, ENVIRONMENT = "web/forms-v1", "agentgym/web-form-v1"
 SIZES = {"train": 2_000, "validation": 100, "unseen_pages": 200, "unseen_values": 100}
-BUTTONS = (
-    "Save", "Send", "Cancel", "Next", "Print", "Close", "Delete", "Copy", "Apply", "Back", "Book", "Clear", "Confirm",
-    "Continue", "Edit", "Export", "Finish", "Hide", "Import", "Join", "Leave", "Move", "Open", "Order", "Pay",
-    "Publish", "Reset", "Search", "Share", "Submit", "Undo", "Upload",
-)  # fmt: skip
-FIELDS = (
-    "Name", "City", "Street", "Colour", "Team", "Code", "Country", "Room", "Title", "Topic", "Label", "Owner", "Place",
-    "Guest", "Brand", "Model", "Region", "Sender", "Station", "Group",
-)  # fmt: skip
-VALUES = (
-    "Mira", "Berlin", "Jonas", "Oslo", "Ada", "Paris", "Leon", "Turin", "Nora", "Delft", "Tom", "Lima", "Ines", "Graz",
-    "Otto", "Bergen", "Vera", "Porto", "Hugo", "Krakow", "Lena", "Madrid", "Oscar", "Toledo", "Rosa", "Verona", "Dora",
-    "Granada", "Karl", "Bremen", "Selma", "Dallas", "Pedro", "Malmo", "Greta", "Tirana", "Viktor", "Nantes", "Simon",
-    "Ankara",
-)  # fmt: skip
-HELD_OUT_VALUES = (
-    "Marta", "Lisbon", "Roman", "Torino", "Adele", "Parma", "Lorenz", "Odessa", "Nina", "Denver", "Teresa", "Lyon",
-    "Emil", "Grado", "Orlan", "Bernau",
-)  # fmt: skip
+BUTTONS = tuple(
+    """
+    Save Send Cancel Next Print Close Delete Copy Apply Back Book Clear Confirm Continue Edit Export Finish Hide
+    Import Join Leave Move Open Order Pay Publish Reset Search Share Submit Undo Upload
+    """.split()
+)
+FIELDS = tuple(
+    """
+    Name City Street Colour Team Code Country Room Title Topic Label Owner Place Guest Brand Model Region Sender
+    Station Group
+    """.split()
+)
+VALUES = tuple(
+    """
+    Mira Berlin Jonas Oslo Ada Paris Leon Turin Nora Delft Tom Lima Ines Graz Otto Bergen Vera Porto Hugo Krakow
+    Lena Madrid Oscar Toledo Rosa Verona Dora Granada Karl Bremen Selma Dallas Pedro Malmo Greta Tirana Viktor
+    Nantes Simon Ankara
+    """.split()
+)
+HELD_OUT_VALUES = tuple(
+    """
+    Marta Lisbon Roman Torino Adele Parma Lorenz Odessa Nina Denver Teresa Lyon Emil Grado Orlan Bernau
+    """.split()
+)
 
 
 @cache
 def forms_task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_pages` (the words of training on other pages) or `unseen_values` (values that
-    no task of training holds).
+    Held-out tasks carry the tag `unseen_pages` (trained words on other pages) or `unseen_values` (values that no
+    training task has).
     """
     draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
@@ -62,16 +69,16 @@ def forms_task_set(seed: int = 0) -> TaskSet:
 
 def _task(rng: random.Random, slot: TaskSlot, kinds: Iterable[str], values: Sequence[str]) -> Task:
     kind = rng.choice(sorted(kinds))
-    data, drawn = _KINDS[kind](rng, values)
+    data, plan = _KINDS[kind](rng, values)
     return Task(
         id=slot.id,
         environment=ENVIRONMENT,
-        prompt=drawn.prompt,
+        prompt=plan.prompt,
         parameters={"site": "form", "data": data, "viewport": [400, 300]},
-        truth=truth_of(drawn),
+        truth=truth_of(plan),
         split=slot.split,
         tags=(kind, *slot.tags),
-        difficulty=float(len(drawn.plan) - 1),
+        difficulty=float(len(plan.steps) - 1),
     )
 
 
@@ -88,29 +95,29 @@ def _sent(pressed: str, **held: str) -> dict[str, Any]:
     return {"sent": [{"button": pressed, **held}]}
 
 
-def _press(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+def _press(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], TaskPlan]:
     data = _page(rng, ("text",), values)
     right, wrong, _ = rng.sample(data["buttons"], 3)
-    return data, Drawn(f"Press {right}.", (button(right), done()), _sent(right), wrong=(button(wrong), done()))
+    return data, TaskPlan(f"Press {right}.", (button(right), done()), _sent(right), wrong=(button(wrong), done()))
 
 
-def _type(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+def _type(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], TaskPlan]:
     data = _page(rng, ("text", "text"), values)
-    field, other = rng.sample(data["fields"], 2)
+    field, wrong_field = rng.sample(data["fields"], 2)
     press, value = rng.choice(data["buttons"]), rng.choice(values)
-    return data, Drawn(
+    return data, TaskPlan(
         f"Write {value} as {field['label']} and press {press}.",
         (typed(field["label"], value), button(press), done()),
         _sent(press, **{field["name"]: value}),
-        wrong=(typed(other["label"], value), button(press), done()),
+        wrong=(typed(wrong_field["label"], value), button(press), done()),
     )
 
 
-def _choose(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+def _choose(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], TaskPlan]:
     data = _page(rng, ("choice",), values)
     field, press = data["fields"][0], rng.choice(data["buttons"])
     value, wrong, _ = rng.sample(field["options"], 3)
-    return data, Drawn(
+    return data, TaskPlan(
         f"Choose {value} as {field['label']} and press {press}.",
         (chosen(field["label"], value), button(press), done()),
         _sent(press, **{field["name"]: value}),
@@ -118,15 +125,15 @@ def _choose(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], 
     )
 
 
-def _type_two(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], Drawn]:
+def _type_two(rng: random.Random, values: Sequence[str]) -> tuple[dict[str, Any], TaskPlan]:
     data = _page(rng, ("text", "text"), values)
-    (one, two), press, (first, second) = data["fields"], rng.choice(data["buttons"]), rng.sample(values, 2)
-    rest = (button(press), done())
-    return data, Drawn(
-        f"Write {first} as {one['label']} and {second} as {two['label']}, then press {press}.",
-        (typed(one["label"], first), typed(two["label"], second), *rest),
-        _sent(press, **{one["name"]: first, two["name"]: second}),
-        wrong=(typed(one["label"], second), typed(two["label"], first), *rest),
+    (field_a, field_b), press, (first, second) = data["fields"], rng.choice(data["buttons"]), rng.sample(values, 2)
+    ending = (button(press), done())
+    return data, TaskPlan(
+        f"Write {first} as {field_a['label']} and {second} as {field_b['label']}, then press {press}.",
+        (typed(field_a["label"], first), typed(field_b["label"], second), *ending),
+        _sent(press, **{field_a["name"]: first, field_b["name"]: second}),
+        wrong=(typed(field_a["label"], second), typed(field_b["label"], first), *ending),
     )
 
 

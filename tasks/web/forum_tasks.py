@@ -6,26 +6,26 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from .plan import Drawn, Template, button, chosen, done, link, typed
+from .plan import TaskPlan, Template, button, chosen, done, link, typed
 from .words import words_of
 
 Data = Mapping[str, Any]
 OPINIONS = ("I would wait a week.", "Ask a friend first.", "Take the cheaper one.", "It worked for me.", "Start small.")
 
 
-def _vote(rng: random.Random, data: Data, seed: int) -> Drawn:
-    thread, other = rng.sample(data["threads"], 2)
-    return Drawn(
+def _vote(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    thread, wrong_thread = rng.sample(data["threads"], 2)
+    return TaskPlan(
         f'Vote for the thread "{thread["title"]}".',
         (link(thread["title"]), button("Vote up"), done()),
         {"voted": [thread["id"]]},
-        wrong=(link(other["title"]), button("Vote up"), done()),
+        wrong=(link(wrong_thread["title"]), button("Vote up"), done()),
     )
 
 
-def _answer(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _answer(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     thread, (text, wrong) = rng.choice(data["threads"]), rng.sample(OPINIONS, 2)
-    return Drawn(
+    return TaskPlan(
         f'Answer in the thread "{thread["title"]}": {text}',
         (link(thread["title"]), typed("Your answer", text), button("Answer"), done()),
         {"answers": [[thread["id"], text]]},
@@ -33,23 +33,23 @@ def _answer(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _new(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _new(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     topic, wrong = rng.sample(data["topics"], 2)
     title, text = f"Advice on {rng.choice(words_of(seed).matters)}", rng.choice(OPINIONS)
-    rest = (typed("Title", title), typed("Text", text), button("Publish"), done())
-    return Drawn(
+    ending = (typed("Title", title), typed("Text", text), button("Publish"), done())
+    return TaskPlan(
         f'Open a thread "{title}" under {topic} with the text: {text}',
-        (link("New thread"), chosen("Topic", topic), *rest),
+        (link("New thread"), chosen("Topic", topic), *ending),
         {"threads": [{"topic": topic, "title": title, "text": text}]},
-        wrong=(link("New thread"), chosen("Topic", wrong), *rest),
+        wrong=(link("New thread"), chosen("Topic", wrong), *ending),
     )
 
 
-def _first(rng: random.Random, data: Data, seed: int) -> Drawn:
-    thread = rng.choice([one for one in data["threads"] if one["posts"]])
+def _first(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    thread = rng.choice([t for t in data["threads"] if t["posts"]])
     right = thread["posts"][0]["text"]
-    others = {post["text"] for one in data["threads"] for post in one["posts"]} - {right}
-    return Drawn(
+    others = {post["text"] for t in data["threads"] for post in t["posts"]} - {right}
+    return TaskPlan(
         f'What does the first answer in the thread "{thread["title"]}" say?',
         (link(thread["title"]), done(right)),
         {},
@@ -58,16 +58,16 @@ def _first(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _most(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _most(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     topic = rng.choice(sorted({thread["topic"] for thread in data["threads"]}))
-    inside = sorted((t for t in data["threads"] if t["topic"] == topic), key=lambda thread: -thread["votes"])
-    other = next(thread for thread in data["threads"] if thread["id"] != inside[0]["id"])
+    by_votes = sorted((t for t in data["threads"] if t["topic"] == topic), key=lambda thread: -thread["votes"])
+    wrong_thread = next(thread for thread in data["threads"] if thread["id"] != by_votes[0]["id"])
     start = (chosen("Topic", topic), chosen("Sort by", "Votes"), button("Show"))
-    return Drawn(
+    return TaskPlan(
         f"Vote for the thread under {topic} that has the most votes.",
-        (*start, link(inside[0]["title"]), button("Vote up"), done()),
-        {"voted": [inside[0]["id"]]},
-        wrong=(link(other["title"]), button("Vote up"), done()),
+        (*start, link(by_votes[0]["title"]), button("Vote up"), done()),
+        {"voted": [by_votes[0]["id"]]},
+        wrong=(link(wrong_thread["title"]), button("Vote up"), done()),
     )
 
 

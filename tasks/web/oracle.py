@@ -1,4 +1,4 @@
-"""Scripted players of the pages: they read what is shown, as an agent does, and act on elements by name."""
+"""Scripted players of the web tasks: they read the page as an agent does and act on elements by name."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task
+from agentgym import Call, Message, Task
 
 Script = Callable[[Sequence[Message]], Message]
 _GIVE_UP = Call("answer", {"text": ""})
 
 
 def oracle(task: Task) -> Script:
-    """Brings about what is asked, and ends."""
+    """Do what the task asks, then answer."""
     return player(json.loads(task.truth["plan"]))
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """Uses the pages well, to the wrong end."""
+    """Use the pages well, for the wrong goal."""
     return player(json.loads(task.truth["wrong"]))
 
 
 def player(plan: Sequence[Sequence[str]]) -> Script:
-    """Follows steps as `plan.Step` describes them, one call a turn; gives up where an element is not shown.
+    """Follow steps (see `plan.Step`), one call per turn; give up where an element is not on the page.
 
-    It says which element it means before it gives its number: who learns from it finds first the one, then the other.
+    The text of each message names the element before the call gives its number, so that a policy that imitates it
+    first identifies the element.
     """
     steps = list(plan)
 
@@ -52,10 +52,10 @@ def player(plan: Sequence[Sequence[str]]) -> Script:
 
 
 def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> Sequence[str] | None:
-    """The first step that the conversation has not done yet, None after the last. To seek takes several turns."""
+    """The first step that the conversation has not done yet; None after the last. A `seek` may take several turns."""
     done = 0
-    for before, said in pairwise(messages):
-        if said.role == "assistant" and done < len(steps):
+    for before, message in pairwise(messages):
+        if message.role == "assistant" and done < len(steps):
             kind, label, *_ = steps[done]
             done += kind != "seek" or find(before.text, label) is not None
     return steps[done] if done < len(steps) else None
@@ -63,8 +63,8 @@ def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> S
 
 def find(page: str, label: str) -> int | None:
     """The number of the first element whose line begins with a label, such as `button "Send"`."""
-    found = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", page, re.MULTILINE)
-    return int(found[1]) if found else None
+    match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", page, re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 def _say(call: Call, words: str = "") -> Message:

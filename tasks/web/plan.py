@@ -1,4 +1,4 @@
-"""What a template makes: a task as asked, what must come of it, and the steps that bring it about."""
+"""What a template makes: the prompt, the changes that must result, and the steps of the scripted players."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from typing import Any
 
 Step = tuple[str, ...]
 """`("click", 'link "Cart"')`, `("type", 'textbox "To"', text)`, `("select", 'combobox "Sort by"', option)`,
-`("seek", 'link "X"', 'link "Next page"')`: click the first, turning pages by the second until it is there;
-`("answer", text)`. Elements are named by how their line begins."""
+`("seek", 'link "X"', 'link "Next page"')`: click the first link, after turning pages with the second until it is there;
+`("answer", text)`. Elements are named by the beginning of their line on the page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """One drawn task. `effects`: exactly what must have changed. `answer`: what must be answered, '' for anything.
+class TaskPlan:
+    """One task of a template.
 
-    `plan` ends with the answer; `wrong` are the steps of a player who uses the pages well, to the wrong end.
+    Attributes:
+        prompt: the text for the agent.
+        steps: the oracle's steps, which end with the answer.
+        effects: exactly what must have changed at the end.
+        answer: the required answer; '' where any is right.
+        wrong: the steps of the imperfect oracle.
     """
 
     prompt: str
-    plan: tuple[Step, ...]
+    steps: tuple[Step, ...]
     effects: Mapping[str, Any]
     answer: str = ""
     wrong: tuple[Step, ...] = ()
@@ -29,11 +34,11 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A kind of task on one application. `held_out`: no task of it is trained on."""
+    """A kind of task on one application. With `held_out` it is never trained on."""
 
     name: str
     app: str
-    draw: Callable[[random.Random, Mapping[str, Any], int], Drawn]
+    draw: Callable[[random.Random, Mapping[str, Any], int], TaskPlan]
     held_out: bool = False
     difficulty: float = 1.0
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from .plan import Drawn, Step, Template, button, chosen, done, link, typed
+from .plan import Step, TaskPlan, Template, button, chosen, done, link, typed
 
 SHIPPING = {"standard": "Standard", "express": "Express", "pickup": "Pick up at the store"}
 Data = Mapping[str, Any]
@@ -26,28 +26,35 @@ def _order(data: Data, items: Mapping[str, int], address: str, shipping: str, co
     total = sum(number * prices[key] for key, number in items.items())
     total -= total * data["coupons"].get(code, 0) // 100
     return {
-        "items": dict(items), "status": "placed", "address": address, "shipping": shipping, "coupon": code,
+        "items": dict(items),
+        "status": "placed",
+        "address": address,
+        "shipping": shipping,
+        "coupon": code,
         "total": total,
-    }  # fmt: skip
+    }
 
 
 def _checkout(address: str, shipping: str) -> tuple[Step, ...]:
     return (
-        link("Go to checkout"), chosen("Deliver to", address), chosen("Shipping", SHIPPING[shipping]),
-        button("Place order"), done(),
-    )  # fmt: skip
+        link("Go to checkout"),
+        chosen("Deliver to", address),
+        chosen("Shipping", SHIPPING[shipping]),
+        button("Place order"),
+        done(),
+    )
 
 
 def _other(rng: random.Random, options: Any, but: Any) -> Any:
     return rng.choice([option for option in options if option != but])
 
 
-def _buy(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _buy(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     product, number = rng.choice(data["products"]), rng.randint(1, 3)
     address, shipping = rng.choice(data["addresses"]), rng.choice(list(SHIPPING))
     effects = {"ordered": [_order(data, {product["id"]: number}, address, shipping)]}
     start = _put(product["name"], number)
-    return Drawn(
+    return TaskPlan(
         f"Buy {number} x {product['name']}, delivered to {address}, shipping: {SHIPPING[shipping]}.",
         (*start, *_checkout(address, shipping)),
         effects,
@@ -55,11 +62,11 @@ def _buy(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _buy_two(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _buy_two(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     first, second = rng.sample(data["products"], 2)
     address, shipping = rng.choice(data["addresses"]), rng.choice(list(SHIPPING))
     items = dict.fromkeys(sorted((first["id"], second["id"])), 1)
-    return Drawn(
+    return TaskPlan(
         f"Order the {first['name']} and the {second['name']} together, to {address}, shipping: {SHIPPING[shipping]}.",
         (*_put(first["name"], 1), link("Products"), *_put(second["name"], 1), *_checkout(address, shipping)),
         {"ordered": [_order(data, items, address, shipping)]},
@@ -67,24 +74,24 @@ def _buy_two(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _cheapest(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _cheapest(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     category = rng.choice(sorted({product["category"] for product in data["products"]}))
-    inside = sorted((p for p in data["products"] if p["category"] == category), key=lambda product: product["price"])
+    by_price = sorted((p for p in data["products"] if p["category"] == category), key=lambda product: product["price"])
     address, shipping = rng.choice(data["addresses"]), rng.choice(list(SHIPPING))
     sorted_by_price = (chosen("Category", category), chosen("Sort by", "Price, low to high"), button("Show"))
-    return Drawn(
+    return TaskPlan(
         f"Buy the cheapest product of the category {category}, to {address}, shipping: {SHIPPING[shipping]}.",
-        (*sorted_by_price, link(inside[0]["name"]), button("Add to cart"), *_checkout(address, shipping)),
-        {"ordered": [_order(data, {inside[0]["id"]: 1}, address, shipping)]},
-        wrong=(*sorted_by_price, link(inside[1]["name"]), button("Add to cart"), *_checkout(address, shipping)),
+        (*sorted_by_price, link(by_price[0]["name"]), button("Add to cart"), *_checkout(address, shipping)),
+        {"ordered": [_order(data, {by_price[0]["id"]: 1}, address, shipping)]},
+        wrong=(*sorted_by_price, link(by_price[1]["name"]), button("Add to cart"), *_checkout(address, shipping)),
     )
 
 
-def _price(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _price(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     product = rng.choice(data["products"])
     price = f"{product['price'] // 100}.{product['price'] % 100:02d}"
     start = (typed("Search", product["name"]), button("Show"))
-    return Drawn(
+    return TaskPlan(
         f"What does the {product['name']} cost?",
         (*start, done(price)),
         {},
@@ -93,39 +100,44 @@ def _price(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _best(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _best(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     category = rng.choice(sorted({product["category"] for product in data["products"]}))
-    inside = sorted((p for p in data["products"] if p["category"] == category), key=lambda product: -product["rating"])
+    by_rating = sorted(
+        (p for p in data["products"] if p["category"] == category), key=lambda product: -product["rating"]
+    )
     start = (chosen("Category", category), chosen("Sort by", "Rating"), button("Show"))
-    best, second = inside[0]["name"], inside[1]["name"]
-    return Drawn(
-        f"Which product of the category {category} has the highest rating?", (*start, done(best)), {}, best,
+    best, second = by_rating[0]["name"], by_rating[1]["name"]
+    return TaskPlan(
+        f"Which product of the category {category} has the highest rating?",
+        (*start, done(best)),
+        {},
+        best,
         (*start, done(second)),
-    )  # fmt: skip
+    )
 
 
-def _wish(rng: random.Random, data: Data, seed: int) -> Drawn:
-    product, other = rng.sample(data["products"], 2)
-    return Drawn(
+def _wish(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    product, wrong_product = rng.sample(data["products"], 2)
+    return TaskPlan(
         f"Put the {product['name']} on the wish list.",
         (*_find(product["name"]), button("Add to wish list"), done()),
         {"wishes": [product["id"]]},
-        wrong=(*_find(other["name"]), button("Add to wish list"), done()),
+        wrong=(*_find(wrong_product["name"]), button("Add to wish list"), done()),
     )
 
 
-def _cancel(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _cancel(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     order = rng.choice([order for order in data["orders"] if order["status"] == "placed"])
-    other = _other(rng, [one for one in data["orders"] if one["status"] == "placed"], order)
-    return Drawn(
+    wrong_order = _other(rng, [o for o in data["orders"] if o["status"] == "placed"], order)
+    return TaskPlan(
         f"Cancel the order {order['id']}.",
         (link("Orders"), link(f"Order {order['id']}"), button("Cancel order"), done()),
         {"cancelled": [order["id"]]},
-        wrong=(link("Orders"), link(f"Order {other['id']}"), button("Cancel order"), done()),
+        wrong=(link("Orders"), link(f"Order {wrong_order['id']}"), button("Cancel order"), done()),
     )
 
 
-def _coupon(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _coupon(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     product, address, code = (
         rng.choice(data["products"]),
         rng.choice(data["addresses"]),
@@ -133,7 +145,7 @@ def _coupon(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
     shipping = rng.choice(list(SHIPPING))
     start = _put(product["name"], 1)
-    return Drawn(
+    return TaskPlan(
         f"Buy the {product['name']} with the coupon {code}, to {address}, shipping: {SHIPPING[shipping]}.",
         (*start, typed("Coupon", code), button("Apply coupon"), *_checkout(address, shipping)),
         {"ordered": [_order(data, {product["id"]: 1}, address, shipping, code)]},
@@ -141,9 +153,9 @@ def _coupon(rng: random.Random, data: Data, seed: int) -> Drawn:
     )
 
 
-def _stock(rng: random.Random, data: Data, seed: int) -> Drawn:
+def _stock(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     product = rng.choice(data["products"])
-    return Drawn(
+    return TaskPlan(
         f"What is the article number of the {product['name']}?",
         (*_find(product["name"]), done(product["id"])),
         {},

@@ -7,24 +7,27 @@ import random
 from collections.abc import Sequence
 from functools import cache
 
-from agentgym.task import Task, TaskSet
+from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
-from . import worlds
+from . import app_data
 from .calendar_tasks import CALENDAR
 from .forum_tasks import FORUM
 from .mail_tasks import MAIL
 from .oracle import imperfect_oracle, oracle
-from .plan import Drawn, Template
+from .plan import TaskPlan, Template
 from .shop_tasks import SHOP
 
 NAME, ENVIRONMENT = "web/apps-v1", "agentgym/web-v1"
 SIZES = {"train": 1_200, "validation": 120, "unseen_tasks": 100, "unseen_worlds": 100, "unseen_templates": 100}
 TEMPLATES = (*SHOP, *MAIL, *FORUM, *CALENDAR)
-TRAINED_WORLDS, HELD_OUT_WORLDS = range(0, 40), range(100, 120)
+TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 40), range(100, 120)
 _DATA = {
-    "shop": worlds.shop_data, "mail": worlds.mail_data, "forum": worlds.forum_data, "calendar": worlds.calendar_data,
-}  # fmt: skip
+    "shop": app_data.shop_data,
+    "mail": app_data.mail_data,
+    "forum": app_data.forum_data,
+    "calendar": app_data.calendar_data,
+}
 _SHARE = {"shop": 4, "mail": 3, "forum": 2, "calendar": 2}
 
 
@@ -32,22 +35,22 @@ _SHARE = {"shop": 4, "mail": 3, "forum": 2, "calendar": 2}
 def task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it.
 
-    Held-out tasks carry the tag `unseen_tasks` (worlds and templates as in training), `unseen_worlds` (other goods,
-    people and places) or `unseen_templates` (kinds of task of which none is trained on).
+    Held-out tasks carry the tag `unseen_tasks` (data and templates as in training), `unseen_worlds` (other goods,
+    people and places) or `unseen_templates` (kinds of task that are never trained on).
     """
     trained = [template for template in TEMPLATES if not template.held_out]
-    strange = [template for template in TEMPLATES if template.held_out]
+    unseen = [template for template in TEMPLATES if template.held_out]
     draw = TaskGenerator(NAME, SIZES, seed).draw
     return TaskSet(
         NAME,
         {
             "held_out": [
-                *draw("unseen_worlds", _task, trained, HELD_OUT_WORLDS),
-                *draw("unseen_templates", _task, strange, TRAINED_WORLDS),
-                *draw("unseen_tasks", _task, trained, TRAINED_WORLDS),
+                *draw("unseen_worlds", _task, trained, HELD_OUT_SEEDS),
+                *draw("unseen_templates", _task, unseen, TRAINED_SEEDS),
+                *draw("unseen_tasks", _task, trained, TRAINED_SEEDS),
             ],
-            "validation": draw("validation", _task, trained, TRAINED_WORLDS),
-            "train": draw("train", _task, trained, TRAINED_WORLDS),
+            "validation": draw("validation", _task, trained, TRAINED_SEEDS),
+            "train": draw("train", _task, trained, TRAINED_SEEDS),
         },
         oracle=oracle,
         imperfect_oracle=imperfect_oracle,
@@ -56,26 +59,26 @@ def task_set(seed: int = 0) -> TaskSet:
 
 def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[Template], seeds: Sequence[int]) -> Task:
     app = rng.choices(list(_SHARE), list(_SHARE.values()))[0]
-    template = rng.choice([one for one in templates if one.app == app])
-    world = rng.choice(seeds)
-    drawn = template.draw(rng, _DATA[app](world), world)
+    template = rng.choice([t for t in templates if t.app == app])
+    seed = rng.choice(seeds)
+    plan = template.draw(rng, _DATA[app](seed), seed)
     return Task(
         id=slot.id,
         environment=ENVIRONMENT,
-        prompt=drawn.prompt,
-        parameters={"site": app, "data": f"web/{app}", "seed": world},
-        truth=truth_of(drawn),
+        prompt=plan.prompt,
+        parameters={"site": app, "data": f"web/{app}", "seed": seed},
+        truth=truth_of(plan),
         split=slot.split,
         tags=(app, template.name, *slot.tags),
         difficulty=template.difficulty,
     )
 
 
-def truth_of(drawn: Drawn) -> dict[str, object]:
-    """What judges a drawn task, and how its two players go about it."""
+def truth_of(plan: TaskPlan) -> dict[str, object]:
+    """The truth of a task: what must change, the answer, and the steps of the two scripted players."""
     truth: dict[str, object] = {
-        "effects": json.dumps(drawn.effects, sort_keys=True),
-        "plan": json.dumps(drawn.plan),
-        "wrong": json.dumps(drawn.wrong),
+        "effects": json.dumps(plan.effects, sort_keys=True),
+        "plan": json.dumps(plan.steps),
+        "wrong": json.dumps(plan.wrong),
     }
-    return {**truth, "answer": drawn.answer} if drawn.answer else truth
+    return {**truth, "answer": plan.answer} if plan.answer else truth

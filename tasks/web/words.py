@@ -1,4 +1,4 @@
-"""The words that worlds are made of: one half for training, the other for worlds that are held out."""
+"""The words in the data of the web applications: one vocabulary for training, one for held-out data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Names of one kind of world. `domain` ends its mail addresses."""
+    """A vocabulary. `domain` is the domain of its mail addresses."""
 
     qualities: tuple[str, ...]
     goods: dict[str, tuple[str, ...]]
@@ -31,12 +31,22 @@ TRAINED = Words(
     colours=("red", "green", "grey", "blue", "white"),
     people=("Mira Holt", "Jonas Berg", "Ada Quinn", "Leon Falk", "Nora Weiss", "Tom Arden", "Ines Moreau", "Karl Voss"),
     places=("Room 12", "Town Hall", "Cafe Linden", "Station Square", "Library", "Main Office"),
-    matters=("the lease", "the survey", "the invoice", "the workshop", "the harvest", "the timetable", "the heating",
-             "the contract", "the parcel", "the budget"),
+    matters=(
+        "the lease",
+        "the survey",
+        "the invoice",
+        "the workshop",
+        "the harvest",
+        "the timetable",
+        "the heating",
+        "the contract",
+        "the parcel",
+        "the budget",
+    ),
     occasions=("Choir", "Dentist", "Review", "Lunch", "Lecture", "Training", "Interview", "Concert", "Board meeting"),
     topics=("Cooking", "Cycling", "Gardening", "Music"),
     domain="post.test",
-)  # fmt: skip
+)
 HELD_OUT = Words(
     qualities=("Copper", "Coastal", "Slim", "Modern", "Gentle", "Rugged", "Pale", "Sliding", "Linen", "Polar"),
     goods={
@@ -46,20 +56,38 @@ HELD_OUT = Words(
         "Music": ("Flute", "Metronome", "Stand", "Cable", "Tuner"),
     },
     colours=("black", "yellow", "brown", "pink", "orange"),
-    people=("Otto Lang", "Vera Solis", "Pablo Reyes", "Greta Lund", "Simon Oaks", "Clara Dietz", "Hugo Blanc",
-            "Rita Moss"),
+    people=(
+        "Otto Lang",
+        "Vera Solis",
+        "Pablo Reyes",
+        "Greta Lund",
+        "Simon Oaks",
+        "Clara Dietz",
+        "Hugo Blanc",
+        "Rita Moss",
+    ),
     places=("Hall B", "Old Mill", "Harbour Bar", "North Gate", "Archive", "Pavilion"),
-    matters=("the permit", "the minutes", "the refund", "the seminar", "the garage", "the roster", "the window",
-             "the warranty", "the shipment", "the estimate"),
+    matters=(
+        "the permit",
+        "the minutes",
+        "the refund",
+        "the seminar",
+        "the garage",
+        "the roster",
+        "the window",
+        "the warranty",
+        "the shipment",
+        "the estimate",
+    ),
     occasions=("Rehearsal", "Checkup", "Audit", "Dinner", "Tour", "Course", "Hearing", "Match", "Assembly"),
     topics=("Sailing", "Painting", "Hiking", "Films"),
     domain="mail.test",
-)  # fmt: skip
+)
 CODES = ("SPRING10", "WELCOME15", "LUCKY20")
 
 
 def words_of(seed: int) -> Words:
-    """Worlds with seeds from 100 on are held out, and made of other words."""
+    """The vocabulary of a seed: seeds from 100 on are held out and have other words."""
     return TRAINED if seed < 100 else HELD_OUT
 
 

@@ -1,7 +1,7 @@
 """Scripted players of the wiki's questions: the oracle solves them, the imperfect oracle reads the wrong last fact.
 
-Both read the question and what the tools show, never the truth. They keep no state: each turn, the play so far is gone
-through again from the conversation.
+Both read the question and the tool results, never the truth. They keep no state: in each turn they replay the
+conversation so far.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Sequence
 
-from agentgym.messages import Call, Message
-from agentgym.task import Task
+from agentgym import Call, Message, Task
 
 from .relations import BY_NAME, Relation, chain_of, described, of_kind, start_of
 
@@ -22,14 +21,14 @@ _MOST_RESULTS = 6
 
 
 def oracle(task: Task) -> Script:
-    """A script that solves the task through its public tools."""
-    start, chain = _asked(task)
+    """Solve the task through its public tools."""
+    start, chain = _start_and_chain(task)
     return _script(lambda: _play(start, chain, lambda relation: relation))
 
 
 def retrieve_oracle(task: Task) -> Script:
     """The oracle where there is a retriever alone: it searches for every page on the way."""
-    start, chain = _asked(task)
+    start, chain = _start_and_chain(task)
     return _script(lambda: _retrieve(start, chain))
 
 
@@ -38,30 +37,30 @@ def imperfect_oracle(task: Task) -> Script:
 
     Which one is settled by the fact that was asked for: who imitates both players has two answers to choose from.
     """
-    start, chain = _asked(task)
+    start, chain = _start_and_chain(task)
 
     return _script(lambda: _play(start, chain, _another))
 
 
 def lookup_oracle(task: Task) -> Script:
-    """The oracle of one fact of a named page: it searches for just that, and opens the page only if it must."""
-    start, (name,) = _asked(task)
+    """Look up one fact of a named page: search for it, and open the page only if the result does not show it."""
+    start, (name,) = _start_and_chain(task)
     return _script(lambda: _look_up(start, BY_NAME[name]))
 
 
 def imperfect_lookup_oracle(task: Task) -> Script:
-    """A script that looks up another fact of the same page, and answers with it."""
-    start, (name,) = _asked(task)
+    """Look up another fact of the same page and answer with it."""
+    start, (name,) = _start_and_chain(task)
     return _script(lambda: _look_up(start, _another(BY_NAME[name])))
 
 
 def answer(task: Task) -> Message:
-    """The message that answers rightly, from the truth: trainers may ask how likely it is."""
+    """The message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
-def _asked(task: Task) -> tuple[str, tuple[str, ...]]:
-    """What the question starts at, a name or a description, and its chain of relations."""
+def _start_and_chain(task: Task) -> tuple[str, tuple[str, ...]]:
+    """The start of the question, a name or a description, and its chain of relations."""
     chain = chain_of(task.tags)
     start = start_of(chain, task.prompt)
     if start is None:
@@ -87,32 +86,32 @@ def _script(begin: Callable[[], Play]) -> Script:
 
 
 def _play(start: str, chain: tuple[str, ...], last: Callable[[Relation], Relation]) -> Play:
-    """Find the page of the start, follow the links of the chain, answer with what the last page says."""
-    text, here = yield from _find(start)
-    pages = [here]
+    """Find the page of the start, follow the links of the chain, answer with a fact of the last page."""
+    text, title = yield from _find(start)
+    titles = [title]
     for name in chain[:-1]:
-        target = BY_NAME[name].read(text, here)
+        target = BY_NAME[name].read(text, title)
         if target is None:
             break
-        text, here = (yield Call("follow", {"link": target})), target
-        pages.append(here)
-    found = last(BY_NAME[chain[-1]]).read(text, here)
+        text, title = (yield Call("follow", {"link": target})), target
+        titles.append(title)
+    fact = last(BY_NAME[chain[-1]]).read(text, title)
     while True:
-        yield Call("answer", {"text": found or "unknown", "sources": pages})
+        yield Call("answer", {"text": fact or "unknown", "sources": titles})
 
 
 def _look_up(start: str, relation: Relation) -> Play:
-    """Search so that the result shows the fact; answer with it."""
-    found = relation.read((yield Call("search", {"query": f"{start} {relation.words}"})), start)
-    if found is None:
+    """Search for the fact and answer with it."""
+    fact = relation.read((yield Call("search", {"query": f"{start} {relation.words}"})), start)
+    if fact is None:
         text, _ = yield from _find(start)
-        found = relation.read(text, start)
+        fact = relation.read(text, start)
     while True:
-        yield Call("answer", {"text": found or "unknown"})
+        yield Call("answer", {"text": fact or "unknown"})
 
 
 def _find(start: str) -> Generator[Call, str, tuple[str, str]]:
-    """Open the page that is named or described. Returns: its text and title."""
+    """Open the page of a name or a description. Returns: its text and title."""
     facts = described(start)
     for page in range(1, _MOST_RESULTS + 1):
         results = yield Call("search", {"query": start} if page == 1 else {"query": start, "page": page})
@@ -120,16 +119,16 @@ def _find(start: str) -> Generator[Call, str, tuple[str, str]]:
             if facts is None and title != start:
                 continue
             text = yield Call("open", {"page": title})
-            if facts is None or all(relation.read(text, title) == found for relation, found in facts[1]):
+            if facts is None or all(relation.read(text, title) == fact for relation, fact in facts[1]):
                 return text, title
     return "", start
 
 
 def _retrieve(start: str, chain: tuple[str, ...]) -> Play:
-    """Search for the start and for what each relation leads to; answer with the last fact."""
-    here = start
+    """Search for the start and for the object of each relation; answer with the last one."""
+    subject = start
     for name in chain:
-        passages = dict(_PASSAGE.findall((yield Call("search", {"query": here}))))
-        here = BY_NAME[name].read(passages.get(here, ""), here) or "unknown"
+        passages = dict(_PASSAGE.findall((yield Call("search", {"query": subject}))))
+        subject = BY_NAME[name].read(passages.get(subject, ""), subject) or "unknown"
     while True:
-        yield Call("answer", {"text": here})
+        yield Call("answer", {"text": subject})

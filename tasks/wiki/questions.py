@@ -1,31 +1,32 @@
-"""Questions over a world: which chains of relations there are, which are held out, and who is asked about."""
+"""Questions over a knowledge base: the chains of relations, which of them are held out, and their variants."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import permutations
 
-from agentgym.task import seed_of
+from agentgym import seed_of
 
+from .knowledge_base import NAME, KnowledgeBase
 from .relations import BY_NAME, KINDS, description, of_kind
-from .world import NAME, World
 
 Chain = tuple[str, ...]
 MOST_HOPS = 4
 HELD_OUT_SHARE = 5
-"""One chain of two or more relations in so many is never trained on."""
+"""One of this many chains of two or more relations is never trained on."""
 
 
 @cache
 def chains(hops: int, held_out: bool) -> tuple[Chain, ...]:
-    """Every chain of this many relations in which each continues the one before, of the one stratum or the other."""
-    found = [chain for kind in KINDS for chain in _from(kind, hops)]
-    return tuple(chain for chain in found if is_held_out(chain) is held_out)
+    """Every chain of this many relations, each continuing the one before, that is (or is not) held out."""
+    candidates = [chain for kind in KINDS for chain in _from(kind, hops)]
+    return tuple(chain for chain in candidates if is_held_out(chain) is held_out)
 
 
 def is_held_out(chain: Chain) -> bool:
-    """Whether a chain is kept from training. Single relations never are: who has not met them cannot follow one."""
+    """Whether a chain is never trained on. Single relations never are held out, because every chain needs them."""
     return len(chain) > 1 and seed_of(NAME, "held-out chain", *chain) % HELD_OUT_SHARE == 0
 
 
@@ -38,54 +39,54 @@ def _from(kind: str, hops: int) -> Iterator[Chain]:
                 yield (relation.name, *rest)
 
 
-def makes_sense(world: World, start: str, chain: Chain) -> bool:
-    """No detour and no giveaway: nothing on the way is met twice, so the answer is not in the question either."""
-    path = world.walk(start, chain)
+def makes_sense(base: KnowledgeBase, start: str, chain: Chain) -> bool:
+    """Whether nothing on the path occurs twice: no detours, and the question does not contain the answer."""
+    path = base.walk(start, chain)
     return len(set(path)) == len(path)
 
 
-def obscured(world: World, name: str, telling: Collection[str], rng: random.Random) -> str | None:
-    """An entity described by two of its facts that no other shares, in place of its name; None if it has none such.
+def obscured(base: KnowledgeBase, name: str, forbidden: Collection[str], rng: random.Random) -> str | None:
+    """Describe an entity by two facts that no other entity shares; None if it has no such facts.
 
-    Nothing in `telling` is named: it is what the question leads to.
+    The description names nothing in `forbidden`, which is what the question leads to.
 
     Source of the idea: DeepDive (Lu et al. 2025) obfuscates the entities of walks over a knowledge graph.
     """
-    kind = world.kind_of[name]
-    pairs = [(one, other) for one in of_kind(kind) for other in of_kind(kind) if one is not other and one.to_entity]
+    kind = base.kind_of[name]
+    pairs = [pair for pair in permutations(of_kind(kind), 2) if pair[0].to_entity]
     rng.shuffle(pairs)
-    for one, other in pairs:
-        objects = (world.facts[name, one.name], world.facts[name, other.name])
-        if set(objects) & set(telling):
+    for first, second in pairs:
+        objects = (base.facts[name, first.name], base.facts[name, second.name])
+        if set(objects) & set(forbidden):
             continue
-        alike = [
-            twin
-            for twin in world.names[kind]
-            if (world.facts[twin, one.name], world.facts[twin, other.name]) == objects
+        matches = [
+            candidate
+            for candidate in base.names[kind]
+            if (base.facts[candidate, first.name], base.facts[candidate, second.name]) == objects
         ]
-        if alike == [name]:
-            return description(kind, one, other, objects)
+        if matches == [name]:
+            return description(kind, first, second, objects)
     return None
 
 
-def variants(world: World, start: str, chain: Chain) -> Iterator[tuple[str, Chain]]:
-    """Other questions with the same answer: other starts and chains that lead to the same last fact.
+def variants(base: KnowledgeBase, start: str, chain: Chain) -> Iterator[tuple[str, Chain]]:
+    """Other questions with the same answer: starts and chains that lead to the same last fact.
 
     Source of the idea: SvS (Liang et al. 2025) trains on variations of a problem that keep its answer.
     """
-    last, final = world.walk(start, chain)[-2], chain[-1]
+    last, final = base.walk(start, chain)[-2], chain[-1]
     for hops in range(2, MOST_HOPS):
-        for head in _into(world, last, hops - 1):
-            other = (*head[1], final)
-            if (head[0], other) != (start, chain) and makes_sense(world, head[0], other):
-                yield head[0], other
+        for head in _into(base, last, hops - 1):
+            variant = (*head[1], final)
+            if (head[0], variant) != (start, chain) and makes_sense(base, head[0], variant):
+                yield head[0], variant
 
 
-def _into(world: World, target: str, hops: int) -> Iterator[tuple[str, Chain]]:
-    for (name, relation), found in world.facts.items():
-        if found == target and BY_NAME[relation].to_entity:
+def _into(base: KnowledgeBase, target: str, hops: int) -> Iterator[tuple[str, Chain]]:
+    for (name, relation), object_name in base.facts.items():
+        if object_name == target and BY_NAME[relation].to_entity:
             if hops == 1:
                 yield name, (relation,)
             else:
-                for start, chain in _into(world, name, hops - 1):
+                for start, chain in _into(base, name, hops - 1):
                     yield start, (*chain, relation)

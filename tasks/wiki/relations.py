@@ -1,9 +1,10 @@
-"""What the wiki says of whom: relations between people, towns, regions, rivers, firms, books, schools and museums."""
+"""The relations of the wiki: facts about people, towns, regions, rivers, firms, books, schools and museums."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import permutations
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,12 +12,12 @@ class Relation:
     """One kind of fact. In its templates `{s}` is the subject and `{o}` the object.
 
     Attributes:
-        name: unique. `subject`: kind of entity it is a fact of. `target`: kind of entity it leads to; a value's
-            kind (year, count, km, goods, emblem, colours) where it leads to none.
-        phrase: how a question names the object by the subject; empty for values.
+        name: unique. subject: the kind of entity that has the fact. target: the kind of entity that is the object, or
+            the kind of a value (year, count, km, goods, emblem, colours).
+        phrase: names the object by the subject within a question; empty for values.
         question: asks for the object.
-        clause: describes the subject by the object, behind the subject's kind.
-        sentences: how pages say it; one of them is drawn for each page.
+        clause: describes the subject by the object, after the subject's kind.
+        sentences: ways in which pages state the fact; one of them is drawn for each page.
     """
 
     name: str
@@ -33,22 +34,22 @@ class Relation:
 
     @property
     def words(self) -> str:
-        """The words by which pages speak of it: a search for them and the subject shows the sentence that says it."""
-        told = " ".join(sentence.format(s="", o="") for sentence in self.sentences)
-        return " ".join(dict.fromkeys(word for word in re.findall(r"[a-z]{4,}", told) if word != "from"))
+        """The words with which pages state the fact: a search for them and the subject finds the sentence."""
+        sentences = " ".join(sentence.format(s="", o="") for sentence in self.sentences)
+        return " ".join(dict.fromkeys(word for word in re.findall(r"[a-z]{4,}", sentences) if word != "from"))
 
     @property
     def object(self) -> str:
-        """Regular expression of what an object can be: a name, a number, or small words."""
+        """A regular expression that matches an object: a name, a number, or lower-case words."""
         return r"[A-Z][\w ]+" if self.to_entity else r"\d+|[a-z ]+"
 
     def read(self, text: str, subject: str) -> str | None:
-        """The object, as a page says it; None if the page does not."""
-        shown = rf"\[({self.object})\]" if self.to_entity else f"({self.object})"
+        """The object that a page states; None if the page does not state the fact."""
+        object_pattern = rf"\[({self.object})\]" if self.to_entity else f"({self.object})"
         for sentence in self.sentences:
             before, _, behind = sentence.replace("{s}", subject).partition("{o}")
-            if found := re.search(f"{re.escape(before)}{shown}{re.escape(behind)}", text):
-                return found[1]
+            if match := re.search(f"{re.escape(before)}{object_pattern}{re.escape(behind)}", text):
+                return match[1]
         return None
 
 
@@ -124,7 +125,7 @@ BY_NAME = {relation.name: relation for relation in RELATIONS}
 
 
 def of_kind(kind: str) -> tuple[Relation, ...]:
-    """The facts there are of an entity of this kind, in the order of the table."""
+    """The relations of an entity of this kind, in the order of the table."""
     return tuple(relation for relation in RELATIONS if relation.subject == kind)
 
 
@@ -141,25 +142,23 @@ def question(chain: tuple[str, ...], start: str) -> str:
 
 
 def start_of(chain: tuple[str, ...], prompt: str) -> str | None:
-    """What a question asked by `question` starts at; None for another question."""
+    """The start of a question that `question` has written; None for another text."""
     before, _, behind = question(chain, "\0").partition("\0")
     if prompt.startswith(before) and prompt.endswith(behind):
         return prompt[len(before) : len(prompt) - len(behind)]
     return None
 
 
-def description(kind: str, one: Relation, other: Relation, objects: tuple[str, str]) -> str:
-    """An entity by two of its facts, without its name: "the book by X and set in Y"."""
-    return f"the {kind} {one.clause.format(o=objects[0])} and {other.clause.format(o=objects[1])}"
+def description(kind: str, first: Relation, second: Relation, objects: tuple[str, str]) -> str:
+    """Describe an entity by two of its facts, without its name: "the book by X and set in Y"."""
+    return f"the {kind} {first.clause.format(o=objects[0])} and {second.clause.format(o=objects[1])}"
 
 
 def described(text: str) -> tuple[str, tuple[tuple[Relation, str], ...]] | None:
-    """The kind of what `description` described, and its facts with their objects; None for anything else."""
+    """The kind and the two facts of an entity that `description` described; None for another text."""
     for kind in KINDS:
-        for one in of_kind(kind):
-            for other in of_kind(kind):
-                clauses = (part.clause.replace("{o}", f"({part.object})") for part in (one, other))
-                found = re.fullmatch(f"the {kind} {' and '.join(clauses)}", text)
-                if found and one is not other:
-                    return kind, ((one, found[1]), (other, found[2]))
+        for first, second in permutations(of_kind(kind), 2):
+            clauses = (relation.clause.replace("{o}", f"({relation.object})") for relation in (first, second))
+            if match := re.fullmatch(f"the {kind} {' and '.join(clauses)}", text):
+                return kind, ((first, match[1]), (second, match[2]))
     return None

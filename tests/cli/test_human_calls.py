@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentgym import Call
 from agentgym.cli.choosing import split_tasks
 from agentgym.cli.human import Unreadable, parse_call
-from agentgym.testing.counter import Counter
+from agentgym.testing import Counter
 
 TOOLS = Counter.tools
 
@@ -85,4 +85,4 @@ def _say():
         """Say it."""
         return text
 
-    return Tool(say)
+    return Tool.from_function(say)

@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 from agentgym import registry
 from agentgym.cli.app import app
-from agentgym.sandbox.limits import LIMITS
-from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox import LIMITS, NamespacesBackend
 from agentgym.testing.backends.table import BEGIN, END, rows_of
 
 pytestmark = pytest.mark.needs_namespaces

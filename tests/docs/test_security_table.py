@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentgym.testing.backends import ATTACKS
-from agentgym.testing.backends.case import Verdict
-from agentgym.testing.backends.table import BEGIN, END, WORDS, Column, markdown, rows_of, spliced
+from agentgym.testing.backends.check import CheckVerdict
+from agentgym.testing.backends.table import BEGIN, END, WORDS, TableColumn, markdown, rows_of, spliced
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 
@@ -24,10 +24,10 @@ def test_no_attack_is_shown_as_not_held():
 
 def test_a_table_of_two_runs_says_what_held_what_did_not_and_why():
     def verdict(name, outcome, finding=""):
-        return Verdict(name, "attack", "Theme", f"Sentence of {name} with a | in it", outcome, finding)
+        return CheckVerdict(name, "attack", "Theme", f"Sentence of {name} with a | in it", outcome, finding)
 
-    first = Column("one", "ns", (verdict("a", "passed"), verdict("b", "left out", "no group")))
-    second = Column("two", "ns", (verdict("a", "failed", "got | through"), verdict("c", "passed")))
+    first = TableColumn("one", "ns", (verdict("a", "passed"), verdict("b", "left out", "no group")))
+    second = TableColumn("two", "ns", (verdict("a", "failed", "got | through"), verdict("c", "passed")))
     block = markdown([first, second])
     assert block.splitlines()[:2] == ["| attack | what is tried, and what must hold | one | two |", "|---|---|---|---|"]
     assert "| a | Sentence of a with a \\| in it | held | **not held** [1] |" in block

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agentgym.evaluation.runner import from_trajectories
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task, TaskSet
@@ -38,21 +39,28 @@ def task_set(count: int = 120) -> TaskSet:
         stratum = "unseen_entities" if kind != "newest_order" else "unseen_templates"
         tasks.append(
             Task(
-                f"{kind}-{i:04d}", "agentgym/sql-v1", question.format(name=name), truth=str(1000 + i),
-                parameters={"database": "sql/store", "sql": sql.format(name=name)}, split="held_out",
+                f"{kind}-{i:04d}",
+                "agentgym/sql-v1",
+                question.format(name=name),
+                truth=str(1000 + i),
+                parameters={"database": "sql/store", "sql": sql.format(name=name)},
+                split="held_out",
                 tags=(stratum, kind),
             )
-        )  # fmt: skip
+        )
     return TaskSet("sql/store-v1", {"held_out": tasks})
 
 
 def episode(run: str, task: Task, skill: float, rng: random.Random, sample: int = 0) -> Trajectory:
     """One made-up episode: look at the table, query, answer; mistakes by chance."""
     trajectory = Trajectory(
-        f"{run}/{task.id}#{sample}", task, sample,
+        f"{run}/{task.id}#{sample}",
+        task,
+        sample,
         opening=(Message("system", "Answer with the bare value, found by SQL."), *task.opening()),
-        weights={"evidence": 0.3}, duration_s=rng.uniform(0.2, 1.1),
-    )  # fmt: skip
+        weights={"evidence": 0.3},
+        duration_s=rng.uniform(0.2, 1.1),
+    )
     if rng.random() < 0.01:
         trajectory.stop_reason, trajectory.error = StopReason.INFRA_ERROR, "SandboxDied: the guest ended"
         trajectory.turns = [_turn(0, "", Call("tables"), Result("customers", name="tables"))]
@@ -129,7 +137,7 @@ def _evaluations(folder: RunFolder, rng: random.Random, samples: int) -> list[Tr
             for sample in range(samples)
         ]
         evaluation = from_trajectories(
-            played, label=label, task_set=chosen, split="held_out", policy="tiny Qwen3, 0.98 M", seed=0
+            played, label=label, task_set=chosen, split="held_out", policy="tiny Qwen3, 0.98 M", config=RolloutConfig()
         )
         evaluation.created = created
         folder.write_json(f"evaluation/{label}.json", evaluation.to_json())
@@ -155,10 +163,19 @@ def _metrics(folder: RunFolder, rng: random.Random, steps: int) -> None:
         clock += 2.4
         success = 0.4 + 0.55 * (1 - math.exp(-step / 45))
         seen = min(1.0, max(0.0, success + rng.gauss(0, 0.07)))
-        log(step, "train", success=seen, reward=seen + 0.3 * min(1, seen + 0.1), calls_ok=min(1, 0.8 + success / 5),
-            turns=3.6 - success / 2 + rng.gauss(0, 0.05), entropy=0.5 * math.exp(-step / 90) + 0.08,
-            loss=rng.gauss(0, 0.01), grad_norm=rng.uniform(0.3, 0.6), failed=0,
-            **{"turn_reward/evidence": 0.2 + success * 0.7, "credit/std": 0.4})  # fmt: skip
+        log(
+            step,
+            "train",
+            success=seen,
+            reward=seen + 0.3 * min(1, seen + 0.1),
+            calls_ok=min(1, 0.8 + success / 5),
+            turns=3.6 - success / 2 + rng.gauss(0, 0.05),
+            entropy=0.5 * math.exp(-step / 90) + 0.08,
+            loss=rng.gauss(0, 0.01),
+            grad_norm=rng.uniform(0.3, 0.6),
+            failed=0,
+            **{"turn_reward/evidence": 0.2 + success * 0.7, "credit/std": 0.4},
+        )
         if step % 10 == 0:
             seen = round(64 * success) / 64
             log(step, "validation", success=seen, calls_ok=min(1, 0.82 + success / 6), turns=3.1, failed=1)

@@ -11,12 +11,12 @@ from agentgym.errors import EvaluationError, HeldOutError, SandboxDied, TaskErro
 from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.messages import Result, ResultStatus, StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.storage.failures import failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import training_only
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [
@@ -194,7 +194,7 @@ def test_a_half_played_set_is_no_evaluation():
 
     played = [episode("a", 0), episode("a", 1), episode("b", 0)]
     with pytest.raises(EvaluationError, match="'b'"):
-        from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p")
+        from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
     with pytest.raises(EvaluationError, match="no episode was played"):
         from_trajectories([], label="x", task_set=SET, split="held_out", policy="p")
 

@@ -9,10 +9,7 @@ from model_server import Answer, serving
 
 from agentgym.errors import PolicyError, UnknownNameError
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy.chat_api import ChatApiPolicy
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.tags import Tags
-from agentgym.policy.http import RetryPolicy
+from agentgym.policy import ChatApiPolicy, Request, RetryPolicy, Sampling, Tags
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=3, backoff_s=0.001, longest_backoff_s=0.002)
 OPENING = (Message("system", "Use SQL."), Message("user", "How many?"))

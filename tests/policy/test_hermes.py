@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.messages import Call
-from agentgym.policy.formats.contract import MAX_CALLS, CallFormat
-from agentgym.policy.formats.hermes import CLOSE, EXAMPLE, OPEN, Hermes
+from agentgym.policy import CallFormat, Hermes
+from agentgym.policy.formats.contract import MAX_CALLS
+from agentgym.policy.formats.hermes import CLOSE, EXAMPLE, OPEN
 
 HERMES = Hermes()
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -11,7 +11,7 @@ import pytest
 from model_server import Answer, serving
 
 from agentgym.errors import ContextFull, PolicyError
-from agentgym.policy.http import JsonEndpoint, RetryPolicy
+from agentgym.policy import JsonEndpoint, RetryPolicy
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=4, backoff_s=0.001, longest_backoff_s=0.002)
 

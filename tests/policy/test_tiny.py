@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from agentgym.messages import Message
-from agentgym.policy.tiny import SCAFFOLD, SPECIALS, make_model, make_tokenizer
+from agentgym.policy import make_model, make_tokenizer
+from agentgym.policy.tiny import SCAFFOLD, SPECIALS
 
 TEXT = "How many orders did 'Zoë Žižek' place in 2024? SELECT count(*) FROM order_items WHERE total >= 12.50\n\t🙂"
 

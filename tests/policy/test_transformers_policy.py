@@ -10,10 +10,8 @@ import torch
 
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.tags import Tags
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.transformers import TransformersPolicy, load
+from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy
+from agentgym.policy.transformers import load
 
 
 @pytest.fixture
@@ -104,7 +102,7 @@ async def test_later_turns_have_the_right_logprobs_with_and_without_reuse(model,
 
 async def test_new_weights_are_used_at_once_also_in_a_later_turn(renderer, tokenizer, requests):
     """What earlier turns computed belongs to the old weights."""
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     model = make_model(tokenizer, hidden=64, layers=2)
     policy = TransformersPolicy(model, renderer)
@@ -224,7 +222,7 @@ async def test_score_is_teacher_forced_and_batched(policy, model, requests):
 
 
 async def test_training_mode_is_restored_and_never_used(renderer, requests):
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     model = make_model(renderer.tokenizer, hidden=64, layers=1)
     for layer in model.model.layers:
@@ -240,7 +238,7 @@ async def test_training_mode_is_restored_and_never_used(renderer, requests):
 
 
 async def test_nan_weights_are_reported_to_everyone_who_asked(renderer, requests):
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     model = make_model(renderer.tokenizer, hidden=64, layers=1)
     with torch.no_grad():

@@ -10,9 +10,7 @@ import pytest
 from agentgym.environment import Environment
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy import Hermes, Request, Sampling, TemplateRenderer
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.tools import tool
@@ -23,7 +21,7 @@ from vision_models import BLUE, RED, llava, picture, qwen2_vl  # noqa: E402 - af
 
 @pytest.fixture(scope="module", params=[llava, qwen2_vl])
 def parts(request):
-    from agentgym.policy.image_tokens import ImageTokens
+    from agentgym.policy import ImageTokens
 
     processor, model = request.param()
     return model, TemplateRenderer(processor.tokenizer, Hermes(), images=ImageTokens(processor))
@@ -31,7 +29,7 @@ def parts(request):
 
 @pytest.fixture
 async def policy(parts):
-    from agentgym.policy.vision import VisionPolicy
+    from agentgym.policy import VisionPolicy
 
     made = VisionPolicy(*parts)
     yield made
@@ -138,7 +136,7 @@ class Lamp(Environment):
 
 
 async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_last(parts):
-    from agentgym.policy.vision import VisionPolicy
+    from agentgym.policy import VisionPolicy
 
     model, renderer = parts
     ends = range(0, model.config.get_text_config().vocab_size, 3)  # it has never learned to end a turn
@@ -163,11 +161,11 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
 
 
 async def test_a_saved_checkpoint_is_loaded_by_name_and_answers_alike(tmp_path):
-    from agentgym.policy.vision import VisionPolicy
+    from agentgym.policy import VisionPolicy
     from agentgym.registry import load as load_registered
 
     processor, model = llava()
-    from agentgym.policy.image_tokens import ImageTokens
+    from agentgym.policy import ImageTokens
 
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)

@@ -7,12 +7,7 @@ from model_server import serving
 from test_vision import RED, conversation, llava
 
 from agentgym.errors import PolicyError
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.http import RetryPolicy
-from agentgym.policy.image_tokens import ImageTokens
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.vllm import VllmPolicy
+from agentgym.policy import Hermes, ImageTokens, Request, RetryPolicy, Sampling, TemplateRenderer, VllmPolicy
 
 ONCE = RetryPolicy(attempt_s=5, total_s=5, attempts=1)
 

@@ -10,9 +10,7 @@ from model_server import Answer, serving
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.http import RetryPolicy
-from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy import Request, RetryPolicy, Sampling, VllmPolicy, save_untied
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
 

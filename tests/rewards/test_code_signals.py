@@ -42,9 +42,21 @@ async def test_a_faster_right_function_earns_more_and_the_reference_itself_nothi
     fast = await judge.outcome(episode(SUMS, [("submit", {"code": FAST})]))
     assert fast["success"] == fast["optimised"] == fast["faster"] == 1.0
     assert fast["speedup"] > 4
-    slower = await judge.outcome(episode(SUMS, [("submit", {"code": SLOW.replace("range(n)", "range(n) for _ in 'ab'")
-        .replace("for i in range(n) for _ in 'ab'", "for i in (i for _ in 'abcd' for i in range(n))")
-        .replace("return total", "return total // 4")})]))  # fmt: skip
+    slower = await judge.outcome(
+        episode(
+            SUMS,
+            [
+                (
+                    "submit",
+                    {
+                        "code": SLOW.replace("range(n)", "range(n) for _ in 'ab'")
+                        .replace("for i in range(n) for _ in 'ab'", "for i in (i for _ in 'abcd' for i in range(n))")
+                        .replace("return total", "return total // 4")
+                    },
+                )
+            ],
+        )
+    )
     assert slower["success"] == 1.0
     assert slower["optimised"] == slower["faster"] == 0.0
 
@@ -94,8 +106,9 @@ async def test_valid_tests_that_tell_the_mutants_apart_are_paid_and_no_others():
     assert await outcome("assert f(5) == 26") == {"tests_valid_final": 0.0, "mutants_killed": 0.0}
     assert await outcome() == {"tests_valid_final": 0.0, "mutants_killed": 0.0}
     assert await outcome("assert f.__code__ == 1", "assert True", "assert f(3) == 9") == {
-        "tests_valid_final": pytest.approx(1 / 3), "mutants_killed": 0.5,
-    }  # fmt: skip
+        "tests_valid_final": pytest.approx(1 / 3),
+        "mutants_killed": 0.5,
+    }
 
 
 @needs_namespaces
@@ -111,12 +124,20 @@ async def test_a_turn_is_paid_once_for_a_test_and_pays_for_a_wrong_one():
 @pytest.mark.parametrize(
     "test",
     [
-        "assert f(2) == f(2)", "assert f(__import__('os')) == 1", "assert f(x) == 1", "assert f(1) == 1 == 1",
-        "f(1)", "",
-        "assert f(1) == 1\nassert f(2) == 2", "assert f.g(1) == 1", "assert f(1)", "assert f(*[1]) == 1", "(" * 400,
+        "assert f(2) == f(2)",
+        "assert f(__import__('os')) == 1",
+        "assert f(x) == 1",
+        "assert f(1) == 1 == 1",
+        "f(1)",
+        "",
+        "assert f(1) == 1\nassert f(2) == 2",
+        "assert f.g(1) == 1",
+        "assert f(1)",
+        "assert f(*[1]) == 1",
+        "(" * 400,
         "assert f(1) == " + "9" * 600,
     ],
-)  # fmt: skip
+)
 def test_only_a_call_of_literals_and_a_literal_is_a_test(test):
     assert not is_plain(test)
 
@@ -204,8 +225,11 @@ CHECK = "def check(c):\n    for n in range(5):\n        assert abs(c(n) - n * n)
         ("def f(x):\n    return x * x", True),
         ("print('noise')\nimport sys\ndef f(x):\n    print(x); sys.stdout.flush()\n    return float(x ** 2)", True),
         ("def f(x):\n    return x", False),
-        ("class Yes(int):\n    __sub__ = __rsub__ = __abs__ = lambda *a: 0\n    __lt__ = __eq__ = lambda *a: "
-        "True\nf = lambda x: Yes()", False),
+        (
+            "class Yes(int):\n    __sub__ = __rsub__ = __abs__ = lambda *a: 0\n    __lt__ = __eq__ = lambda *a: "
+            "True\nf = lambda x: Yes()",
+            False,
+        ),
         ("class Any:\n    __getattr__ = lambda *a: lambda *b: 0\nf = lambda x: Any()", False),
         ("import os\nos._exit(0)", False),
         ("def f(x):\n    raise SystemExit(0)", False),
@@ -213,7 +237,7 @@ CHECK = "def check(c):\n    for n in range(5):\n        assert abs(c(n) - n * n)
         ("import builtins\nbuiltins.abs = lambda x: 0\nf = lambda x: 0", False),
         ("def f(x", False),
     ],
-)  # fmt: skip
+)
 async def test_a_check_that_is_a_program_cannot_be_reached_by_the_submission(code, passes):
     assert await RemoteCheck(cpu_s=2).judge(code, CHECK, "f") is passes
 

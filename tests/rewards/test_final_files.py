@@ -87,7 +87,7 @@ async def test_planted_files_do_not_help_wrong_work():
         "sys.stdout = Out()\nsquare = lambda x: x",
         "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nsquare = lambda x: 9",
     ],
-)  # fmt: skip
+)
 async def test_code_that_attacks_its_judge_gains_nothing(core):
     assert (await validate_components(RIGHT | {"pack/core.py": core + "\n"}))["success"] == 0.0
 

@@ -72,7 +72,7 @@ def test_the_fraction_is_recorded_but_not_rewarded():
         "import builtins, json\njson.dumps = lambda *a, **k: 'true'\nf = lambda x: True",
         "import sys\nsys.modules['json'].dumps = lambda v: '[\"?\"]'\nf = lambda x: x",
         "import sys, os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
-        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'0 [\"n\", \"0x4\"]\\n' * 3)\n"
+        'import os\nfor fd in range(3, 64):\n    try: os.write(fd, b\'0 ["n", "0x4"]\\n\' * 3)\n'
         "    except OSError: pass",
         "import sys\nframe = sys._getframe()\nwhile frame:\n    frame.f_globals['encode'] = lambda v, depth=0: ['?']\n"
         "    frame = frame.f_back\nf = lambda x: x",
@@ -81,7 +81,7 @@ def test_the_fraction_is_recorded_but_not_rewarded():
         "def f(x):\n    deep = []\n    for _ in range(100_000): deep = [deep]\n    return deep",
         "f = lambda x: 'x' * 50_000_000",
     ],
-)  # fmt: skip
+)
 async def test_code_that_computes_nothing_passes_nothing(code):
     assert await judge(code) == [False] * 3
 
@@ -220,13 +220,24 @@ def test_an_assertion_that_cannot_be_taken_apart_is_the_judges_trouble(test):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (1, 1.0), (True, 1), (0.1 + 0.2, 0.3), ([1, (2, 3)], [1, (2, 3)]), ({1, 2, 3}, {3, 2, 1}),
+        (1, 1.0),
+        (True, 1),
+        (0.1 + 0.2, 0.3),
+        ([1, (2, 3)], [1, (2, 3)]),
+        ({1, 2, 3}, {3, 2, 1}),
         (frozenset({1}), {1}),
-        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}), ({1: "x"}, {1.0: "x"}), (10**400, 10**400),
+        ({"a": 1, "b": [2]}, {"b": [2], "a": 1}),
+        ({1: "x"}, {1.0: "x"}),
+        (10**400, 10**400),
         (float("inf"), float("inf")),
-        (b"ab", bytearray(b"ab")), (None, None), ("", ""), ([], []), (1 + 0j, 1), (-0.0, 0),
+        (b"ab", bytearray(b"ab")),
+        (None, None),
+        ("", ""),
+        ([], []),
+        (1 + 0j, 1),
+        (-0.0, 0),
     ],
-)  # fmt: skip
+)
 def test_values_that_are_equal_in_python_are_equal_as_data(left, right):
     assert left == pytest.approx(right) if isinstance(left, float) else left == right
     assert same(encode(left), encode(right))
@@ -235,13 +246,27 @@ def test_values_that_are_equal_in_python_are_equal_as_data(left, right):
 @pytest.mark.parametrize(
     ("left", "right"),
     [
-        (1, 2), (1, "1"), ([1], (1,)), ([1], [1, 1]), ({1}, [1]), (None, 0), (None, ""), ("a", "b"),
+        (1, 2),
+        (1, "1"),
+        ([1], (1,)),
+        ([1], [1, 1]),
+        ({1}, [1]),
+        (None, 0),
+        (None, ""),
+        ("a", "b"),
         ({"a": 1}, {"a": 2}),
-        ({"a": 1}, {"b": 1}), (float("nan"), float("nan")), (object(), object()), (len, len), (0.1, 0.1001),
+        ({"a": 1}, {"b": 1}),
+        (float("nan"), float("nan")),
+        (object(), object()),
+        (len, len),
+        (0.1, 0.1001),
         (10**17, 10**17 + 1),
-        ([], ()), ({}, set()), (b"a", "a"), (range(2), [0, 1]),
+        ([], ()),
+        ({}, set()),
+        (b"a", "a"),
+        (range(2), [0, 1]),
     ],
-)  # fmt: skip
+)
 def test_values_that_differ_differ_as_data(left, right):
     assert not same(encode(left), encode(right))
 

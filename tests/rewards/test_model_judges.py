@@ -11,7 +11,7 @@ import pytest
 from judging import answered, called, played
 
 from agentgym import JudgeError, Message, load_reward
-from agentgym.policy.contract import Policy, Reply
+from agentgym.policy import Policy, Reply
 from agentgym.rewards.chat_judge import ChatJudge, verdict_in
 from agentgym.rewards.http_judge import HttpJudge
 from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, RubricJudge
@@ -241,15 +241,22 @@ def classifier(tmp_path_factory):
     torch = pytest.importorskip("torch")
     from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-    from agentgym.policy.tiny import make_tokenizer
+    from agentgym.policy import make_tokenizer
 
     folder = tmp_path_factory.mktemp("classifier")
     tokenizer = make_tokenizer(["what is the capital of France", "Paris is the capital"] * 4, 400)
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, num_labels=1, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        num_labels=1,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     Qwen3ForSequenceClassification(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -153,7 +153,9 @@ def test_deltas_from_any_step_add_up_to_its_score_and_clipped_steps_never_pay(sc
 async def test_bounded_steps_refines_a_component_of_another_reward():
     episode = played([called("a")], [called("a", "no", BAD)], [answered("x")])
     assert await BoundedSteps("call_validity", "valid_calls").hindsight(episode) == [
-        {"step": 1.0}, {"step": -1.0}, {"step": 1.0},
-    ]  # fmt: skip
+        {"step": 1.0},
+        {"step": -1.0},
+        {"step": 1.0},
+    ]
     with pytest.raises(JudgeError, match="needs the options"):
         await BoundedSteps().hindsight(episode)

@@ -64,8 +64,9 @@ def distributions_in(requirements: list[str]) -> set[str]:
 
 @cache
 def import_names(distributions: frozenset[str]) -> set[str]:
-    """Top-level import names that installed distributions offer."""
-    return {name for name, owners in packages_distributions().items() if distributions & {normal(o) for o in owners}}
+    """Top-level import names that distributions offer; one that is not installed goes by its own name."""
+    offered = {name for name, owners in packages_distributions().items() if distributions & {normal(o) for o in owners}}
+    return offered | {name.replace("-", "_") for name in distributions}
 
 
 CORE = import_names(frozenset(distributions_in(project()["project"]["dependencies"])))

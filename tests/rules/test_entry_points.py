@@ -1,6 +1,6 @@
 """Every entry point of pyproject.toml is installed and names something in a package of ours; nothing is imported.
 
-tests/contracts/test_entry_points_load.py loads them and checks that each is of the kind its group promises.
+tests/test_entry_points_load.py loads them and checks that each is of the kind its group promises.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ from agentgym.policy import scripted
 from ..credit import group
 from . import budgets
 if TYPE_CHECKING:
-    from agentgym.training.run import train
+    from agentgym.training import train
 def late():
     import torch.nn
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agentgym.sandbox.network import exchange
 from agentgym.sandbox.network.account import NetworkLimits
-from agentgym.sandbox.network.proxy import Network, Proxy
+from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
 
 CERTIFICATE = Path(__file__).parent / "certificate.pem"  # self-made, for *.allowed.test and 127.0.0.1; no secret
 NAMES = ("allowed.test", "*.allowed.test", "127.0.0.1:8000")
@@ -114,7 +114,7 @@ class Client:
         self.proxy = proxy
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
-        self.network: Network = proxy.serve(listener, names)
+        self.network: SandboxNetwork = proxy.serve(listener, names)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, timeout=60)

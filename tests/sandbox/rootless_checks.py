@@ -87,15 +87,15 @@ async def main() -> None:
     await sandbox.run_python("import os; os.mkdir('d'); open('d/f', 'w').write('x' * 9999)")
     snapshot = await sandbox.snapshot()
     fork = await backend.create(SandboxSpec(insecure_ok=True), snapshot=snapshot)
-    machine = fork._machine
+    guest = fork._guest
     await fork.run_python("import os; os.remove('d/f'); os.rmdir('d'); open('d', 'w').close(); open('/tmp/t', 'w')")
     changed = await fork.snapshot()
     again = await backend.create(SandboxSpec(insecure_ok=True), snapshot=changed)
     await fork.reset()
     said["layers"] = {
-        "stacked": machine.stacked is snapshot and again._machine.stacked is changed,
+        "stacked": guest.base_snapshot is snapshot and again._guest.base_snapshot is changed,
         "same": [(await fork.snapshot()).id == snapshot.id, (await again.snapshot()).id == changed.id],
-        "in_place": fork._machine is machine,
+        "in_place": fork._guest is guest,
         "seen": (await again.exec(["sh", "-c", "ls -a /tmp /tmp/.. /dev/shm | grep -E '^[0-9a-f]{64}$|changes'"])).text,
     }
     await backend.close()

@@ -45,7 +45,7 @@ async def main() -> None:
         await sandbox.write("f", b"x")
         snapshot = await sandbox.snapshot()
         fork = await backend.create(SPEC, snapshot=snapshot)
-        stacked = fork._machine.stacked is snapshot
+        stacked = fork._guest.base_snapshot is snapshot
         await backend.close()
     print(json.dumps({"findings": findings, "digest": sandbox.image_digest[:7], "stacked": stacked}))
 

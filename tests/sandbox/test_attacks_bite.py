@@ -17,7 +17,7 @@ import pytest
 
 from agentgym.sandbox.contract import Capabilities, ExecResult, Usage
 from agentgym.testing.backends import ATTACKS, Breach
-from agentgym.testing.backends.ground import SPEC, Host, Target
+from agentgym.testing.backends.testbed import SPEC, Host, Target
 
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or ""
 NOBODY = 65534

@@ -75,8 +75,8 @@ async def test_a_closed_backend_leaves_nothing(small):
 
 async def test_while_sandboxes_live_only_the_guests_sources_lie_on_the_host(backend, small):
     sandbox = await backend.create(small)
-    (room,) = [path for path in meeting_folders() if path.startswith(Owner.this_process().folder_prefix)]
-    (code,) = (Path(tempfile.gettempdir()) / room).iterdir()
+    (directory,) = [path for path in meeting_folders() if path.startswith(Owner.this_process().folder_prefix)]
+    (code,) = (Path(tempfile.gettempdir()) / directory).iterdir()
     assert [path.name for path in code.iterdir()] == ["guest"]
     await sandbox.close()
 

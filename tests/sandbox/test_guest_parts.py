@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from agentgym.sandbox.guest import archive, seccomp
-from agentgym.sandbox.guest.watch import Watch
+from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.host.snapshots import snapshot_of
 
 ALLOW, KILL, REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
@@ -180,20 +180,20 @@ def test_the_spawner_pid_is_in_its_groups_name():
 
 def test_an_event_of_a_closed_descriptor_is_not_taken_for_one_of_the_next_with_its_number():
     """A call ends and the next begins in one round: waiting for a process that still runs would stop everything."""
-    called, watch = [], Watch()
+    called, poller = [], Poller()
     pipes, fresh = [os.pipe() for _ in range(2)], os.pipe()
 
     def exchange(other):
         called.append("first")
-        watch.remove(other)
+        poller.remove(other)
         os.dup2(fresh[0], other)  # as if it had been closed, and its number taken again
-        watch.add(other, lambda: called.append("nothing happened to it"))
+        poller.add(other, lambda: called.append("nothing happened to it"))
 
     for (read, write), (other, _) in zip(pipes, reversed(pipes), strict=True):
         os.write(write, b".")
-        watch.add(read, partial(exchange, other))
-    watch.once(1.0)
+        poller.add(read, partial(exchange, other))
+    poller.once(1.0)
     assert called == ["first"]
-    watch.close()
+    poller.close()
     for descriptor in [*fresh, *(one for pipe in pipes for one in pipe)]:
         os.close(descriptor)

@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.guest.frames import MAX_HEADER_BYTES, FrameError, FrameReader, encode
+from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
-from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.limits import SandboxSpec
 
 GOOD = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
         "peak": 0, "disk": 0}  # fmt: skip
 
 
-class Impostor:
+class FakeGuest:
     """A sandbox whose guest is this test: it answers each call with the given bytes."""
 
     def __init__(self, answer: bytes) -> None:
         control, self.guest = socket.socketpair()
         lifeline, self.spawner = socket.socketpair()
-        self.machine = Machine(Link(control), lifeline)
-        self.sandbox = GuestSandbox(SandboxSpec(), "test", self.machine, self._renew)
+        self.handle = GuestHandle(Link(control), lifeline)
+        self.sandbox = GuestSandbox(SandboxSpec(), "test", self.handle, self._make_guest)
         self.guest.sendall(answer)
 
-    async def _renew(self) -> Machine:
+    async def _make_guest(self) -> GuestHandle:
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -42,11 +42,11 @@ class Impostor:
 
 
 async def outcome(answer: bytes, call=lambda sandbox: sandbox.run_python("pass")):
-    impostor = Impostor(answer)
+    fake_guest = FakeGuest(answer)
     try:
-        return await asyncio.wait_for(call(impostor.sandbox), 5)
+        return await asyncio.wait_for(call(fake_guest.sandbox), 5)
     finally:
-        await impostor.close()
+        await fake_guest.close()
 
 
 async def test_an_honest_answer_is_a_result():
@@ -100,32 +100,32 @@ async def test_an_error_is_pythons_own_and_its_text_is_bounded():
 
 
 async def test_a_second_answer_to_one_call_kills_the_sandbox():
-    impostor = Impostor(encode(GOOD) + encode(GOOD))
-    await impostor.sandbox.run_python("pass")
+    fake_guest = FakeGuest(encode(GOOD) + encode(GOOD))
+    await fake_guest.sandbox.run_python("pass")
     with pytest.raises(SandboxDied):
-        await impostor.sandbox.run_python("pass")
-    await impostor.close()
+        await fake_guest.sandbox.run_python("pass")
+    await fake_guest.close()
 
 
 async def test_a_guest_that_hangs_up_is_a_dead_sandbox():
-    impostor = Impostor(b"")
-    calling = asyncio.create_task(impostor.sandbox.run_python("pass"))
+    fake_guest = FakeGuest(b"")
+    calling = asyncio.create_task(fake_guest.sandbox.run_python("pass"))
     await asyncio.sleep(0.01)
-    impostor.guest.close()
+    fake_guest.guest.close()
     with pytest.raises(SandboxDied):
         await calling
-    await impostor.close()
+    await fake_guest.close()
 
 
 async def test_a_late_answer_to_a_cancelled_call_is_dropped():
-    impostor = Impostor(b"")
-    calling = asyncio.create_task(impostor.sandbox.run_python("pass"))
+    fake_guest = FakeGuest(b"")
+    calling = asyncio.create_task(fake_guest.sandbox.run_python("pass"))
     await asyncio.sleep(0.01)
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    impostor.guest.sendall(encode(GOOD, b"late") + encode({**GOOD, "id": 2}))
-    assert (await impostor.sandbox.run_python("pass")).stderr == b""
-    await impostor.close()
+    fake_guest.guest.sendall(encode(GOOD, b"late") + encode({**GOOD, "id": 2}))
+    assert (await fake_guest.sandbox.run_python("pass")).stderr == b""
+    await fake_guest.close()
 
 
 @settings(max_examples=150, deadline=None)

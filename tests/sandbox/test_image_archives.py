@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox.images import tree as image_tree
-from agentgym.sandbox.images.archive import lay, peek
-from agentgym.sandbox.images.tree import ImageError, Tree, agent_mode
+from agentgym.sandbox.rootfs import tree as image_tree
+from agentgym.sandbox.rootfs.archive import first_names, unpack_archive
+from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, agent_mode
 
 
 def entry(name: str, content: bytes | None = None, *, link: str = "", kind: bytes = tarfile.REGTYPE, **fields):
@@ -54,10 +54,10 @@ def unpacked(tmp_path):
     (tmp_path / "tree").mkdir()
 
     def unpack(*layers: bytes) -> Path:
-        tree = Tree(tmp_path / "tree")
+        tree = RootfsTree(tmp_path / "tree")
         try:
             for layer in layers:
-                lay(tree, io.BytesIO(layer))
+                unpack_archive(tree, io.BytesIO(layer))
             tree.finish()
         finally:
             tree.close()
@@ -223,7 +223,7 @@ def test_more_than_an_image_may_hold_is_refused(unpacked, monkeypatch):
 def test_what_is_no_archive_says_what_would_be(tmp_path):
     (tmp_path / "x").write_bytes(b"PK\x03\x04" + bytes(2000))
     with pytest.raises(ImageError, match="a tar is expected"):
-        peek(tmp_path / "x")
+        first_names(tmp_path / "x")
     (tmp_path / "x").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(2000))
     with pytest.raises(ImageError, match="zstd"):
-        peek(tmp_path / "x")
+        first_names(tmp_path / "x")

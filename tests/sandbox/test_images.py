@@ -20,7 +20,7 @@ from counts import groups, mounts, processes_below
 from rootfs import assemble
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
-from agentgym.sandbox import images
+from agentgym.sandbox import rootfs as rootfs_store
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.testing.backends import check_backend
@@ -35,13 +35,13 @@ def rootfs(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
+def cache_folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(autouse=True)
-def _cached(cache, monkeypatch):
-    monkeypatch.setenv("AGENTGYM_CACHE", str(cache))
+def _cached(cache_folder, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(cache_folder))
 
 
 def packed(folder: Path, target: Path, mode: str = "w") -> Path:
@@ -138,11 +138,11 @@ async def test_snapshots_and_resets_of_an_image_are_as_quick_as_the_hosts(rootfs
         await sandbox.write("f", b"x")
         snapshot = await sandbox.snapshot()
         fork = await backend.create(spec, snapshot=snapshot)
-        machine = fork._machine
+        guest = fork._guest
         await fork.exec(["sh", "-c", "rm f; echo y > g"])
         await fork.reset()
         on_host = await backend.create(small, snapshot=snapshot)
-        assert (machine.stacked is snapshot, fork._machine is machine) == (True, True)
+        assert (guest.base_snapshot is snapshot, fork._guest is guest) == (True, True)
         assert await fork.list() == await on_host.list() == ["f"]
         running = [one.image for one in await backend.running() if one.owner == os.getpid()]
         assert sorted(running) == ["host", sandbox.image_digest[:19], sandbox.image_digest[:19]]
@@ -270,30 +270,30 @@ def parent(pid: int) -> int:
         return 0
 
 
-def test_an_image_by_name_is_found_in_the_cache(forms, cache):
-    (cache / "images").mkdir(exist_ok=True)
-    (cache / "images/small.tar").symlink_to(forms["tar"])
-    (cache / "images/other").symlink_to(forms["folder"])
-    assert images.names() == ["other", "small"]
-    assert images.prepare("small").digest == images.prepare(str(forms["tar"])).digest
+def test_an_image_by_name_is_found_in_the_cache(forms, cache_folder):
+    (cache_folder / "images").mkdir(exist_ok=True)
+    (cache_folder / "images/small.tar").symlink_to(forms["tar"])
+    (cache_folder / "images/other").symlink_to(forms["folder"])
+    assert rootfs_store.names() == ["other", "small"]
+    assert rootfs_store.prepare_rootfs("small").digest == rootfs_store.prepare_rootfs(str(forms["tar"])).digest
     with pytest.raises(SandboxUnavailable, match="Known: host, other, small"):
-        images.prepare("smal")
-    shutil.rmtree(cache / "images")
+        rootfs_store.prepare_rootfs("smal")
+    shutil.rmtree(cache_folder / "images")
 
 
 def test_an_image_that_changes_is_another_image(rootfs, tmp_path):
     folder = tmp_path / "image"
     shutil.copytree(rootfs / "etc", folder / "etc")
     (folder / "bin").mkdir()
-    first = images.prepare(str(folder))
-    assert images.prepare(str(folder)) == first
+    first = rootfs_store.prepare_rootfs(str(folder))
+    assert rootfs_store.prepare_rootfs(str(folder)) == first
     (folder / "etc/new").write_text("x")
-    second = images.prepare(str(folder))
+    second = rootfs_store.prepare_rootfs(str(folder))
     assert second.digest != first.digest
     assert not (first.root / "etc/new").exists(), "what was unpacked stays as it was"
 
 
-UNPACK = "import sys; from agentgym.sandbox import images; print(images.prepare(sys.argv[1]).digest)"
+UNPACK = "import sys; from agentgym.sandbox import rootfs; print(rootfs.prepare_rootfs(sys.argv[1]).digest)"
 
 
 def test_processes_that_unpack_the_same_image_at_once_share_it(forms, tmp_path):
@@ -308,11 +308,11 @@ def test_processes_that_unpack_the_same_image_at_once_share_it(forms, tmp_path):
     assert (tmp_path / "roots/1").stat().st_mode & 0o077 == 0
 
 
-def test_what_a_killed_process_was_unpacking_is_never_used(forms, cache, tmp_path, monkeypatch):
+def test_what_a_killed_process_was_unpacking_is_never_used(forms, cache_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path))
     digest = f"sha256-{hashlib.sha256(forms['tar'].read_bytes()).hexdigest()}"
     (tmp_path / f"roots/1/.unpacking-{digest}/root/left").mkdir(parents=True)
-    image = images.prepare(str(forms["tar"]))
+    image = rootfs_store.prepare_rootfs(str(forms["tar"]))
     assert image.root.parent.name == digest
     assert not (image.root / "left").exists()
 
@@ -323,7 +323,7 @@ def test_a_cache_of_another_user_is_not_trusted(forms, tmp_path, monkeypatch):
     (tmp_path / "roots/1").mkdir(parents=True)
     os.chown(tmp_path / "roots/1", 65534, 65534)
     with pytest.raises(SandboxUnavailable, match="another user's folder"):
-        images.prepare(str(forms["tar"]))
+        rootfs_store.prepare_rootfs(str(forms["tar"]))
 
 
 def test_a_damaged_layer_is_refused_and_nothing_of_it_kept(forms, tmp_path, monkeypatch):
@@ -335,5 +335,5 @@ def test_a_damaged_layer_is_refused_and_nothing_of_it_kept(forms, tmp_path, monk
     data[len(data) // 2] ^= 1
     largest.write_bytes(data)
     with pytest.raises(SandboxUnavailable, match="damaged"):
-        images.prepare(str(broken))
+        rootfs_store.prepare_rootfs(str(broken))
     assert not [path for path in (tmp_path / "cache/roots/1").iterdir() if "sha256-" in path.name and path.is_dir()]

@@ -54,7 +54,7 @@ async def made(backend, small):
 
 
 def stacked(sandbox) -> bool:
-    return sandbox._machine.stacked is not None
+    return sandbox._guest.base_snapshot is not None
 
 
 def store_of(backend) -> Path:
@@ -204,7 +204,7 @@ async def test_a_cancelled_fork_leaves_no_half_made_layer(small):
         if len(processes_below(spawner.pid)) == 1:
             break
         await asyncio.sleep(0.01)
-    assert len(processes_below(spawner.pid)) == 1  # its template
+    assert len(processes_below(spawner.pid)) == 1  # its zygote
     await backend.close()
 
 

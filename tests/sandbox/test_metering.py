@@ -7,7 +7,15 @@ import asyncio
 import pytest
 
 from agentgym.sandbox.contract import Usage
-from agentgym.sandbox.metering import BusyTime, SandboxMeter, as_counts, metered, note, since, together
+from agentgym.sandbox.metering import (
+    BusyTime,
+    SandboxMeter,
+    combine_usage,
+    metered,
+    record_usage,
+    usage_counts,
+    usage_since,
+)
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -76,7 +84,7 @@ async def test_a_sandbox_sums_its_calls_and_each_only_once(sandbox):
     script = "open('f{0}', 'wb').write(bytes(10_000)); sum(range(500_000))"
     calls = await asyncio.gather(*(sandbox.run_python(script.format(number)) for number in range(4)))
     session = await sandbox.run_python(script.format(9), session="a")
-    used = since(await sandbox.usage(), before)
+    used = usage_since(await sandbox.usage(), before)
     assert used.written_bytes == about(50_000) == sum(call.usage.written_bytes for call in (*calls, session))
     assert used.started == 5
     assert used.cpu_s >= 0.9 * sum(call.usage.cpu_s for call in (*calls, session))
@@ -110,8 +118,8 @@ async def test_a_block_counts_its_own_calls_also_in_tasks_but_not_those_beside_i
     assert await asyncio.gather(counted(1_000), counted(50_000), write(7)) == [about(3_000), about(150_000), None]
     with metered() as outer:
         with metered() as inner:
-            note(Usage(cpu_s=1.0, peak_memory_mib=5.0))
-        note(Usage(cpu_s=2.0, peak_memory_mib=3.0))
+            record_usage(Usage(cpu_s=1.0, peak_memory_mib=5.0))
+        record_usage(Usage(cpu_s=2.0, peak_memory_mib=3.0))
     assert (inner.used.cpu_s, outer.used.cpu_s, outer.used.peak_memory_mib) == (1.0, 3.0, 5.0)
 
 
@@ -134,14 +142,18 @@ async def test_readings_add_up_over_sandboxes_resets_and_ends(backend, small):
 
 
 def test_a_counter_that_went_backwards_began_anew():
-    assert since(Usage(cpu_s=1.5, started=2), Usage(cpu_s=1.0, started=1)) == Usage(cpu_s=0.5, started=1)
-    assert since(Usage(cpu_s=1.5, started=2), Usage(cpu_s=1.0, started=9)) == Usage(cpu_s=1.5, started=2)
+    assert usage_since(Usage(cpu_s=1.5, started=2), Usage(cpu_s=1.0, started=1)) == Usage(cpu_s=0.5, started=1)
+    assert usage_since(Usage(cpu_s=1.5, started=2), Usage(cpu_s=1.0, started=9)) == Usage(cpu_s=1.5, started=2)
 
 
 def test_figures_are_summed_and_of_peaks_the_highest_counts():
-    counts = [as_counts(Usage(cpu_s=1.0, peak_memory_mib=4.0)), {"cpu_s": 2.0, "peak_memory_mib": 3.0, "cost": 0.5}, {}]
+    counts = [
+        usage_counts(Usage(cpu_s=1.0, peak_memory_mib=4.0)),
+        {"cpu_s": 2.0, "peak_memory_mib": 3.0, "cost": 0.5},
+        {},
+    ]
     assert counts[0] == {"cpu_s": 1.0, "peak_memory_mib": 4.0}, "what is 0 is left out"
-    assert together(counts) == {"cpu_s": 3.0, "peak_memory_mib": 4.0, "cost": 0.5}
+    assert combine_usage(counts) == {"cpu_s": 3.0, "peak_memory_mib": 4.0, "cost": 0.5}
 
 
 def test_time_in_which_several_things_run_is_counted_once():

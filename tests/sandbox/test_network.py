@@ -234,7 +234,7 @@ async def test_a_guest_that_is_killed_leaves_a_sandbox_that_closes(world, spec):
 
 
 async def test_a_forked_process_lets_go_and_its_parents_network_goes_on(sandbox):
-    network = sandbox._machine.network
+    network = sandbox._guest.network
     child = os.fork()
     if child == 0:
         network.stop()  # as its end, or the garbage collector, would

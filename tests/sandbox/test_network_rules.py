@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from agentgym.errors import SandboxError
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.network.addresses import is_own, resolve, why_not_public
+from agentgym.sandbox.network.allow_list import AllowList, Destination
 from agentgym.sandbox.network.hello import read_client_hello
-from agentgym.sandbox.network.rules import Destination, Rules
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ from agentgym.sandbox.network.rules import Destination, Rules
     ],
 )  # fmt: skip
 def test_a_rule_allows_what_it_names_and_nothing_near_it(rule, allowed, refused):
-    rules = Rules.parse([rule])
-    assert [text for text in allowed.split() if not rules.allow(Destination.parse(text))] == []
-    assert [text for text in refused.split() if rules.allow(Destination.parse(text))] == []
+    allow_list = AllowList.parse([rule])
+    assert [text for text in allowed.split() if not allow_list.allow(Destination.parse(text))] == []
+    assert [text for text in refused.split() if allow_list.allow(Destination.parse(text))] == []
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool, admission
-from agentgym.sandbox.pool.room import Room
+from agentgym.sandbox.pool.headroom import Headroom
 from agentgym.testing.backends import check_backend, checks
 
 pytestmark = pytest.mark.needs_namespaces
@@ -154,11 +154,11 @@ async def test_no_more_are_alive_than_allowed_and_who_waits_too_long_is_told_why
             await sandbox.close()
 
 
-async def test_those_who_wait_are_served_in_turn_over_owners_and_specs():
+async def test_those_who_wait_are_served_in_turn_over_tenants_and_specs():
     order = []
 
-    async def ask(pool: Pool, owner: str, spec, word: str) -> None:
-        sandbox = await pool.owned_by(owner).create(spec)
+    async def ask(pool: Pool, tenant: str, spec, word: str) -> None:
+        sandbox = await pool.for_tenant(tenant).create(spec)
         order.append(word)
         await asyncio.sleep(0.01)
         await sandbox.close()
@@ -167,8 +167,8 @@ async def test_those_who_wait_are_served_in_turn_over_owners_and_specs():
         first = await pool.create(SMALL)
         crowd = [("a", SMALL, "a1"), ("a", SMALL, "a2"), ("a", SMALL, "a3"), ("a", OTHER, "a other"), ("b", SMALL, "b")]
         asking = []
-        for owner, spec, word in crowd:
-            asking.append(asyncio.create_task(ask(pool, owner, spec, word)))
+        for tenant, spec, word in crowd:
+            asking.append(asyncio.create_task(ask(pool, tenant, spec, word)))
             await until(lambda: pool.stats().waiting == len(asking), "everyone in the queue")
         await first.close()
         await asyncio.gather(*asking)
@@ -197,14 +197,14 @@ async def test_what_nobody_asks_for_is_not_kept_ready():
 @pytest.mark.parametrize(
     ("room", "word"),
     [
-        (Room(memory_mib=600, memory_kept_mib=595), "memory"),
-        (Room(descriptors=33), "ulimit -n"),
-        (Room(processes=65), "processes"),
+        (Headroom(memory_mib=600, memory_kept_mib=595), "memory"),
+        (Headroom(descriptors=33), "ulimit -n"),
+        (Headroom(processes=65), "processes"),
     ],
     ids=["memory", "descriptors", "processes"],
 )
 async def test_the_error_names_what_is_exhausted(monkeypatch, room, word):
-    monkeypatch.setattr(admission, "measure", lambda: room)
+    monkeypatch.setattr(admission, "measure_headroom", lambda: room)
     async with pooling(wait_s=0.1) as pool:
         with pytest.raises(SandboxUnavailable, match=word):
             await pool.create(SMALL)
@@ -214,7 +214,7 @@ async def test_as_many_are_let_in_as_fit_by_what_they_were_seen_to_take(monkeypa
     """Room for 200 MiB. At first a sandbox of 256 MiB is taken to need 32, so 6 fit; each is then seen to take
     60 MiB and Python itself, times 1.25 is 75 to 100: of those, 2 fit."""
     spec = replace(SMALL, memory_mib=256)
-    monkeypatch.setattr(admission, "measure", lambda: Room(memory_mib=200))
+    monkeypatch.setattr(admission, "measure_headroom", lambda: Headroom(memory_mib=200))
     async with pooling(wait_s=0.1, ready=0) as pool:
         held = [await pool.create(spec) for _ in range(6)]
         with pytest.raises(SandboxUnavailable, match="memory"):
@@ -253,7 +253,7 @@ def test_work_that_was_cancelled_before_it_began_leaves_no_place_taken():
         for _ in range(2):
             sandbox = await pool.create(spec)
             await sandbox.close()
-        pool._shelf(spec, None).target = 2
+        pool._warm_set_of(spec, None).target = 2
         await pool.create(spec)  # and never closed
 
     for spec in (SMALL, OTHER, SMALL):

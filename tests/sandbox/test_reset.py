@@ -68,7 +68,7 @@ async def sandbox(request, backend, small):
 
 async def test_nothing_an_agent_leaves_survives_a_reset(sandbox):
     first = await left_after(sandbox)
-    machine, files = sandbox._machine, await sandbox.snapshot()
+    guest, files = sandbox._guest, await sandbox.snapshot()
     await sandbox.reset()
     assert await left_after(sandbox) == first
     for _ in range(3):
@@ -81,7 +81,7 @@ async def test_nothing_an_agent_leaves_survives_a_reset(sandbox):
         assert (await sandbox.snapshot()).id == files.id
         with pytest.raises(SandboxDied):
             await channel.request(1)
-    assert sandbox._machine is machine, "in place"
+    assert sandbox._guest is guest, "in place"
 
 
 async def test_usage_starts_anew(sandbox):
@@ -103,12 +103,12 @@ far = server.accept()[0]; far.close(); near.recv(1); near.close()
 
 async def test_a_sandbox_with_connections_that_linger_is_exchanged(sandbox):
     """Closed by its processes, a connection keeps its port busy for a minute; only a new network is free of it."""
-    files, machine = await sandbox.snapshot(), sandbox._machine
+    files, guest = await sandbox.snapshot(), sandbox._guest
     first = await left_after(sandbox)
     done = await sandbox.run_python(LINGERING)
     assert done.ok, done.stderr
     await sandbox.reset()
-    assert sandbox._machine is not machine
+    assert sandbox._guest is not guest
     assert await left_after(sandbox) == first
     assert (await sandbox.snapshot()).id == files.id
 
@@ -125,8 +125,8 @@ async def test_a_sandbox_with_connections_that_linger_is_exchanged(sandbox):
 )
 def test_a_guest_that_was_handicapped_is_not_used_again(handicap, named):
     """The filter keeps agent code from it; were there a way around, the guest would still notice."""
-    code = f"import os, resource, socket; held = []; before = state(); {handicap}; print(changes(before))"
-    import_it = "from agentgym.sandbox.guest.renewal import changes, state; "
+    code = f"import os, resource, socket; held = []; before = read_state(); {handicap}; print(changed_since(before))"
+    import_it = "from agentgym.sandbox.guest.reset import changed_since, read_state; "
     in_new_network = ["unshare", "--net", "--map-root-user"]
     done = subprocess.run(
         [*in_new_network, sys.executable, "-c", import_it + code], capture_output=True, text=True, timeout=60
@@ -141,7 +141,7 @@ async def test_calls_under_way_end_and_calls_after_it_work(sandbox):
         asyncio.create_task(sandbox.run_python("while True: print('x' * 10000)")),
     ]
     await asyncio.sleep(0.2)
-    machine = sandbox._machine
+    guest = sandbox._guest
     resetting = asyncio.create_task(sandbox.reset())
     await asyncio.sleep(0)
     with pytest.raises(SandboxDied, match="reset"):
@@ -150,7 +150,7 @@ async def test_calls_under_way_end_and_calls_after_it_work(sandbox):
     for answer in await asyncio.gather(*endless, return_exceptions=True):
         assert isinstance(answer, SandboxDied), answer
         assert "reset" in str(answer)
-    assert sandbox._machine is machine
+    assert sandbox._guest is guest
     results = await asyncio.gather(*(sandbox.run_python(f"print({n})") for n in range(4)))
     assert [result.text for result in results] == ["0\n", "1\n", "2\n", "3\n"]
 
@@ -196,12 +196,12 @@ async def test_a_reset_whose_guest_or_spawner_is_dead_makes_a_new_machine(small)
     backend = NamespacesBackend()
     sandbox = await backend.create(small)
     for victim in ("guest", "spawner"):
-        machine = sandbox._machine
+        guest = sandbox._guest
         (spawner,) = backend._spawners.values()
         for pid in guests_below(spawner.pid) if victim == "guest" else [spawner.pid]:
             os.kill(pid, signal.SIGKILL)
         await sandbox.reset()
-        assert sandbox._machine is not machine
+        assert sandbox._guest is not guest
         assert (await sandbox.run_python("print(1)")).text == "1\n"
     await backend.close()
 
@@ -220,7 +220,7 @@ async def test_resets_leave_nothing_on_the_host(small):
     async def settled() -> tuple[int, list[str], int, int]:
         """Once the child that made the last reset is gone; the spawner may take a moment to see it."""
         for _ in range(500):
-            if len(processes_below(spawner.pid)) == len(sandboxes) + 1:  # and the template
+            if len(processes_below(spawner.pid)) == len(sandboxes) + 1:  # and the zygote
                 break
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
@@ -249,10 +249,10 @@ async def test_a_guest_that_refuses_what_nobody_waits_for_is_given_up_with_its_r
     with theirs:
         for number, answer in (1, {}), (2, {"error": "os", "text": "too many open files"}):
             assert link.dead is None
-            link.tell({"op": "renew"}, [])
+            link.post({"op": "renew"}, [])
             theirs.recv(4096)
             theirs.sendall(encode({"id": number, **answer}))
             await asyncio.sleep(0.05)
         assert link.dead == "The sandbox could not go on: too many open files"
         with pytest.raises(SandboxDied, match="too many open files"):
-            link.tell({"op": "renew"}, [])
+            link.post({"op": "renew"}, [])

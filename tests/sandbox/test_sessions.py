@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.host.sessions import MOST_BYTES, SessionCall, SessionLog, replay
+from agentgym.sandbox.host.sessions import MOST_BYTES, SessionCall, SessionLog, replay_sessions
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -32,7 +32,7 @@ async def test_a_fork_gets_the_sessions_by_replay_and_not_by_itself(backend, sma
     assert (await fork.run_python("print(x)", session="a")).exit_code == 1, "processes are not captured"
     await fork.reset()
     log = sandbox.session_log
-    await replay(fork, log)
+    await replay_sessions(fork, log)
     assert (await fork.run_python("print(x, open('f').read())", session="a")).text == "[1, 2] file\n"
     assert (await fork.run_python("print(x)", session="b")).text == "other\n"
     assert len(log.calls) == 4, "the log is a copy"
@@ -64,9 +64,9 @@ async def test_a_replay_that_ends_otherwise_says_where(backend, small, sandbox):
     await sandbox.run_python("import os; x = open('f').read(); os.remove('f')", session="a")
     fork = await fork_of(sandbox, backend, small)
     with pytest.raises(SandboxError, match=r"'a'.*call 2 of 2 ended with exit code 1, the first time with 0.*No such"):
-        await replay(fork, sandbox.session_log)
+        await replay_sessions(fork, sandbox.session_log)
     with pytest.raises(SandboxError, match="ran out of time"):
-        await replay(fork, SessionLog([SessionCall("s", "while True: pass", 0)]), timeout_s=0.2)
+        await replay_sessions(fork, SessionLog([SessionCall("s", "while True: pass", 0)]), timeout_s=0.2)
     await fork.close()
 
 
@@ -77,4 +77,4 @@ async def test_a_log_that_grew_too_long_says_so(sandbox):
     log.add(SessionCall("s", "y", 0))
     assert (log.complete, log.calls) == (False, ())
     with pytest.raises(SandboxError, match="too much to keep"):
-        await replay(sandbox, log.copy())
+        await replay_sessions(sandbox, log.copy())

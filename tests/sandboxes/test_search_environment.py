@@ -10,8 +10,7 @@ import agentgym
 from agentgym import Call, Message, Task
 from agentgym.errors import SandboxError, TaskError
 from agentgym.messages import ResultStatus
-from agentgym.policy.formats.tags import Tags
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy, Tags
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import ExtractiveReader, PolicyReader, Search, SearchRetrieve, landmark
 from agentgym.sandboxes.search.pages import windows

@@ -297,7 +297,7 @@ def test_meaning_finds_a_page_that_shares_no_word_with_the_query(tmp_path, monke
 def test_a_checkpoint_on_disk_encodes_pages_and_its_weights_name_the_index(tmp_path):
     """A tiny model of random weights: the mechanics are real, the meaning is not."""
     pytest.importorskip("torch")
-    from agentgym.policy.tiny import make_model, make_tokenizer
+    from agentgym.policy import make_model, make_tokenizer
     from agentgym.sandboxes.search.index.checkpoint_encoder import CheckpointEncoder
 
     texts = ["amber bridge over the fjord", "copper dune", "ember grove harbour"]

@@ -11,7 +11,7 @@ import agentgym
 from agentgym import Call, Message, Task
 from agentgym.errors import JudgeError, SandboxDied, TaskError, ToolError
 from agentgym.messages import ResultStatus
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, shared_backend
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests

@@ -11,7 +11,7 @@ import pytest
 from agentgym import Call, JudgeError, Message, Result, Task
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus, StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, load_reward, names
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.arguments import plausible

@@ -24,10 +24,12 @@ EVERY = 64
 needs_files = pytest.mark.skipif(not HUMANEVAL.is_file(), reason="the public files are not in ../shared/data")
 
 ITEM = {
-    "task_id": "HumanEval/0", "entry_point": "f", "canonical_solution": "    return x * K\n",
+    "task_id": "HumanEval/0",
+    "entry_point": "f",
+    "canonical_solution": "    return x * K\n",
     "prompt": 'K = 2\n\ndef f(x):\n    """Double.\n    >>> f(2)\n    4\n    >>> f(3)\n    six\n    """\n',
     "test": "def check(candidate):\n    assert candidate(5) == 10\n",
-}  # fmt: skip
+}
 
 
 def read(tmp_path, kind, *items):
@@ -55,7 +57,7 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "item", "said"),
+    ("kind", "item", "reason"),
     [
         ("humaneval", "{", "neither a JSON array nor JSON lines"),
         ("humaneval", "[1]", "item 0: expected a JSON object"),
@@ -69,8 +71,8 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         ("gsm8k", "", "holds no item"),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, said):
-    with pytest.raises(TaskError, match=said):
+def test_a_file_that_is_none_is_refused_with_the_place(tmp_path, kind, item, reason):
+    with pytest.raises(TaskError, match=reason):
         read(tmp_path, kind, item)
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.tasks.functions import task_set as build
 from agentgym.tasks.functions.families import WRITTEN
@@ -89,10 +89,10 @@ def test_unseen_families_have_no_sibling_in_training(functions):
 
 
 def test_unseen_parameters_are_of_known_families_and_in_no_other_reference(functions):
-    seen = {task.truth["reference"] for split in ("train", "validation") for task in functions[split]}
+    trained_references = {task.truth["reference"] for split in ("train", "validation") for task in functions[split]}
     trained = {family_of(task).name for task in functions["train"]}
     for task in functions["held_out"]:
-        assert task.truth["reference"] not in seen
+        assert task.truth["reference"] not in trained_references
         if "unseen_parameters" in task.tags:
             assert family_of(task).name in trained
 
@@ -113,8 +113,8 @@ def test_prompts_say_the_name_and_give_an_example_but_not_the_solution(functions
 
 def test_the_set_is_the_same_in_another_process(functions):
     code = "from agentgym.tasks.functions import task_set; print(task_set().fingerprint())"
-    said = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True)
-    assert said.stdout.decode().strip() == functions.fingerprint()
+    output = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True)
+    assert output.stdout.decode().strip() == functions.fingerprint()
 
 
 def test_another_seed_draws_other_tasks(functions):

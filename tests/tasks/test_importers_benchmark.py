@@ -12,9 +12,13 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 ROW = {
-    "question": "Who made the lamp?", "answer": "Ida", "level": "hard", "type": "bridge",
-    "supporting_facts": [["Lamp", 0]], "context": [["Lamp", ["Ida made it."]]],
-}  # fmt: skip
+    "question": "Who made the lamp?",
+    "answer": "Ida",
+    "level": "hard",
+    "type": "bridge",
+    "supporting_facts": [["Lamp", 0]],
+    "context": [["Lamp", ["Ida made it."]]],
+}
 
 
 @pytest.fixture

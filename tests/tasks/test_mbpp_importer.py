@@ -16,9 +16,12 @@ FILE = Path(__file__).parents[2] / "../shared/data/mbpp/ic_mbpp.json"
 needs_file = pytest.mark.skipif(not FILE.is_file(), reason="the MBPP file is not in ../shared/data/mbpp")
 
 ITEM = {
-    "query": "Square a number.", "gold": "def f(x):\r\n\treturn x * x", "task_id": 7,
-    "tests": ["assert f(2) == 4", "assert f(3) == 9"], "test_setup_code": "",
-}  # fmt: skip
+    "query": "Square a number.",
+    "gold": "def f(x):\r\n\treturn x * x",
+    "task_id": 7,
+    "tests": ["assert f(2) == 4", "assert f(3) == 9"],
+    "test_setup_code": "",
+}
 
 
 def read(tmp_path, *items, lines=False):
@@ -39,8 +42,8 @@ def test_a_problem_becomes_a_held_out_task_with_one_visible_test(tmp_path):
 def test_it_goes_into_another_split_only_when_asked(tmp_path):
     path = tmp_path / "mbpp.json"
     path.write_text(json.dumps([ITEM]))
-    made = load("importers", "mbpp")(path, split="validation")
-    assert (len(made["validation"]), len(made["held_out"])) == (1, 0)
+    task_set = load("importers", "mbpp")(path, split="validation")
+    assert (len(task_set["validation"]), len(task_set["held_out"])) == (1, 0)
 
 
 def test_json_lines_with_the_names_of_the_original_file_are_read_too(tmp_path):
@@ -49,9 +52,9 @@ def test_json_lines_with_the_names_of_the_original_file_are_read_too(tmp_path):
 
 
 def test_what_is_imported_survives_a_round_trip_through_a_file(tmp_path):
-    made = read(tmp_path, ITEM)
-    made.to_jsonl(tmp_path / "out.jsonl")
-    assert TaskSet.from_jsonl(tmp_path / "out.jsonl").fingerprint() == made.fingerprint()
+    task_set = read(tmp_path, ITEM)
+    task_set.to_jsonl(tmp_path / "out.jsonl")
+    assert TaskSet.from_jsonl(tmp_path / "out.jsonl").fingerprint() == task_set.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -92,8 +95,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 @needs_file
 def test_the_two_problems_that_need_an_undefined_class_are_left_out_and_named():
     with pytest.warns(UserWarning, match=r"item 366 \(mbpp/367\) needs Node; item 926 \(mbpp/927\) needs Node\.$"):
-        made = load("importers", "mbpp")(FILE)
-    assert len(made["held_out"]) == 972
+        task_set = load("importers", "mbpp")(FILE)
+    assert len(task_set["held_out"]) == 972
 
 
 @needs_file
@@ -101,8 +104,8 @@ def test_the_two_problems_that_need_an_undefined_class_are_left_out_and_named():
 @pytest.mark.filterwarnings("ignore:.*left out")
 async def test_every_eighth_of_the_published_solutions_passes_the_judge():
     """All 972 are run by `python benchmarks/importers.py`; docs/benchmarks.md has its table."""
-    judge, made = load_reward("hidden_tests"), load("importers", "mbpp")(FILE)
-    tasks, room = made["held_out"][::8], asyncio.Semaphore(8)
+    judge, task_set = load_reward("hidden_tests"), load("importers", "mbpp")(FILE)
+    tasks, room = task_set["held_out"][::8], asyncio.Semaphore(8)
 
     async def passes(task):
         async with room:

@@ -21,15 +21,15 @@ def passing(source, tests):
     """Which tests hold, by number, for code that this project wrote itself."""
     namespace = {}
     exec(source + tests.partition("\n")[2], namespace)
-    found = set()
+    passing_ids = set()
     for name, test in namespace.items():
         if name.startswith("test_"):
             try:
                 test()
             except Exception:  # noqa: BLE001  whatever a wrong line does
                 continue
-            found.add(name)
-    return found
+            passing_ids.add(name)
+    return passing_ids
 
 
 def test_every_bug_is_one_line_that_some_test_tells(bugs):
@@ -59,10 +59,10 @@ def test_names_and_templates_of_the_held_out_split_are_new(bugs):
 
 @pytest.mark.parametrize(("name", "environment"), [("shell", "agentgym/swe-v1"), ("given", "agentgym/swe-given-v1")])
 def test_the_sets_of_other_scaffolds_ask_the_same(bugs, name, environment):
-    other = load_task_set(f"swe/one-line-{name}-v1")
+    other_set = load_task_set(f"swe/one-line-{name}-v1")
     for split in bugs:
-        assert [task.prompt for task in other[split]] == [task.prompt for task in bugs[split]]
-    assert {task.environment for task in other["train"]} == {environment}
+        assert [task.prompt for task in other_set[split]] == [task.prompt for task in bugs[split]]
+    assert {task.environment for task in other_set["train"]} == {environment}
 
 
 def test_an_imperfect_oracle_edits_a_line_that_is_not_the_wrong_one_and_occurs_once():

@@ -14,7 +14,7 @@ from PIL import Image
 
 from agentgym import make
 from agentgym.errors import SandboxUnavailable, TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_task_set
 from agentgym.rewards.boxes import inside, overlap
 from agentgym.rollout import EpisodeManager, RolloutConfig
@@ -34,15 +34,15 @@ def pages():
     return load_task_set(PAGES)
 
 
-async def played(tasks, player):
+async def play(tasks, player):
     return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8)).collect(tasks)
 
 
 async def test_the_oracle_solves_every_kind_of_task_and_the_imperfect_oracle_none(pages):
     first = {task.tags[:2]: task for task in [*pages["train"], *pages["held_out"]]}
     tasks = list(first.values())
-    assert [t.success for t in await played(tasks, pages.oracle)] == [1.0] * len(tasks)
-    assert [t.success for t in await played(tasks, pages.imperfect_oracle)] == [0.0] * len(tasks)
+    assert [t.success for t in await play(tasks, pages.oracle)] == [1.0] * len(tasks)
+    assert [t.success for t in await play(tasks, pages.imperfect_oracle)] == [0.0] * len(tasks)
 
 
 def test_floors_of_pointing_without_looking(pages):
@@ -80,27 +80,27 @@ def asked_for(task: Task) -> str:
 
 
 def test_what_is_held_out_is_never_seen_in_training(pages):
-    seen, digests = defaultdict(set), {}
+    names_by_stratum, digests = defaultdict(set), {}
     for page in photographs():
         digest = hashlib.sha256(picture(page.name)).hexdigest()
         assert digest not in digests, f"{page.name} shows what {digests[digest]} shows"
         digests[digest] = page.name
-        seen[page.stratum].add(page.site)
-    assert "forum" not in seen["train"] | seen["validation"]
-    assert seen["unseen_site"] == {"forum"}
+        names_by_stratum[page.stratum].add(page.site)
+    assert "forum" not in names_by_stratum["train"] | names_by_stratum["validation"]
+    assert names_by_stratum["unseen_site"] == {"forum"}
     assert {task.tags[1] for task in pages["held_out"] if "unseen_questions" in task.tags} == {"beside"}
     assert "beside" not in {task.tags[1] for task in pages["train"]}
 
 
 def test_every_box_holds_something_that_is_drawn():
     for page in photographs()[::3]:
-        shown = Image.open(io.BytesIO(picture(page.name))).convert("RGB")
-        assert shown.size == page.size
+        screenshot = Image.open(io.BytesIO(picture(page.name))).convert("RGB")
+        assert screenshot.size == page.size
         for element in page.elements:
             left, top, right, bottom = element.box
             assert 0 <= left < right <= page.size[0]
             assert 0 <= top < bottom <= page.size[1]
-            colours = len(shown.crop(element.box).getcolors(100_000))
+            colours = len(screenshot.crop(element.box).getcolors(100_000))
             assert colours > (1 if element.role == "textbox" else 3), (page.name, element)  # an empty field is a frame
 
 
@@ -117,30 +117,35 @@ def test_a_question_has_one_answer():
 def listed() -> Photograph:
     """A list of two things with a heading above it, as an application would show it."""
     rows = [
-        ("columnheader", "Product", (0, 0, 90, 20)), ("columnheader", "Price", (100, 0, 190, 20)),
-        ("link", "Alpine Kettle", (5, 25, 60, 35)), ("cell", "12.50", (100, 20, 190, 40)),
+        ("columnheader", "Product", (0, 0, 90, 20)),
+        ("columnheader", "Price", (100, 0, 190, 20)),
+        ("link", "Alpine Kettle", (5, 25, 60, 35)),
+        ("cell", "12.50", (100, 20, 190, 40)),
         ("button", "Remove", (200, 22, 250, 38)),
-        ("link", "Silent Pan", (5, 45, 60, 55)), ("cell", "12.50", (100, 40, 190, 60)),
+        ("link", "Silent Pan", (5, 45, 60, 55)),
+        ("cell", "12.50", (100, 40, 190, 60)),
         ("button", "Remove", (200, 42, 250, 58)),
-    ]  # fmt: skip
+    ]
     return Photograph("0000", "train", "shop", (260, 60), tuple(Element(*row) for row in rows))
 
 
 def test_things_of_a_list_are_told_by_their_row_and_column():
-    asked = {question.forms[0]: question.element.box for question in questions_of(listed())}
-    assert asked['Point at what the column "Price" says of "Silent Pan".'] == (100, 40, 190, 60)
-    assert asked['Point at the link "Alpine Kettle".'] == (5, 25, 60, 35)
-    assert not [form for form in asked if '"Remove"' in form or '"12.50"' in form], "there are two of each"
+    boxes = {question.forms[0]: question.element.box for question in questions_of(listed())}
+    assert boxes['Point at what the column "Price" says of "Silent Pan".'] == (100, 40, 190, 60)
+    assert boxes['Point at the link "Alpine Kettle".'] == (5, 25, 60, 35)
+    assert not [form for form in boxes if '"Remove"' in form or '"12.50"' in form], "there are two of each"
 
 
 def test_what_is_broken_over_lines_cut_off_or_nameless_is_left_out():
     boxes = [
-        [1, "link", 'link "Whole"', [10, 10, 50, 24.4]], [2, "link", 'link "Broken"', [60.2, 10, 90, 24]],
-        [3, "link", 'link "Below"', [10, 90, 50, 104]], [4, "table", "table", [0, 0, 99, 99]],
+        [1, "link", 'link "Whole"', [10, 10, 50, 24.4]],
+        [2, "link", 'link "Broken"', [60.2, 10, 90, 24]],
+        [3, "link", 'link "Below"', [10, 90, 50, 104]],
+        [4, "table", "table", [0, 0, 99, 99]],
         [5, "heading", 'heading1 "Top"', [0, 30, 99, 50]],
-    ]  # fmt: skip
-    found = elements_of(boxes, [(60.0, 10.0)], (100, 100))
-    assert found == [Element("link", "Whole", (10, 10, 50, 24)), Element("heading", "Top", (0, 30, 99, 50))]
+    ]
+    elements = elements_of(boxes, [(60.0, 10.0)], (100, 100))
+    assert elements == [Element("link", "Whole", (10, 10, 50, 24)), Element("heading", "Top", (0, 30, 99, 50))]
 
 
 def test_an_archive_is_read_as_it_was_written(tmp_path):
@@ -176,12 +181,12 @@ async def test_chromium_says_where_its_elements_are():
         await environment.close()
         await close_browsers()
         await close_backends()
-    shown = Image.open(io.BytesIO(image)).convert("RGB")
+    screenshot = Image.open(io.BytesIO(image)).convert("RGB")
     where = {element.name: element.box for element in elements}
     assert where.keys() >= {"City", "Save", "Send", "Form"}
-    red = [(x, y) for x in range(480) for y in range(240) if shown.getpixel((x, y)) == (255, 0, 0)]
+    red = [(x, y) for x in range(480) for y in range(240) if screenshot.getpixel((x, y)) == (255, 0, 0)]
     for name in ("Save", "Send"):
         mine = [point for point in red if inside(point, where[name])]
-        drawn = (min(mine)[0], min(y for _, y in mine), max(mine)[0] + 1, max(y for _, y in mine) + 1)
-        assert overlap(drawn, where[name]) > 0.85
+        painted = (min(mine)[0], min(y for _, y in mine), max(mine)[0] + 1, max(y for _, y in mine) + 1)
+        assert overlap(painted, where[name]) > 0.85
     assert overlap(where["Save"], where["Send"]) == 0.0

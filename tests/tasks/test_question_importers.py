@@ -9,7 +9,7 @@ import pytest
 
 from agentgym import Call, Message, TaskSet
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import landmark, open_library
@@ -36,22 +36,30 @@ def written(tmp_path, data, name="questions.json"):
 
 
 HOTPOT_ROW = {
-    "_id": "a", "question": "Who made the lamp?", "answer": "Ida", "level": "hard", "type": "bridge",
+    "_id": "a",
+    "question": "Who made the lamp?",
+    "answer": "Ida",
+    "level": "hard",
+    "type": "bridge",
     "supporting_facts": [["Lamp", 0], ["Ida", 1], ["Lamp", 2]],
     "context": [["Lamp", ["It is a lamp.", " Ida made it."]], ["Ida", ["A maker."]], ["Noise", ["Nothing."]]],
-}  # fmt: skip
+}
 MUSIQUE_ROW = {
-    "id": "2hop__1_2", "question": "Who?", "answer": "Ida", "answer_aliases": ["Ida K."], "answerable": True,
+    "id": "2hop__1_2",
+    "question": "Who?",
+    "answer": "Ida",
+    "answer_aliases": ["Ida K."],
+    "answerable": True,
     "paragraphs": [
         {"idx": 0, "title": "Lamp", "paragraph_text": "Ida made it.", "is_supporting": True},
         {"idx": 1, "title": "Noise", "paragraph_text": "Nothing.", "is_supporting": False},
     ],
-}  # fmt: skip
+}
 
 
 def test_hotpotqa_carries_its_pages_and_names_the_gold_ones(tmp_path):
-    (task,) = (made := load("importers", "hotpot")(written(tmp_path, [HOTPOT_ROW])))["held_out"]
-    assert made.answer(task).calls[0].arguments == {"text": "Ida"}
+    (task,) = (task_set := load("importers", "hotpot")(written(tmp_path, [HOTPOT_ROW])))["held_out"]
+    assert task_set.answer(task).calls[0].arguments == {"text": "Ida"}
     assert task.truth == {"answer": "Ida", "answers": [], "pages": {"Lamp": 1, "Ida": 2}}
     assert task.parameters["landmarks"] == [landmark("Lamp"), landmark("Ida")]
     assert (task.difficulty, task.tags) == (3.0, ("bridge", "hard"))
@@ -96,18 +104,18 @@ def beir_folder(tmp_path):
 
 
 async def test_a_beir_folder_becomes_tasks_whose_titles_the_environment_knows(tmp_path):
-    (task,) = (made := load("importers", "beir")(beir_folder(tmp_path)))["held_out"]
+    (task,) = (task_set := load("importers", "beir")(beir_folder(tmp_path)))["held_out"]
     assert task.truth == {"answer": "(d1)", "answers": ["Oil"], "pages": {"(d1)": 1, "Oil": 2}}
     calls = [Call("search", {"query": "lamp oil"}), Call("open", {"page": "(d1)"}), Call("answer", {"text": "oil"})]
     script = [Message("assistant", "", (call,)) for call in calls]
-    (played,) = await EpisodeManager(ScriptedPolicy(script)).collect(made["held_out"])
-    assert (played.success, played.turns[1].rewards) == (1.0, {"evidence": 0.5})
+    (trajectory,) = await EpisodeManager(ScriptedPolicy(script)).collect(task_set["held_out"])
+    assert (trajectory.success, trajectory.turns[1].rewards) == (1.0, {"evidence": 0.5})
 
 
 def test_what_is_imported_survives_a_round_trip_through_a_file(tmp_path):
-    made = load("importers", "hotpot")(written(tmp_path, [HOTPOT_ROW]))
-    made.to_jsonl(tmp_path / "out.jsonl")
-    assert TaskSet.from_jsonl(tmp_path / "out.jsonl").fingerprint() == made.fingerprint()
+    task_set = load("importers", "hotpot")(written(tmp_path, [HOTPOT_ROW]))
+    task_set.to_jsonl(tmp_path / "out.jsonl")
+    assert TaskSet.from_jsonl(tmp_path / "out.jsonl").fingerprint() == task_set.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +173,7 @@ def test_the_public_files_give_as_many_questions_as_they_hold_and_their_gold_pag
 @needs(HOTPOT)
 async def test_an_agent_that_opens_the_gold_pages_of_real_questions_is_paid_and_believed():
     """It reads the truth, as an oracle of a public set must; the tools and the judge are the real ones."""
-    made = load("importers", "hotpot")(HOTPOT)
+    task_set = load("importers", "hotpot")(HOTPOT)
 
     def script(task):
         gold = list(task.truth["pages"])
@@ -173,8 +181,8 @@ async def test_an_agent_that_opens_the_gold_pages_of_real_questions_is_paid_and_
         answer = Call("answer", {"text": f"The {task.truth['answer']}.", "sources": gold})
         return ScriptedPolicy([Message("assistant", "", calls) for calls in (*turns, (answer,))])
 
-    played = await EpisodeManager(script).collect(made["held_out"][:20])
-    assert [trajectory.success for trajectory in played] == [1.0] * 20
-    opened = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in played]
+    trajectories = await EpisodeManager(script).collect(task_set["held_out"][:20])
+    assert [trajectory.success for trajectory in trajectories] == [1.0] * 20
+    opened = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in trajectories]
     assert sum(opened) / len(opened) > 0.95  # a title may not be the first hit of its own search
-    assert all(trajectory.turns[-1].potential is not None for trajectory in played if len(trajectory.turns) > 1)
+    assert all(trajectory.turns[-1].potential is not None for trajectory in trajectories if len(trajectory.turns) > 1)

@@ -33,11 +33,11 @@ def test_the_sets_are_as_large_as_their_card_says(name):
 @pytest.mark.parametrize("name", SETS)
 def test_unseen_schemas_and_templates_are_in_no_training_task(name):
     task_set = load_task_set(name)
-    seen = {tag for split in ("train", "validation") for task in task_set[split] for tag in task.tags}
-    assert not seen & set(UNSEEN)
+    trained_tags = {tag for split in ("train", "validation") for task in task_set[split] for tag in task.tags}
+    assert not trained_tags & set(UNSEEN)
     for task in task_set["held_out"]:
         template, domain, stratum = task.tags
-        assert (domain in UNSEEN, template in seen) == (stratum == "unseen_schemas",) * 2
+        assert (domain in UNSEEN, template in trained_tags) == (stratum == "unseen_schemas",) * 2
 
 
 @pytest.mark.parametrize(("name", "player"), [("sql/schemas-v1", oracle), ("sql/changes-v1", changer)])
@@ -48,9 +48,9 @@ def test_the_oracle_reads_from_every_prompt_what_the_truth_says(name, player):
         messages: list[Message] = []
         while not messages or messages[-1].calls[0].name not in ("submit", "finish"):
             messages.append(script(messages))
-        said = [message.calls[0].arguments.get("sql") for message in messages]
+        statements = [message.calls[0].arguments.get("sql") for message in messages]
         gold = task.truth["sql"]
-        assert said == ([gold, gold] if isinstance(gold, str) else ["BEGIN", *gold, "COMMIT", None])
+        assert statements == ([gold, gold] if isinstance(gold, str) else ["BEGIN", *gold, "COMMIT", None])
 
 
 def test_databases_of_one_schema_differ_in_facts_alone():

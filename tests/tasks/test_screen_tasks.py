@@ -15,7 +15,7 @@ from PIL import Image
 from agentgym import make
 from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
 from agentgym.rewards.boxes import inside
 from agentgym.rollout import EpisodeManager, RolloutConfig
@@ -39,21 +39,21 @@ def pixels(part):
     return Image.open(io.BytesIO(base64.b64decode(part.data))).convert("RGB")
 
 
-async def played(tasks, player):
+async def play(tasks, player):
     manager = EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(concurrency=8))
     return await manager.collect(tasks)
 
 
 async def test_the_oracle_solves_every_kind_of_task_and_the_imperfect_oracle_none(screens, transitions):
     for task_set in (screens, transitions):
-        seen = Counter()
+        counts = Counter()
         tasks = []
         for task in [*task_set["validation"], *task_set["held_out"]]:
-            if seen[task.tags] < 2:
-                seen[task.tags] += 1
+            if counts[task.tags] < 2:
+                counts[task.tags] += 1
                 tasks.append(task)
-        assert [t.success for t in await played(tasks, task_set.oracle)] == [1.0] * len(tasks)
-        assert [t.success for t in await played(tasks, task_set.imperfect_oracle)] == [0.0] * len(tasks)
+        assert [t.success for t in await play(tasks, task_set.oracle)] == [1.0] * len(tasks)
+        assert [t.success for t in await play(tasks, task_set.imperfect_oracle)] == [0.0] * len(tasks)
 
 
 def test_floors_of_pointing_without_looking(screens):
@@ -93,7 +93,7 @@ async def test_what_is_asked_for_is_drawn_where_the_truth_says(screens):
     """Painting over the target changes the picture there and nowhere else."""
     for task in screens["train"][:6]:
         environment = make(task.environment)
-        shown = []
+        pictures = []
         for widgets in (
             task.parameters["screen"]["widgets"],
             [w for w in task.parameters["screen"]["widgets"] if w["box"] != task.truth["box"]],
@@ -101,10 +101,10 @@ async def test_what_is_asked_for_is_drawn_where_the_truth_says(screens):
             screen = task.parameters["screen"] | {"widgets": widgets}
             variant = Task("v", task.environment, task.prompt, parameters={"screen": screen, "shown": 2048})
             opening = await environment.reset(variant, seed=0)
-            shown.append(pixels(opening[0].images[0]))
+            pictures.append(pixels(opening[0].images[0]))
         from PIL import ImageChops
 
-        left, top, right, bottom = ImageChops.difference(*shown).getbbox()
+        left, top, right, bottom = ImageChops.difference(*pictures).getbbox()
         box = task.truth["box"]
         assert box[0] <= left < right <= box[2]
         assert box[1] <= top < bottom <= box[3]
@@ -147,13 +147,18 @@ def test_screens_depend_on_the_seed_and_on_nothing_else():
 @pytest.mark.parametrize(
     "screen",
     [
-        None, {}, {"widgets": []}, {"width": 10**9, "height": 9, "widgets": []},
+        None,
+        {},
+        {"widgets": []},
+        {"width": 10**9, "height": 9, "widgets": []},
         {"width": 100, "height": 100, "widgets": [{"kind": "button", "box": [0, 0, 200, 20]}]},
         {"width": 100, "height": 100, "widgets": [{"kind": "bomb", "box": [0, 0, 20, 20]}]},
         {"width": 100, "height": 100, "widgets": [{"kind": "icon", "text": "skull", "box": [0, 0, 20, 20]}]},
-        {"data": "AAAA"}, {"path": "/etc/hostname"}, {"path": "/dev/zero"},
+        {"data": "AAAA"},
+        {"path": "/etc/hostname"},
+        {"path": "/dev/zero"},
     ],
-)  # fmt: skip
+)
 async def test_a_screen_that_cannot_be_shown_is_a_task_error(screen):
     with pytest.raises(TaskError):
         await make("agentgym/ground-v1").reset(
@@ -169,10 +174,15 @@ def screenspot(tmp_path):
     (tmp_path / "images").mkdir()
     image.save(tmp_path / "images" / "a.png")
     items = [
-        {"img_filename": "a.png", "bbox": [20, 30, 40, 20], "instruction": "the red one ", "data_type": "icon",
-         "data_source": "windows"},
+        {
+            "img_filename": "a.png",
+            "bbox": [20, 30, 40, 20],
+            "instruction": "the red one ",
+            "data_type": "icon",
+            "data_source": "windows",
+        },
         {"img_filename": "a.png", "bbox": [100, 10, 50, 80], "instruction": "the white", "data_type": "text"},
-    ]  # fmt: skip
+    ]
     return tmp_path, items
 
 
@@ -189,9 +199,9 @@ async def test_screenspot_is_read_and_played(screenspot):
     assert first.truth == {"box": [20, 30, 60, 50]}
     assert first.tags == ("icon", "windows")
     point = [Message("assistant", "", (Call("point", {"x": 40, "y": 40}),))]
-    one, two = await played(tasks["held_out"], lambda task: point)
-    assert (one.success, two.success) == (1.0, 0.0)
-    assert pixels(one.opening[0].images[0]).getpixel((40, 40)) == (255, 0, 0)
+    hit, miss = await play(tasks["held_out"], lambda task: point)
+    assert (hit.success, miss.success) == (1.0, 0.0)
+    assert pixels(hit.opening[0].images[0]).getpixel((40, 40)) == (255, 0, 0)
     Image.new("RGB", (200, 100)).save(folder / "images" / "a.png")
     with pytest.raises(TaskError, match="has changed"):
         await make(first.environment).reset(first.public(), seed=0)
@@ -202,10 +212,12 @@ def test_screenspot_pro_gives_corners_and_broken_items_are_named(screenspot):
     pro = load_screenspot(written(folder, [items[0] | {"bbox": [20, 30, 60, 50], "img_size": [200, 100]}]))
     assert pro["held_out"][0].truth == {"box": [20, 30, 60, 50]}
     for broken, says in [
-        ({"bbox": [1, 2, 3]}, "four numbers"), ({"bbox": [1, 2, -3, 4]}, "no area"),
+        ({"bbox": [1, 2, 3]}, "four numbers"),
+        ({"bbox": [1, 2, -3, 4]}, "no area"),
         ({"img_filename": "b.png"}, "images="),
-        ({"img_filename": "../secret.png"}, "leaves the folder"), ({"instruction": None}, "instruction"),
-    ]:  # fmt: skip
+        ({"img_filename": "../secret.png"}, "leaves the folder"),
+        ({"instruction": None}, "instruction"),
+    ]:
         with pytest.raises(TaskError, match=says):
             load_screenspot(written(folder, [items[0], items[1] | broken]))
 

@@ -13,7 +13,7 @@ import pytest
 import agentgym
 from agentgym import Call, Message, Task, load_reward
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rollout import EpisodeManager
 
@@ -63,8 +63,14 @@ def test_a_bird_folder_tells_its_evidence(tmp_path):
     with closing(sqlite3.connect(folder / "shop.sqlite")) as connection:
         connection.execute("CREATE TABLE t (a)")
         connection.commit()
-    item = {"question_id": 4, "db_id": "shop", "question": "How many?", "evidence": "many means rows",
-            "SQL": "SELECT 1", "difficulty": "challenging"}  # fmt: skip
+    item = {
+        "question_id": 4,
+        "db_id": "shop",
+        "question": "How many?",
+        "evidence": "many means rows",
+        "SQL": "SELECT 1",
+        "difficulty": "challenging",
+    }
     (tmp_path / "dev.json").write_text(json.dumps([item, {**item, "question_id": 5, "evidence": ""}]))
     first, second = load("importers", "bird")(tmp_path)["held_out"]
     assert (first.id, first.prompt, first.difficulty) == ("bird/4", "How many?\nWhat to know: many means rows", 3.0)
@@ -73,8 +79,12 @@ def test_a_bird_folder_tells_its_evidence(tmp_path):
 
 
 async def test_wikisql_questions_are_answered_by_the_query_their_numbers_stand_for(tmp_path):
-    table = {"id": "1-1", "header": ["Player", "No.", "No."], "types": ["text", "real", "text"],
-             "rows": [["Ada Lee", "1,042", "a"], ["Ben", "7", "b"], ["Cy", "n/a", None]]}  # fmt: skip
+    table = {
+        "id": "1-1",
+        "header": ["Player", "No.", "No."],
+        "types": ["text", "real", "text"],
+        "rows": [["Ada Lee", "1,042", "a"], ["Ben", "7", "b"], ["Cy", "n/a", None]],
+    }
     items = [
         {
             "table_id": "1-1",
@@ -86,14 +96,14 @@ async def test_wikisql_questions_are_answered_by_the_query_their_numbers_stand_f
     (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, items)))
     (tmp_path / "dev.tables.jsonl").write_text(json.dumps(table))
     tasks = load("importers", "wikisql")(tmp_path / "dev.jsonl", environment=IN_PROCESS)["held_out"]
-    world = agentgym.make(IN_PROCESS)
-    found = []
+    environment = agentgym.make(IN_PROCESS)
+    rows = []
     for task in tasks:
-        await world.reset(task.public(), seed=0)
-        found.append((await world.rows(task.truth["sql"]))["rows"])
+        await environment.reset(task.public(), seed=0)
+        rows.append((await environment.rows(task.truth["sql"]))["rows"])
         assert await gold_is_right(task)
-    await world.close()
-    assert found == [[["Ada Lee"], ["Cy"]], [[1]]]  # SQLite: text stands above every number
+    await environment.close()
+    assert rows == [[["Ada Lee"], ["Cy"]], [[1]]]  # SQLite: text stands above every number
 
 
 @pytest.mark.parametrize(
@@ -148,18 +158,24 @@ async def test_dbbench_is_judged_by_labels_and_by_the_tables_at_the_end():
     ("file", "sql", "answer"),
     [
         ("chinook.sqlite", "SELECT COUNT(*), ROUND(SUM(Total), 2) FROM Invoice", "412 | 2328.6"),
-        ("chinook.sqlite", "SELECT g.Name, COUNT(*) FROM Track t JOIN Genre g ON g.GenreId = t.GenreId GROUP BY 1 "
-         "ORDER BY 2 DESC LIMIT 1", "Rock | 1297"),
+        (
+            "chinook.sqlite",
+            "SELECT g.Name, COUNT(*) FROM Track t JOIN Genre g ON g.GenreId = t.GenreId GROUP BY 1 "
+            "ORDER BY 2 DESC LIMIT 1",
+            "Rock | 1297",
+        ),
         ("northwind.db", "SELECT COUNT(*) FROM Orders", "830"),
         ("sakila.db", "SELECT COUNT(*) FROM rental", "16044"),
         ("sakila.db", "SELECT COUNT(*) FROM film", "1000"),
     ],
-)  # fmt: skip
+)
 @needs("sample_dbs")
 async def test_sample_databases_by_their_path_give_the_known_results(file, sql, answer):
-    world = agentgym.make(IN_PROCESS)
-    await world.reset(Task("t", IN_PROCESS, "Q?", parameters={"database": str(DATA / "sample_dbs" / file)}), seed=0)
+    environment = agentgym.make(IN_PROCESS)
+    await environment.reset(
+        Task("t", IN_PROCESS, "Q?", parameters={"database": str(DATA / "sample_dbs" / file)}), seed=0
+    )
     try:
-        assert (await world.call(Call("query", {"sql": sql}))).content == answer
+        assert (await environment.call(Call("query", {"sql": sql}))).content == answer
     finally:
-        await world.close()
+        await environment.close()

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, Message, StopReason, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rewards.answer_match import same_answer
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.tasks.store import database
@@ -65,20 +65,20 @@ def test_every_answer_is_what_its_gold_query_gives(store):
 def test_the_steps_of_every_question_pass_its_evidence_and_end_at_its_answer(store):
     with open_store() as connection:
         for task in every_task(store):
-            seen = []
+            values = []
             for step in template_of(task).steps:
-                rows = connection.execute(step.format(*seen, name=named_in(task))).fetchall()
+                rows = connection.execute(step.format(*values, name=named_in(task))).fetchall()
                 assert len(rows) == len(rows[0]) == 1, f"{task.id}: {step} gives {rows}"
-                seen.append(str(rows[0][0]))
-            assert seen == [*task.truth["evidence"], task.truth["answer"]]
+                values.append(str(rows[0][0]))
+            assert values == [*task.truth["evidence"], task.truth["answer"]]
 
 
 def test_names_of_the_unseen_entities_are_in_no_other_question(store):
     unseen = {named_in(task) for task in store["held_out"] if "unseen_entities" in task.tags}
-    seen = {named_in(task) for split in ("train", "validation") for task in store[split]}
-    seen |= {named_in(task) for task in store["held_out"] if "unseen_templates" in task.tags}
+    other_names = {named_in(task) for split in ("train", "validation") for task in store[split]}
+    other_names |= {named_in(task) for task in store["held_out"] if "unseen_templates" in task.tags}
     assert len(unseen) > 150
-    assert unseen & seen == set()
+    assert unseen & other_names == set()
 
 
 def test_pieces_of_the_unseen_names_are_in_training(store):
@@ -130,8 +130,8 @@ def test_the_set_and_its_database_are_the_same_in_another_process(store):
         "import hashlib; from agentgym.tasks.store import database, task_set; "
         "print(task_set().fingerprint(), hashlib.sha256(database()).hexdigest())"
     )
-    said = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True)
-    assert said.stdout.decode().split() == [store.fingerprint(), hashlib.sha256(database()).hexdigest()]
+    output = subprocess.run([sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, check=True)
+    assert output.stdout.decode().split() == [store.fingerprint(), hashlib.sha256(database()).hexdigest()]
 
 
 def test_another_seed_asks_other_questions(store):
@@ -177,10 +177,10 @@ async def test_the_oracle_solves_every_task_of_a_sample_through_the_public_tools
 @pytest.mark.needs_namespaces
 async def test_the_imperfect_oracle_handles_the_tools_without_error_and_answers_wrongly(store):
     tasks = [*store["train"][:30], *store["held_out"][-30:]]
-    played = await play(tasks, store.imperfect_oracle)
-    assert all(result.ok for t in played for turn in t.turns for result in turn.results)
-    assert {t.stop_reason for t in played} == {StopReason.ANSWERED}
-    assert [t.success for t in played] == [0.0] * 60
+    trajectories = await play(tasks, store.imperfect_oracle)
+    assert all(result.ok for t in trajectories for turn in t.turns for result in turn.results)
+    assert {t.stop_reason for t in trajectories} == {StopReason.ANSWERED}
+    assert [t.success for t in trajectories] == [0.0] * 60
 
 
 @pytest.mark.needs_namespaces
@@ -221,9 +221,9 @@ async def test_a_random_agent_scores_about_nothing(store):
         rng = random.Random(task.id)
 
         def script(messages):
-            seen = [m.text for m in messages if m.role == "tool"]
-            if len(seen) == 3:
-                return Message("assistant", "", (Call("answer", {"text": rng.choice(seen).split("\n")[0]}),))
+            results = [m.text for m in messages if m.role == "tool"]
+            if len(results) == 3:
+                return Message("assistant", "", (Call("answer", {"text": rng.choice(results).split("\n")[0]}),))
             table = rng.choice(list(columns))
             sql = f"SELECT {rng.choice(columns[table])} FROM {table} LIMIT 1 OFFSET {rng.randrange(90)}"
             return Message("assistant", "", (Call("query", {"sql": sql}),))

@@ -10,7 +10,7 @@ import pytest
 
 from agentgym import Call, Message
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
 from agentgym.tasks.importers.swebench import load_swebench, pytest_ids
 from agentgym.tasks.importers.swebench_django import unittest_ids
@@ -43,12 +43,15 @@ def instance(tmp_path):
     (clone / "shape.py").write_text(FIXED)
     (clone / "test_shape.py").write_text(NEW)
     row = {
-        "instance_id": "acme__shape-1", "repo": "acme/shape", "base_commit": base,
-        "problem_statement": "area(3, 2) is 5.", "patch": git(clone, "diff", "--", "shape.py") + "\n",
+        "instance_id": "acme__shape-1",
+        "repo": "acme/shape",
+        "base_commit": base,
+        "problem_statement": "area(3, 2) is 5.",
+        "patch": git(clone, "diff", "--", "shape.py") + "\n",
         "test_patch": git(clone, "diff", "--", "test_shape.py") + "\n",
         "FAIL_TO_PASS": json.dumps(["test_shape.py::test_more[3", "[100%]", "["]),
         "PASS_TO_PASS": ["test_shape.py::test_square"],
-    }  # fmt: skip
+    }
     git(clone, "commit", "-q", "-a", "-m", "the fix")
     path = tmp_path / "instances.jsonl"
     path.write_text(json.dumps(row) + "\n")
@@ -72,15 +75,15 @@ async def test_the_agent_sees_neither_the_fix_nor_its_tests(instance):
         Message("assistant", ""),
     ]
     [episode] = await EpisodeManager(ScriptedPolicy([*script, *script])).collect([task])
-    seen = "".join(message.text for message in episode.messages())
-    assert "return a + b" in seen
-    assert "a * b" not in seen
-    assert "test_more" not in seen
+    visible_text = "".join(message.text for message in episode.messages())
+    assert "return a + b" in visible_text
+    assert "a * b" not in visible_text
+    assert "test_more" not in visible_text
 
 
 def test_junk_in_lists_of_tests_is_dropped():
-    given = ["a/test_x.py::test_y[1", "[100%]", "[", "PASSED", "test_old (some.Class)", "a/test_x.py::test_y[1"]
-    assert pytest_ids(given) == ["a/test_x.py::test_y[1"]
+    listed = ["a/test_x.py::test_y[1", "[100%]", "[", "PASSED", "test_old (some.Class)", "a/test_x.py::test_y[1"]
+    assert pytest_ids(listed) == ["a/test_x.py::test_y[1"]
 
 
 def test_a_field_that_is_no_list_of_tests_is_named(instance):
@@ -91,8 +94,12 @@ def test_a_field_that_is_no_list_of_tests_is_named(instance):
 
 
 def test_names_of_unittest_are_turned_into_ids_of_pytest_and_descriptions_dropped():
-    given = ["test_a (forms_tests.tests.test_media.MediaCase)", "Says what it does.", "test_b (expressions.tests.Case)"]
-    assert unittest_ids([*given, "test_skip_if_db_feature (test_utils.tests.SkippingTestCase)"]) == [
+    listed = [
+        "test_a (forms_tests.tests.test_media.MediaCase)",
+        "Says what it does.",
+        "test_b (expressions.tests.Case)",
+    ]
+    assert unittest_ids([*listed, "test_skip_if_db_feature (test_utils.tests.SkippingTestCase)"]) == [
         "tests/forms_tests/tests/test_media.py::MediaCase::test_a",
         "tests/expressions/tests.py::Case::test_b",
     ]

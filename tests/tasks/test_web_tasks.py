@@ -51,13 +51,13 @@ def test_names_and_values_of_cards_that_are_held_out_stand_in_no_other_task_and_
     unseen = [task for task in task_set["held_out"] if "unseen_values" in task.tags]
     known = [task for split in task_set.values() for task in split if "unseen_values" not in task.tags]
 
-    def said(tasks):
+    def message(tasks):
         return {text for task in tasks for card in task.parameters["data"]["cards"] for text in card}
 
     assert len(unseen) == 200
     assert len(known) == 6_200
-    assert said(unseen).isdisjoint(said(known))
-    assert set(" ".join(said(unseen)).split()) <= set(" ".join(said(known)).split())
+    assert message(unseen).isdisjoint(message(known))
+    assert set(" ".join(message(unseen)).split()) <= set(" ".join(message(known)).split())
 
 
 def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_different_ones():
@@ -65,8 +65,8 @@ def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_differen
     for split in (task_set := load_task_set("web/cards-v1")).values():
         for task in split:
             cards = dict(task.parameters["data"]["cards"])
-            asked = next(name for name in cards if name in task.prompt)
-            assert cards[asked] == task.truth["answer"]
+            named_card = next(name for name in cards if name in task.prompt)
+            assert cards[named_card] == task.truth["answer"]
             first = APPS["cards"](task.parameters["data"]).get_home({})
             assert not [value for value in cards.values() if value in first + task.prompt], task.id
             page = "\n".join(f'[{number}] link "{name}"' for number, name in enumerate(cards, 2))
@@ -74,17 +74,17 @@ def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_differen
                 player(task)([Message("user", f"{task.prompt}\n\n{page}")]).calls[0].arguments["element"]
                 for player in (task_set.oracle, task_set.imperfect_oracle)
             )
-            assert right == asked
-            assert wrong in cards.keys() - {asked}
+            assert right == named_card
+            assert wrong in cards.keys() - {named_card}
             chosen.update([("oracle", list(cards).index(right)), ("imperfect_oracle", list(cards).index(wrong))])
     assert max(chosen.values()) < 1.1 * min(chosen.values()), "a place on the page would tell the players apart"
 
 
 @pytest.mark.parametrize("app", ["shop", "mail", "forum", "calendar"])
 def test_a_world_is_a_function_of_its_seed(app):
-    world = load("assets", f"web/{app}")
-    assert world(seed=3) == world(seed=3) != world(seed=4)
-    assert json.loads(world(seed=3))
+    asset = load("assets", f"web/{app}")
+    assert asset(seed=3) == asset(seed=3) != asset(seed=4)
+    assert json.loads(asset(seed=3))
 
 
 def test_what_must_come_of_a_task_is_never_what_its_imperfect_oracle_brings_about():
@@ -130,14 +130,14 @@ def test_a_player_that_is_asked_again_from_the_start_begins_again():
     """An episode is begun anew when its machine died: what was said before must not be missing from the plan."""
     script = player([("seek", 'link "Kettle"', 'link "Next page"'), ("click", 'button "Buy"'), ("answer", "")])
     first = Message("user", 'Buy a kettle.\n\n[4] link "Next page"')
-    shown = ['[7] link "Kettle"', '[9] button "Buy"', "Bought."]
+    pages = ['[7] link "Kettle"', '[9] button "Buy"', "Bought."]
 
     def played():
         messages, calls = [first], []
-        for page in [*shown, ""]:
-            said = script(messages)
-            calls.append((said.calls[0].name, said.calls[0].arguments))
-            messages += [said, Message("tool", page)]
+        for page in [*pages, ""]:
+            message = script(messages)
+            calls.append((message.calls[0].name, message.calls[0].arguments))
+            messages += [message, Message("tool", page)]
         return calls
 
     once = played()

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.search import landmark, open_library
 from agentgym.tasks.landmarks import landmark as landmark_of_tasks
 from agentgym.tasks.wiki import wiki
+from agentgym.tasks.wiki.knowledge_base import EDITIONS, knowledge_base
 from agentgym.tasks.wiki.questions import is_held_out, variants
 from agentgym.tasks.wiki.relations import BY_NAME, RELATIONS, chain_of, described, of_kind, question, start_of
-from agentgym.tasks.wiki.world import EDITIONS, world
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,12 +60,12 @@ def test_every_answer_stands_where_the_chain_of_pages_ends(wikis):
 
 
 def test_every_fact_of_every_page_can_be_read_and_every_link_leads_somewhere():
-    made, rows = world(0), {row["title"]: row for row in map(json.loads, wiki(0).splitlines())}
-    assert set(rows) == set(made.kind_of)
-    for name, kind in made.kind_of.items():
+    base, rows = knowledge_base(0), {row["title"]: row for row in map(json.loads, wiki(0).splitlines())}
+    assert set(rows) == set(base.kind_of)
+    for name, kind in base.kind_of.items():
         assert set(rows[name]["links"]) <= set(rows)
         for relation in of_kind(kind):
-            assert relation.read(rows[name]["text"], name) == made.facts[name, relation.name]
+            assert relation.read(rows[name]["text"], name) == base.facts[name, relation.name]
 
 
 def test_starts_of_the_unseen_entities_start_no_other_question(wikis):
@@ -84,18 +84,18 @@ def test_chains_are_trained_on_or_held_out_never_both(wikis):
 
 
 def test_the_unseen_wiki_has_other_names_made_of_known_pieces(wikis):
-    one, other = set(world(0).kind_of), set(world(EDITIONS).kind_of)
-    assert one & other == set()
+    known_names, unseen_names = set(knowledge_base(0).kind_of), set(knowledge_base(EDITIONS).kind_of)
+    assert known_names & unseen_names == set()
     seeds = {task.parameters["seed"] for task in every_task(wikis) if "unseen_wiki" not in task.tags}
     assert seeds == {0}
     assert {task.parameters["seed"] for task in wikis["held_out"] if "unseen_wiki" in task.tags} == {EDITIONS}
 
 
 def test_another_edition_has_the_same_names_and_other_facts():
-    one, other = world(0), world(1)
-    assert one.names == other.names
-    same = sum(one.facts[key] == other.facts[key] for key in one.facts)
-    assert same / len(one.facts) < 0.05
+    first, second = knowledge_base(0), knowledge_base(1)
+    assert first.names == second.names
+    same = sum(first.facts[key] == second.facts[key] for key in first.facts)
+    assert same / len(first.facts) < 0.05
 
 
 def test_no_prompt_gives_its_answer_or_its_way_away(wikis):
@@ -108,10 +108,10 @@ def test_a_described_start_is_not_named_and_describes_nobody_else(wikis):
     obscured = [task for task in every_task(wikis) if "obscured" in task.tags]
     assert 0.1 < len(obscured) / len(every_task(wikis)) < 0.25
     for task in obscured:
-        made = world(task.parameters["seed"])
+        base = knowledge_base(task.parameters["seed"])
         kind, facts = described(start_of(chain_of(task.tags), task.prompt))
         assert start(task) not in task.prompt
-        fits = [n for n in made.names[kind] if all(made.facts[n, r.name] == found for r, found in facts)]
+        fits = [n for n in base.names[kind] if all(base.facts[n, r.name] == found for r, found in facts)]
         assert fits == [start(task)]
 
 
@@ -125,16 +125,16 @@ def test_a_variant_asks_otherwise_for_the_answer_of_its_original(wikis):
     ]
     assert len(pairs) == 400
     assert all(one.truth["answer"] == two.truth["answer"] and one.prompt != two.prompt for one, two in pairs)
-    made = world(0)
-    for begin, chain in list(variants(made, "Elmham", ("mayor",)))[:20]:
-        assert made.walk(begin, chain)[-2:] == ["Elmham", made.facts["Elmham", "mayor"]]
+    base = knowledge_base(0)
+    for begin, chain in list(variants(base, "Elmham", ("mayor",)))[:20]:
+        assert base.walk(begin, chain)[-2:] == ["Elmham", base.facts["Elmham", "mayor"]]
 
 
 def test_a_question_can_be_taken_apart_again():
-    asked = question(("author", "born_in", "mayor"), "The Blue Door")
-    assert asked == "Who is the mayor of the birthplace of the author of The Blue Door?"
-    assert start_of(("author", "born_in", "mayor"), asked) == "The Blue Door"
-    assert start_of(("author", "born_in", "region"), asked) is None
+    prompt = question(("author", "born_in", "mayor"), "The Blue Door")
+    assert prompt == "Who is the mayor of the birthplace of the author of The Blue Door?"
+    assert start_of(("author", "born_in", "mayor"), prompt) == "The Blue Door"
+    assert start_of(("author", "born_in", "region"), prompt) is None
 
 
 def test_lookups_have_other_answers_in_other_editions_and_measure_in_unseen_ones():
@@ -175,10 +175,10 @@ def rate(trajectories):
 async def test_the_oracle_solves_a_sample_of_every_stratum_through_the_public_tools(name):
     task_set = load_task_set(name)
     tasks = [task for split in task_set for task in list(task_set[split])[::7]]
-    played = await play(tasks, task_set.oracle)
-    assert rate(played) == 1.0
-    earned = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in played]
-    assert earned == pytest.approx([1.0] * len(played))
+    trajectories = await play(tasks, task_set.oracle)
+    assert rate(trajectories) == 1.0
+    earned = [sum(turn.rewards["evidence"] for turn in trajectory.turns) for trajectory in trajectories]
+    assert earned == pytest.approx([1.0] * len(trajectories))
 
 
 async def test_lookups_are_solved_by_knowing_what_to_search_for():
@@ -193,9 +193,9 @@ async def test_lookups_are_solved_by_knowing_what_to_search_for():
 
 
 async def test_the_imperfect_oracle_handles_the_tools_without_error_and_answers_wrongly(wikis):
-    played = await play([*wikis["train"][:60], *wikis["held_out"][::16]], wikis.imperfect_oracle)
-    assert all(result.ok for t in played for turn in t.turns for result in turn.results)
-    assert sum(t.success for t in played) / len(played) <= 0.02  # by chance, another fact may hold the same
+    trajectories = await play([*wikis["train"][:60], *wikis["held_out"][::16]], wikis.imperfect_oracle)
+    assert all(result.ok for t in trajectories for turn in t.turns for result in turn.results)
+    assert sum(t.success for t in trajectories) / len(trajectories) <= 0.02  # by chance, another fact may hold the same
 
 
 async def test_the_oracle_on_another_edition_answers_wrongly(wikis):
@@ -213,11 +213,11 @@ async def test_an_agent_that_says_nothing_useful_or_clicks_at_random_scores_abou
         rng = random.Random(task.id)
 
         def script(messages):
-            seen = [message.text for message in messages if message.role == "tool"]
-            found = [part.split("]")[0] for text in seen for part in text.split("[")[1:]]
-            if len(seen) == 4:
-                return Message("assistant", "", (Call("answer", {"text": rng.choice(found or ["x"])}),))
-            call = Call("open", {"page": rng.choice(found)}) if found else Call("search", {"query": task.prompt})
+            results = [message.text for message in messages if message.role == "tool"]
+            titles = [part.split("]")[0] for text in results for part in text.split("[")[1:]]
+            if len(results) == 4:
+                return Message("assistant", "", (Call("answer", {"text": rng.choice(titles or ["x"])}),))
+            call = Call("open", {"page": rng.choice(titles)}) if titles else Call("search", {"query": task.prompt})
             return Message("assistant", "", (call,))
 
         return script
@@ -226,13 +226,13 @@ async def test_an_agent_that_says_nothing_useful_or_clicks_at_random_scores_abou
 
 
 async def test_the_answer_that_trainers_ask_for_is_judged_right(wikis):
-    played = await play(list(wikis["train"])[:5], lambda task: lambda messages: wikis.answer(task))
-    assert rate(played) == 1.0
+    trajectories = await play(list(wikis["train"])[:5], lambda task: lambda messages: wikis.answer(task))
+    assert rate(trajectories) == 1.0
 
 
 def test_the_wiki_is_found_by_its_own_names():
     library = open_library("search/wiki", seed=0)
     ranking = library.ranking()
-    names = list(world(0).kind_of)
+    names = list(knowledge_base(0).kind_of)
     first = [library.pages[ranking.rank(name, 1)[0][0]].title for name in names]
     assert first == names

@@ -15,7 +15,7 @@ def test_a_sound_tool_passes():
         """Look somewhere."""
         return where * times
 
-    check_tool(Tool(look))
+    check_tool(Tool.from_function(look))
 
 
 def test_a_tool_with_a_name_that_models_cannot_write_is_caught():
@@ -24,7 +24,7 @@ def test_a_tool_with_a_name_that_models_cannot_write_is_caught():
         return ""
 
     with breach("cannot be called by models"):
-        check_tool(Tool(look_at_the_moon_and_the_stars_and_everything_else_that_is_in_the_night_sky))
+        check_tool(Tool.from_function(look_at_the_moon_and_the_stars_and_everything_else_that_is_in_the_night_sky))
 
 
 def test_a_tool_whose_default_is_no_json_is_caught():
@@ -33,4 +33,4 @@ def test_a_tool_whose_default_is_no_json_is_caught():
         return str(where)
 
     with breach("is not JSON"):
-        check_tool(Tool(look))
+        check_tool(Tool.from_function(look))

@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentgym.policy.formats.contract import CallFormat
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.tiny import make_tokenizer
+from agentgym.policy import CallFormat, TemplateRenderer, make_tokenizer
 from agentgym.registry import load
-from agentgym.training.recipe import Recipe
-from agentgym.training.rollouts import Rollouts
-from agentgym.training.run import train
-from agentgym.training.stages.demonstrate import demonstrations
+from agentgym.training import Recipe, Rollouts, demonstrations, train
 from agentgym.training.stages.warm_start import texts, tokenise
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))

@@ -14,8 +14,9 @@ from rich.console import Console
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
+from agentgym.training import Recipe
 from agentgym.training.curriculum import FILE, Curriculum, curriculum_of
-from agentgym.training.recipe import CurriculumSection, Recipe
+from agentgym.training.recipe import CurriculumSection
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
@@ -96,7 +97,7 @@ def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_checkpoints(tmp_path):
-    from agentgym.training.run import train
+    from agentgym.training import train
 
     recipe = Recipe.parse(
         {

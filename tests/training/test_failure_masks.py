@@ -9,8 +9,8 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.task import Task
+from agentgym.training import Recipe
 from agentgym.training.failure_masks import apply_failure_masks
-from agentgym.training.recipe import Recipe
 from agentgym.trajectory import Trajectory, Turn
 
 

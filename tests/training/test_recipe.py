@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, load_task_set
 from agentgym.errors import RecipeError
-from agentgym.training.recipe import Recipe
+from agentgym.training import Recipe
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -168,7 +168,7 @@ def test_every_renamed_key_still_works_and_warns(tmp_path):
         "train": {"signals": {"trunks": 3}},
         "evaluate": {"samples": 5},
     }
-    with pytest.warns(DeprecationWarning) as warned:
+    with pytest.warns(DeprecationWarning, match="0.3.0") as warned:
         recipe = Recipe.parse(tomllib.loads(GOOD) | old)
     assert (recipe.episode.max_episode_tokens, recipe.episode.max_turn_tokens) == (300, 30)
     assert recipe.warm_start is not None

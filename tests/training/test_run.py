@@ -22,9 +22,8 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
+from agentgym.training import Recipe, train
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
-from agentgym.training.recipe import Recipe
-from agentgym.training.run import train
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment

@@ -12,16 +12,13 @@ from agentgym.credit import Group, define_estimator, estimator
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
-from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy import Policy, Reply, Request, ScriptedPolicy, make_model, make_tokenizer
 from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import CounterWithState, TargetReached
+from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
+from agentgym.training import Rollouts
 from agentgym.training.branching import Branching
 from agentgym.training.recipe import SignalsSection
-from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import with_signal_rows
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic

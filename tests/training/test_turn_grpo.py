@@ -13,8 +13,7 @@ from trl import GRPOConfig
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy
-from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy import Policy, make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory, Turn

@@ -14,14 +14,10 @@ from agentgym import Environment, Message, Reward, Task, register, tool
 from agentgym.credit import estimator
 from agentgym.errors import CreditError, PolicyError
 from agentgym.messages import TextPart
-from agentgym.policy.contract import Request
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.image_tokens import ImageTokens
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.vision import VisionPolicy
+from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.training import Rollouts
 from agentgym.training.recipe import SignalsSection
-from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.trl_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer

@@ -14,14 +14,10 @@ from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
 from agentgym.cli.policies import load_policy
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import ImagePart, TextPart
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.tiny import make_tokenizer
-from agentgym.policy.tiny_vision import make_processor, make_vision_model
-from agentgym.policy.vision import VisionPolicy
+from agentgym.policy import Hermes, VisionPolicy, make_processor, make_tokenizer, make_vision_model
 from agentgym.registry import load, load_task_set, register
 from agentgym.task import seed_of
-from agentgym.training.recipe import Recipe
-from agentgym.training.run import train
+from agentgym.training import Recipe, train
 
 SIDE = 28
 

@@ -16,14 +16,19 @@ import torch
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Message
-from agentgym.policy.chat_api import ChatApiPolicy
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.http import RetryPolicy
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.policy.transformers import TransformersPolicy
-from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy import (
+    ChatApiPolicy,
+    Hermes,
+    Request,
+    RetryPolicy,
+    Sampling,
+    TemplateRenderer,
+    TransformersPolicy,
+    VllmPolicy,
+    make_model,
+    make_tokenizer,
+    save_untied,
+)
 
 pytestmark = pytest.mark.timeout(900)
 READY_S = 600  # usually half a minute; a busy machine needs more

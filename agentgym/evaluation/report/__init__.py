@@ -1,34 +1,30 @@
-"""The report page of a run: one HTML file without outside assets, readable in dark and light.
+"""The report of a run: one HTML file that opens from disk, holds its own data, and loads nothing from elsewhere.
 
-`contents` reads the run folder, `results`, `curves`, `episodes` and `settings` are the four parts of the document,
-`svg` draws, `html` makes markup that what agents and tools wrote cannot break out of. The document needs no script.
-With one, the file is also the viewer's page (`page/`) over the episodes that `embedding` puts into it; `run_data`,
-`rows` and `episode_data` make the data, and `agentgym.viewer` serves the same for whole runs.
+It is the viewer's page (`page/`) with the data inside it (`embedding`). `contents` reads the run folder; `run_data`,
+`findings` and `episode_data` turn it into plain data, which `agentgym.viewer` serves for whole runs too. `html` makes
+markup that text of agents and tools cannot break out of. Without a script the file shows the table of gains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import AgentGymError
-from agentgym.evaluation.report.assets import policy_hash, script
-from agentgym.evaluation.report.contents import Contents, read
-from agentgym.evaluation.report.curves import curves
-from agentgym.evaluation.report.embedding import KEY, MOST_BYTES, embedded, page_elements
-from agentgym.evaluation.report.episodes import chosen, episodes
-from agentgym.evaluation.report.html import Html, el, join
-from agentgym.evaluation.report.results import facts, headline, mistakes, samples, strata
-from agentgym.evaluation.report.settings import settings, written
+from agentgym.evaluation.report.assets import assets, policy_hash, script
+from agentgym.evaluation.report.contents import read
+from agentgym.evaluation.report.embedding import MOST_BYTES, data_element, embedded
+from agentgym.evaluation.report.html import Html, el, join, timestamp
 
 if TYPE_CHECKING:
     from agentgym.storage.run_folder import RunFolder
 
+__all__ = ["page", "policy", "write_report"]
+
 
 def policy() -> str:
-    """What the page may load and run: nothing but its own script, known by its hash, and pictures within it."""
+    """The page's Content-Security-Policy: only its own script, identified by its hash, and pictures inside the page."""
     return (
         f"default-src 'none'; script-src {policy_hash(script())}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -36,11 +32,11 @@ def policy() -> str:
 
 
 def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MOST_BYTES) -> Path:
-    """Write `report.html` into a run folder, whole or not at all, from whatever files are there.
+    """Write `report.html` into a run folder, completely or not at all, from whatever files are there.
 
     Args:
-        most_bytes: of the episodes that go in whole.
-    Returns: where it is.
+        most_bytes: size of the episodes that are included whole; others are only listed.
+    Returns: the path of the report.
     Raises: AgentGymError if there is no such folder or it cannot be written to.
     """
     path = Path(run_folder) if isinstance(run_folder, (str, Path)) else run_folder.path
@@ -57,17 +53,9 @@ def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MOST_B
 
 
 def page(path: Path, *, most_bytes: int = MOST_BYTES) -> Html:
-    """The page of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
+    """The report of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
     contents = read(path)
-    return render(contents, embedded(contents, chosen(contents), most_bytes=most_bytes))
-
-
-def render(contents: Contents, data: Mapping[str, Any] | None = None) -> Html:
-    """The whole page, with the episodes of `data` to go through if there are any."""
-    app_head, app_body = page_elements(data) if data else (None, None)
-    style = (files(__package__) / "style.css").read_text(encoding="utf-8")
-    what = [contents.setting("tasks", "set"), contents.setting("train", "estimator")]
-    under = " · ".join(str(part) for part in [*what, written()] if part)
+    data = embedded(contents, most_bytes=most_bytes)
     head = el(
         "head",
         el("meta", charset="utf-8"),
@@ -75,35 +63,53 @@ def render(contents: Contents, data: Mapping[str, Any] | None = None) -> Html:
         el("meta", http_equiv="Content-Security-Policy", content=policy()),
         el("meta", name_="color-scheme", content="light dark"),
         el("title", f"{contents.name}: agentgym report"),
-        el("style", Html(style), id="document-style"),
-        app_head,
+        el("style", Html(assets()["viewer.css"].decode("utf-8"))),
     )
     body = el(
         "body",
-        el("a", "Skip to the result", href="#result", cls="skip"),
-        el("header", el("p", "agentgym", cls="brand"), el("h1", contents.name), el("p", under, cls="fine"), cls="top"),
-        _ways_in(data),
-        el(
-            "main",
-            headline(contents), facts(contents), strata(contents), samples(contents), mistakes(contents),
-            curves(contents), episodes(contents), settings(contents),
-            id="result",
-        ),
-        el("footer", f"Written by agentgym on {written()}. Numbers come from the files of the run folder alone.",
-           cls="bottom"),
-        app_body,
-    )  # fmt: skip
+        el("div", el("noscript", _without_script(contents.name, data["run"])), id="app"),
+        data_element(data),
+        Html(f'<script type="module">{script()}</script>'),
+    )
     return join([Html("<!doctype html>\n"), el("html", head, body, lang="en")])
 
 
-def _ways_in(data: Mapping[str, Any] | None) -> Html | None:
-    """Links into the episodes: shown where the page's script runs."""
-    if not data:
-        return None
-    held, count = len(data["episodes"]), len(data["rows"]) + data["left_out"]
+def _without_script(name: str, run: Mapping[str, Any]) -> Html:
+    """What a reader without JavaScript sees: success before and after, by kind of task."""
+    if not run["gains"]:
+        result = el("p", "Nothing has been evaluated yet.")
+    else:
+        heads = ("Tasks", "n", "Before", "After", "Gain, points")
+        rows = [
+            el(
+                "tr",
+                el("th", row["tag"] or "all tasks", scope="row"),
+                el("td", row["tasks"], cls="num"),
+                el("td", _percent(row["before"]), cls="num"),
+                el("td", _percent(row["after"]), cls="num"),
+                el("td", _points(row["gain"]), cls="num"),
+            )
+            for row in run["gains"]
+        ]
+        caption = el("caption", "Success with 95 % intervals; gains are paired by task")
+        head = el("thead", el("tr", [el("th", name, scope="col") for name in heads]))
+        result = el("table", caption, head, el("tbody", rows))
     return el(
-        "p",
-        el("a", f"Go through the episodes ({held:,} of {count:,} are in this file)", href=f"#/run/{KEY}/episodes"),
-        el("a", "Curves", href=f"#/run/{KEY}"),
-        cls="ways-in", hidden=True,
-    )  # fmt: skip
+        "div",
+        el("h1", name),
+        result,
+        el("p", f"Written {timestamp()}. Curves and episodes need JavaScript; nothing is loaded from elsewhere."),
+        cls="view",
+    )
+
+
+def _percent(estimate: Mapping[str, Any] | None) -> str:
+    if estimate is None or estimate["value"] is None:
+        return "no data"
+    return f"{estimate['value']:.0%} ({estimate['low']:.0%} to {estimate['high']:.0%})"
+
+
+def _points(gain: Mapping[str, Any] | None) -> str:
+    if gain is None or gain["value"] is None:
+        return "no data"
+    return f"{100 * gain['value']:+.1f} ({100 * gain['low']:+.1f} to {100 * gain['high']:+.1f})"

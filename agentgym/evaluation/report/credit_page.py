@@ -8,8 +8,7 @@ from pathlib import Path
 
 from agentgym.credit.bench import BenchmarkRow, BootstrapInterval
 from agentgym.errors import AgentGymError
-from agentgym.evaluation.report.html import STILL, Html, el
-from agentgym.evaluation.report.settings import written
+from agentgym.evaluation.report.html import STILL, Html, el, timestamp
 from agentgym.evaluation.report.svg import Series, line_chart
 
 DRAWN = ("turn_gae", "return_to_go", "gigpo", "grpo")
@@ -48,24 +47,47 @@ def render(rows: Sequence[BenchmarkRow]) -> Html:
             ),
             el(
                 "body",
-                el("header", el("p", "agentgym", cls="brand"), el("h1", "Which turn decided?"),
-                   el("p", written(), cls="fine"), cls="top"),
-                el("p", "Tasks of K turns in which exactly one turn decides how they end. The true credit of every "
-                   "turn is known; what an estimator says is compared with it.", cls="under"),
+                el(
+                    "header",
+                    el("p", "agentgym", cls="brand"),
+                    el("h1", "Which turn decided?"),
+                    el("p", timestamp(), cls="fine"),
+                    cls="top",
+                ),
+                el(
+                    "p",
+                    "Tasks of K turns in which exactly one turn decides how they end. The true credit of every "
+                    "turn is known; what an estimator says is compared with it.",
+                    cls="under",
+                ),
                 el("div", _charts(measured), cls="charts"),
                 el("h2", "Error of the credit"),
-                _heat(measured, lambda row: row.measures.error if row.measures else None, 1.0,
-                      "0: the truth up to a factor. 1: nothing of it. With 95 % intervals over groups."),
+                _heat(
+                    measured,
+                    lambda row: row.measures.error if row.measures else None,
+                    1.0,
+                    "0: the truth up to a factor. 1: nothing of it. With 95 % intervals over groups.",
+                ),
                 el("h2", "Updates until learnt"),
-                _heat(measured, lambda row: row.learning.steps if row.learning else None, most,
-                      "Median over seeds until the right action has chance 0.9, with its 95 % interval.", digits=0),
+                _heat(
+                    measured,
+                    lambda row: row.learning.steps if row.learning else None,
+                    most,
+                    "Median over seeds until the right action has chance 0.9, with its 95 % interval.",
+                    digits=0,
+                ),
                 el("h2", "Signs at the decisive turn"),
-                _heat(measured, lambda row: row.measures.sign if row.measures else None, 1.0,
-                      "Share of trajectories whose advantage there has the true sign.", good_high=True),
+                _heat(
+                    measured,
+                    lambda row: row.measures.sign if row.measures else None,
+                    1.0,
+                    "Share of trajectories whose advantage there has the true sign.",
+                    good_high=True,
+                ),
             ),
             lang="en",
         )
-    )  # fmt: skip
+    )
 
 
 def _charts(rows: Sequence[BenchmarkRow]) -> list[Html]:
@@ -82,17 +104,30 @@ def _charts(rows: Sequence[BenchmarkRow]) -> list[Html]:
         return series
 
     return [
-        line_chart("Error of the credit", lines(lambda row: row.measures.error if row.measures else None),
-                   x_label="turns", note="0 is the truth, 1 nothing of it"),
-        line_chart("Updates until learnt", lines(lambda row: row.learning.steps if row.learning else None),
-                   x_label="turns", note="median over seeds"),
-    ]  # fmt: skip
+        line_chart(
+            "Error of the credit",
+            lines(lambda row: row.measures.error if row.measures else None),
+            x_label="turns",
+            note="0 is the truth, 1 nothing of it",
+        ),
+        line_chart(
+            "Updates until learnt",
+            lines(lambda row: row.learning.steps if row.learning else None),
+            x_label="turns",
+            note="median over seeds",
+        ),
+    ]
 
 
 def _heat(
-    rows: Sequence[BenchmarkRow], figure: Callable[[BenchmarkRow], BootstrapInterval | None], most: float, caption: str,
-    *, digits: int = 2, good_high: bool = False,
-) -> Html:  # fmt: skip
+    rows: Sequence[BenchmarkRow],
+    figure: Callable[[BenchmarkRow], BootstrapInterval | None],
+    most: float,
+    caption: str,
+    *,
+    digits: int = 2,
+    good_high: bool = False,
+) -> Html:
     """A table whose cells are the redder, the worse."""
     counts = sorted({row.turns for row in rows})
     found = {(row.name, row.turns): figure(row) for row in rows}

@@ -1,58 +1,68 @@
-"""The episodes of a report that stands alone: which are in it, and how their data gets into the page safely."""
+"""The data inside a report file: the run, the list of its episodes, and as many whole episodes as fit."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from itertools import zip_longest
 from typing import Any
 
 from agentgym.errors import AgentGymError
-from agentgym.evaluation.report.assets import assets, script
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.credit_lines import credit_of
 from agentgym.evaluation.report.episode_data import episode_data, token_data
-from agentgym.evaluation.report.html import Html, el
+from agentgym.evaluation.report.html import Html
 from agentgym.evaluation.report.rows import listed
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
+from agentgym.evaluation.visible import visible
 from agentgym.storage.reader import LedgerReader
 
 MOST_ROWS = 5_000
 """Episodes a report lists; the ledger holds the rest."""
 MOST_BYTES = 3 * 2**20
-"""Of the episodes a report holds whole, as JSON."""
+"""Size of the whole episodes in a report, as JSON."""
+MOST_REFUSED = 20
+"""Episodes too large for the remaining space after which no more are tried; a smaller one may follow a large one."""
 KEY = "run"
 
 
-def embedded(contents: Contents, first: Sequence[str] = (), *, most_bytes: int = MOST_BYTES) -> dict[str, Any] | None:
-    """What the page needs to show a run without a server; None for one that kept no episodes.
+def embedded(contents: Contents, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """What the page needs to show a run without a server.
 
     Args:
-        first: ids of episodes that go in before any other.
-        most_bytes: of the episodes that go in whole. What no longer fits is listed alone.
+        most_bytes: size of the episodes that are included whole, those worth reading first. Others are only listed.
     """
+    run = run_data(contents)
+    first = [name for pair in run["to_read"] for name in pair["ids"]]
+    episodes = _episodes(contents, first, most_bytes)
+    run["to_read"] = [pair for pair in run["to_read"] if all(name in episodes["episodes"] for name in pair["ids"])]
+    run["notes"] = [visible(note) for note in contents.notes]  # with those about the ledger, which was read just now
+    return {"run": run | {"key": KEY, "updated": contents.updated, "live": False, "version": ""}, **episodes}
+
+
+def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict[str, Any]:
+    """The rows of the list, and whole episodes as far as they fit; all empty for a run without a readable ledger."""
+    nothing: dict[str, Any] = {name: {} for name in ("episodes", "tokens", "pieces", "credit")}
+    nothing |= {"columns": [], "rows": [], "left_out": 0}
     path = contents.path / "ledger.sqlite"
+    if not path.is_file():
+        return nothing
     try:
-        reader = LedgerReader(path)
-    except AgentGymError:
-        return None
-    try:
-        while reader.summarise(1.0):
-            pass
-        rows = reader.select(limit=MOST_ROWS, descending=True)[::-1]
-        truncated = {row["id"] for row in reader.select({"only": "truncated"}, limit=MOST_ROWS, descending=True)}
-        total = reader.count()
-        held = _whole(contents, reader, _order(rows, first), most_bytes)
+        with closing(LedgerReader(path)) as reader:
+            while reader.summarise(1.0):
+                pass
+            rows = reader.select(limit=MOST_ROWS, descending=True)[::-1]
+            truncated = {row["id"] for row in reader.select({"only": "truncated"}, limit=MOST_ROWS, descending=True)}
+            total = reader.count()
+            whole = _whole(contents, reader, _order(rows, first), most_bytes)
     except AgentGymError as error:
         contents.notes.append(f"ledger.sqlite: {error}")
-        return None
-    finally:
-        reader.close()
+        return nothing
     table = _table([row | {"truncated": row["id"] in truncated} for row in listed(rows)])
-    run = run_data(contents) | {"key": KEY, "updated": contents.updated, "live": False, "version": ""}
-    return {"run": run, "left_out": max(0, total - len(rows)), **table, **held}
+    return {"left_out": max(0, total - len(rows)), **table, **whole}
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -73,17 +83,8 @@ def data_element(data: Mapping[str, Any]) -> Html:
     return Html(f'<script type="application/json" id="data">{text}</script>')
 
 
-def page_elements(data: Mapping[str, Any]) -> tuple[Html, Html]:
-    """What the viewer's page adds to a report: for the head, and for the end of the body."""
-    style = assets()["viewer.css"].decode("utf-8")
-    head = el("style", Html(style), id="app-style", media="not all")
-    return head, Html(
-        el("div", id="app", hidden=True) + data_element(data) + f'<script type="module">{script()}</script>'
-    )
-
-
 def _order(rows: Sequence[Mapping[str, Any]], first: Iterable[str]) -> list[str]:
-    """The asked ones, then whole groups in turn: of every phase, evaluations first, the latest training step first."""
+    """Ids in the order in which they are included: `first`, then whole groups of every phase in turn, latest first."""
     by_phase: dict[str, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in reversed(rows):
         phase = row["run"].rstrip("0123456789").rstrip("-")
@@ -97,7 +98,7 @@ def _whole(contents: Contents, reader: LedgerReader, names: Sequence[str], most_
     """Episodes and tokens by id as long as they fit, and the pieces their tokens read as."""
     episodes: dict[str, Any] = {}
     tokens: dict[str, Any] = {}
-    room, refused = most_bytes, 0
+    space, refused = most_bytes, 0
     credit = credit_of(contents.path / "credit.jsonl", names)
     for name in names:
         try:
@@ -106,18 +107,17 @@ def _whole(contents: Contents, reader: LedgerReader, names: Sequence[str], most_
             continue
         episode, spans = episode_data(trajectory, credit.get(name)), token_data(trajectory)
         size = len(json.dumps([episode, spans]))
-        if size > room:
+        if size > space:
             refused += 1
-            if refused > 20:  # a few large ones may be followed by small ones, but not for ever
+            if refused > MOST_REFUSED:
                 break
             continue
-        room -= size
+        space -= size
         episodes[name], tokens[name] = episode, spans
     groups = {name.rpartition("#")[0] for name in episodes}
-    given = {name: list(found.advantages) for name, found in credit.items() if name.rpartition("#")[0] in groups}
-    words = _vocabulary(contents)
-    pieces = words.of(i for spans in tokens.values() for span in spans for i in span["ids"])
-    return {"episodes": episodes, "tokens": tokens, "pieces": pieces, "credit": given}
+    advantages = {name: list(given.advantages) for name, given in credit.items() if name.rpartition("#")[0] in groups}
+    pieces = _vocabulary(contents).of(i for spans in tokens.values() for span in spans for i in span["ids"])
+    return {"episodes": episodes, "tokens": tokens, "pieces": pieces, "credit": advantages}
 
 
 def _vocabulary(contents: Contents) -> Vocabulary:

@@ -32,15 +32,27 @@ def episode_data(trajectory: Trajectory, credit: Credit | None = None, link: Lin
     """
     task, link = trajectory.task, link or data_uri
     return {
-        "id": trajectory.id, "run": run_of(trajectory), "sample": trajectory.sample, "seed": trajectory.seed,
-        "stop": trajectory.stop_reason and trajectory.stop_reason.value, "verdict": verdict(trajectory),
-        "error": _text(trajectory.error or ""), "outcome": _json(trajectory.outcome),
-        "weights": _json(dict(trajectory.weights)), "reward": _number(trajectory.return_from()),
-        "duration_s": _number(trajectory.duration_s), "usage": _json(trajectory.usage()),
-        "provenance": _json(trajectory.provenance), "credit_step": credit and credit.step,
+        "id": trajectory.id,
+        "run": run_of(trajectory),
+        "sample": trajectory.sample,
+        "seed": trajectory.seed,
+        "stop": trajectory.stop_reason and trajectory.stop_reason.value,
+        "verdict": verdict(trajectory),
+        "error": _text(trajectory.error or ""),
+        "outcome": _json(trajectory.outcome),
+        "weights": _json(dict(trajectory.weights)),
+        "reward": _number(trajectory.return_from()),
+        "duration_s": _number(trajectory.duration_s),
+        "usage": _json(trajectory.usage()),
+        "provenance": _json(trajectory.provenance),
+        "credit_step": credit and credit.step,
         "task": {
-            "id": task.id, "environment": task.environment, "split": task.split, "tags": _json(list(task.tags)),
-            "difficulty": _number(task.difficulty), "parameters": _json(dict(task.parameters)),
+            "id": task.id,
+            "environment": task.environment,
+            "split": task.split,
+            "tags": _json(list(task.tags)),
+            "difficulty": _number(task.difficulty),
+            "parameters": _json(dict(task.parameters)),
             "truth": _json(task.truth),
         },
         "opening": [
@@ -52,7 +64,7 @@ def episode_data(trajectory: Trajectory, credit: Credit | None = None, link: Lin
             _turn(turn, kinds, credit, link)
             for turn, kinds in zip(trajectory.turns, turn_failures(trajectory.turns), strict=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
@@ -65,9 +77,13 @@ def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
     for turn in trajectory.turns:
         known = len(turn.logprobs) == len(turn.token_ids)
         spans.append(
-            {"kind": "turn", "turn": turn.index, "ids": turn.token_ids,
-             "logprobs": [_number(p, 4) for p in turn.logprobs] if known else None}
-        )  # fmt: skip
+            {
+                "kind": "turn",
+                "turn": turn.index,
+                "ids": turn.token_ids,
+                "logprobs": [_number(p, 4) for p in turn.logprobs] if known else None,
+            }
+        )
         spans.append({"kind": "observation", "turn": turn.index, "ids": turn.observation_ids})
     return [span for span in spans if span["ids"]]
 
@@ -133,17 +149,26 @@ def data_uri(image: ImagePart, _place: tuple[int, ...] = ()) -> str:
 def _turn(turn: Turn, kinds: Sequence[str], credit: Credit | None, link: Link) -> dict[str, Any]:
     known = bool(turn.logprobs)
     return {
-        "index": turn.index, "parts": _parts(turn.message.content, link, (1, turn.index)),
+        "index": turn.index,
+        "parts": _parts(turn.message.content, link, (1, turn.index)),
         "calls": [_call(call) for call in turn.calls],
         "results": [_result(result, link, (2, turn.index, i)) for i, result in enumerate(turn.results)],
         "replies": [message_data(m, link, (3, turn.index, i)) for i, m in enumerate(turn.replies)],
-        "rewards": _json(turn.rewards), "value": _number(turn.value), "potential": _number(turn.potential),
-        "state_key": turn.state_key, "failures": list(dict.fromkeys(kinds)), "finish": turn.finish_reason,
-        "version": turn.policy_version, "tokens": len(turn.token_ids), "seen": len(turn.observation_ids),
+        "rewards": _json(turn.rewards),
+        "value": _number(turn.value),
+        "potential": _number(turn.potential),
+        "state_key": turn.state_key,
+        "failures": list(dict.fromkeys(kinds)),
+        "finish": turn.finish_reason,
+        "version": turn.policy_version,
+        "tokens": len(turn.token_ids),
+        "seen": len(turn.observation_ids),
         "logprob": _number(sum(turn.logprobs) / len(turn.logprobs), 4) if known else None,
-        "generate_s": _number(turn.generate_s, 4), "tools_s": _number(turn.tools_s, 4), "usage": _json(turn.usage),
+        "generate_s": _number(turn.generate_s, 4),
+        "tools_s": _number(turn.tools_s, 4),
+        "usage": _json(turn.usage),
         "credit": credit.advantages[turn.index] if credit and turn.index < len(credit.advantages) else None,
-    }  # fmt: skip
+    }
 
 
 def _call(call: Call) -> dict[str, Any]:
@@ -152,9 +177,13 @@ def _call(call: Call) -> dict[str, Any]:
 
 def _result(result: Result, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
     return {
-        "name": _text(result.name), "status": result.status.value, "parts": _parts(result.content, link, place),
-        "final": result.final, "truncated": result.truncated, "duration_s": _number(result.duration_s, 4),
-    }  # fmt: skip
+        "name": _text(result.name),
+        "status": result.status.value,
+        "parts": _parts(result.content, link, place),
+        "final": result.final,
+        "truncated": result.truncated,
+        "duration_s": _number(result.duration_s, 4),
+    }
 
 
 def _parts(content: Content, link: Link, place: tuple[int, ...]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from agentgym.evaluation.visible import visible
@@ -53,6 +54,11 @@ def join(children: Iterable[Child]) -> Html:
         else:
             parts.append(join(child))
     return Html("".join(parts))
+
+
+def timestamp() -> str:
+    """The current time in UTC, to the minute."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def text(value: Any) -> Html:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from agentgym.errors import AgentGymError
-from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
-from agentgym.evaluation.statistics import Estimate, wilson
+from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
+from agentgym.evaluation.statistics import wilson
 from agentgym.evaluation.visible import visible
 
 MOST_POINTS = 600
@@ -27,35 +25,42 @@ def run_summary(contents: Contents) -> dict[str, Any]:
     train, steps = contents.metrics.get("train", []), contents.setting("train", "steps", default=0)
     iterations = contents.setting("train", "iterations", default=1)
     before, after = contents.pair()
-    stratum = _stratum(contents)
+    tag = stratum(contents)
     spark = _points(train, "success") or _points(train, "reward")
     last = {name: rows[-1][1] for name in ("success", "reward") if (rows := _points(train, name))}
     validated = _points(contents.metrics.get("validation", []), "success")
     phase = max(contents.metrics, key=lambda name: contents.metrics[name][-1].get("time", 0.0), default=None)
     return {
-        "name": visible(contents.name), "tasks": _word(contents.setting("tasks", "set")) or _tasks(contents),
-        "estimator": _word(contents.setting("train", "estimator")), "policy": _policy(contents),
-        "phase": phase and visible(phase), "step": int(train[-1]["step"]) if train else 0,
+        "name": visible(contents.name),
+        "tasks": _word(contents.setting("tasks", "set")) or _tasks(contents),
+        "estimator": _word(contents.setting("train", "estimator")),
+        "policy": _policy(contents),
+        "phase": phase and visible(phase),
+        "step": int(train[-1]["step"]) if train else 0,
         "steps": steps * iterations if isinstance(steps, int) and isinstance(iterations, int) else 0,
-        "spark": thinned(spark, SPARK_POINTS), "last": last,
+        "spark": thinned(spark, SPARK_POINTS),
+        "last": last,
         "validation": validated[-1][1] if validated else None,
-        "held_out": [_evaluation(e, stratum) for e in (before, after) if e is not None], "stratum": stratum,
-    }  # fmt: skip
+        "held_out": [_evaluation(e, tag) for e in (before, after) if e is not None],
+        "stratum": tag,
+    }
 
 
 def run_data(contents: Contents) -> dict[str, Any]:
     """Everything of a run but its episodes."""
     return run_summary(contents) | {
-        "evaluations": [_evaluation(e, _stratum(contents)) | _passes(e) for e in contents.evaluations],
-        "gain": _gain(*contents.pair(), _stratum(contents)),
+        "evaluations": [_evaluation(e, stratum(contents)) | _passes(e) for e in contents.evaluations],
+        **findings(contents),
         "curves": {visible(phase): _curves(rows) for phase, rows in contents.metrics.items()},
         "bands": {
             phase: _bands(contents, phase, section)
             for phase, section in (("validation", "train"), ("warm_start_validation", "warm_start"))
         },
-        "alarms": _alarms(contents), "notes": [visible(note) for note in contents.notes],
+        "alarms": _alarms(contents),
+        "notes": [visible(note) for note in contents.notes],
         "recipe": visible(contents.recipe_text),
-    }  # fmt: skip
+        "state": _flat(contents.state),
+    }
 
 
 def _alarms(contents: Contents) -> list[str]:
@@ -65,6 +70,15 @@ def _alarms(contents: Contents) -> list[str]:
         return [f"Step {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in found["alarms"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
+    """Nested settings as rows of a table: the dotted name and the value."""
+    rows: list[list[str]] = []
+    for key, value in data.items():
+        name = f"{prefix}{key}"
+        rows += _flat(value, f"{name}.") if isinstance(value, Mapping) else [[visible(name), visible(value)]]
+    return rows
 
 
 def thinned(points: Sequence[Sequence[float]], most: int) -> list[list[float]]:
@@ -105,17 +119,32 @@ def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, A
     tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)]
     tags = sorted(tags, key=lambda tag: tag != first)[:MOST_TAGS]
     return {
-        "label": visible(evaluation.label), "task_set": visible(evaluation.task_set), "split": evaluation.split,
-        "policy": visible(evaluation.policy), "tasks": len(evaluation.rows), "samples": evaluation.samples,
-        "success": _estimate(evaluation.success()), "headline": _estimate(evaluation.success(first)),
-        "failed": evaluation.failed, "manifest": evaluation.manifest,
-        "run": visible(evaluation.run), "turns": _finite(evaluation.mean_turns()), "created": evaluation.created,
-        "calls_ok": _finite(evaluation.execution_rate()), "failures": dict(evaluation.failures()),
+        "label": visible(evaluation.label),
+        "task_set": visible(evaluation.task_set),
+        "split": evaluation.split,
+        "policy": visible(evaluation.policy),
+        "tasks": len(evaluation.rows),
+        "samples": evaluation.samples,
+        "success": estimate_data(evaluation.success()),
+        "headline": estimate_data(evaluation.success(first)),
+        "failed": evaluation.failed,
+        "manifest": evaluation.manifest,
+        "run": visible(evaluation.run),
+        "turns": finite(evaluation.mean_turns()),
+        "created": evaluation.created,
+        "calls_ok": finite(evaluation.execution_rate()),
+        "failures": dict(evaluation.failures()),
+        "opened": evaluation.opened,
+        "episodes": sum(len(row.success) for row in evaluation.rows),
         "tags": [
-            {"tag": visible(tag), "tasks": len(evaluation.select(tag)), "success": _estimate(evaluation.success(tag))}
+            {
+                "tag": visible(tag),
+                "tasks": len(evaluation.select(tag)),
+                "success": estimate_data(evaluation.success(tag)),
+            }
             for tag in tags
         ],
-    }  # fmt: skip
+    }
 
 
 def _passes(evaluation: Evaluation) -> dict[str, Any]:
@@ -123,28 +152,7 @@ def _passes(evaluation: Evaluation) -> dict[str, Any]:
     if evaluation.samples < 2:
         return {"pass_at": [], "pass_hat": []}
     curves = {"pass_at": evaluation.pass_curve(), "pass_hat": evaluation.pass_curve(all_of_them=True)}
-    return {name: [[k, _estimate(found)] for k, found in curve.items()] for name, curve in curves.items()}
-
-
-def _stratum(contents: Contents) -> str | None:
-    """The tag that the headline speaks of, where the recipe names one that the tasks carry."""
-    wanted = contents.setting("evaluate", "stratum")
-    return wanted if any(e is not None and wanted in e.tags for e in contents.pair()) else None
-
-
-def _gain(before: Evaluation | None, after: Evaluation | None, tag: str | None) -> dict[str, Any] | None:
-    if before is None or after is None:
-        return None
-    try:
-        found = compare(before, after, tag=tag)
-    except AgentGymError:
-        return None
-    change = _estimate(found.difference)
-    return {"before": visible(before.label), "after": visible(after.label), "p": _finite(found.p_value)} | change
-
-
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {name: _finite(value) for name, value in asdict(estimate).items() if name in ("value", "low", "high")}
+    return {name: [[k, estimate_data(found)] for k, found in curve.items()] for name, curve in curves.items()}
 
 
 def _tasks(contents: Contents) -> str | None:
@@ -161,7 +169,3 @@ def _policy(contents: Contents) -> str | None:
 
 def _word(value: Any) -> str | None:
     return None if value is None else visible(value)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -1,7 +1,7 @@
-"""Charts as inline SVG, made here: no library, no script, crisp at any size, readable in dark and light.
+"""Line charts as SVG for pages without scripts (the credit benchmark, plots in the docs); runs use `page/chart.js`.
 
-Colours are CSS variables of the page, so one drawing serves both. Hovering shows the values of a point; the
-same numbers are in each point's <title> for those who do not hover.
+No plotting library is needed for it. Colours are CSS variables of the page, so that one drawing serves dark and light.
+Pointing at a chart shows the values there; each point's <title> holds the same numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from agentgym.evaluation.report.html import Html, el
 
 Point = tuple[float, float]
-_Place = Callable[[float, float], Point]
+_Project = Callable[[float, float], Point]
 WIDTH, HEIGHT = 560, 264
 LEFT, RIGHT, TOP, BOTTOM = 50, 14, 26, 40
 
@@ -38,30 +38,27 @@ def line_chart(
     series: Sequence[Series],
     *,
     x_label: str,
-    percent: bool = False,
     note: str = "",
-    legend: bool | None = None,
     hover: bool = True,
 ) -> Html:
     """A figure with one or more lines over a common x axis.
 
     Args:
-        percent: values are shares in [0, 1], shown as percent on a full scale.
-        note: a line under the title that says what is drawn. `legend`: by default for two series or more.
-        hover: show values where one points; left out of charts that are many and small, as it takes most of the space.
+        note: a line under the title that says what is drawn.
+        hover: show the values under the pointer.
     Returns: a <figure>; an empty text if no series has a finite point.
     """
-    series = [kept for kept in (_finite(s) for s in series) if kept.points]
+    series = [s for s in map(_finite, series) if s.points]
     if not series:
         return Html("")
     xs = [x for s in series for x, _ in s.points]
     ys = [y for s in series for _, y in (*s.points, *s.raw)] + [v for s in series for _, a, b in s.band for v in (a, b)]
     x_ticks = ticks(min(xs), max(xs), 6, whole=True)
-    y_ticks = [0.0, 0.25, 0.5, 0.75, 1.0] if percent else ticks(min(ys), max(ys), 5)
+    y_ticks = ticks(min(ys), max(ys), 5)
     x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
     y_low, y_high = y_ticks[0], y_ticks[-1]
 
-    def place(x: float, y: float) -> Point:
+    def project(x: float, y: float) -> Point:
         across = (x - x_low) / (x_high - x_low) if x_high > x_low else 0.5
         return (
             LEFT + across * (WIDTH - LEFT - RIGHT),
@@ -70,39 +67,43 @@ def line_chart(
 
     shapes: list[Html] = []
     for value in y_ticks:
-        _, y = place(x_low, value)
+        _, y = project(x_low, value)
         shapes.append(el("line", cls="grid", x1=LEFT, x2=WIDTH - RIGHT, y1=_n(y), y2=_n(y)))
-        label = show(value, percent) if percent else tick_label(value, y_ticks[1] - y_ticks[0])
+        label = tick_label(value, y_ticks[1] - y_ticks[0])
         shapes.append(el("text", label, cls="tick", x=LEFT - 8, y=_n(y + 4), text_anchor="end"))
     for value in x_ticks:
         if x_low <= value <= x_high:
-            x, _ = place(value, y_low)
+            x, _ = project(value, y_low)
             shapes.append(el("text", show(value), cls="tick", x=_n(x), y=HEIGHT - BOTTOM + 18, text_anchor="middle"))
     middle = LEFT + (WIDTH - LEFT - RIGHT) / 2
     shapes.append(el("text", x_label, cls="axis", x=_n(middle), y=HEIGHT - 5, text_anchor="middle"))
     for s in reversed(series):  # the first is the most important: on top
-        shapes += _draw(s, place)
+        shapes += _draw(s, project)
     if hover:
-        shapes += _hover(series, place, x_label, percent)
+        shapes += _hover(series, project, x_label)
     names = el("ul", [el("li", el("i", cls=f"key c{s.colour}"), s.name) for s in series], cls="legend")
     return el(
         "figure",
         el("figcaption", el("b", title), el("span", note) if note else None),
-        names if (len(series) > 1 if legend is None else legend) else None,
+        names if len(series) > 1 else None,
         el(
-            "svg", el("title", describe(title, series, x_label, percent)), shapes,
-            viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", xmlns="http://www.w3.org/2000/svg",
+            "svg",
+            el("title", describe(title, series, x_label)),
+            shapes,
+            viewBox=f"0 0 {WIDTH} {HEIGHT}",
+            role="img",
+            xmlns="http://www.w3.org/2000/svg",
         ),
         cls="chart",
-    )  # fmt: skip
+    )
 
 
-def describe(title: str, series: Sequence[Series], x_label: str, percent: bool = False) -> str:
+def describe(title: str, series: Sequence[Series], x_label: str) -> str:
     """What a chart shows, in words, for people who do not see it."""
     parts = []
     for s in series:
         (x0, y0), (x1, y1) = s.points[0], s.points[-1]
-        parts.append(f"{s.name} from {show(y0, percent)} at {x_label} {show(x0)} to {show(y1, percent)} at {show(x1)}")
+        parts.append(f"{s.name} from {show(y0)} at {x_label} {show(x0)} to {show(y1)} at {show(x1)}")
     return f"{title}: " + "; ".join(parts)
 
 
@@ -120,10 +121,8 @@ def ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[f
     return [round(i * step, 12) for i in range(first, last + 1)]
 
 
-def show(value: float, percent: bool = False) -> str:
-    """A number for people: 41 %, 1,200, 0.034, 2.5e-6."""
-    if percent:
-        return f"{100 * value:.0f} %"
+def show(value: float) -> str:
+    """A number for people: 1,200, 0.034, 2.5e-6."""
     if value == 0:
         return "0"
     if abs(value) < 1e-3:
@@ -140,58 +139,46 @@ def tick_label(value: float, step: float) -> str:
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
-def smooth(points: Sequence[Point], width: int) -> list[Point]:
-    """Mean of up to `width` neighbouring points around each; at the ends of as many as there are, evenly."""
-    reach = width // 2
-    found = []
-    for i, (x, _) in enumerate(points):
-        side = min(reach, i, len(points) - 1 - i)
-        near = points[i - side : i + side + 1]
-        found.append((x, math.fsum(y for _, y in near) / len(near)))
-    return found
-
-
 def _finite(s: Series) -> Series:
     return Series(
-        s.name, [p for p in s.points if math.isfinite(p[0]) and math.isfinite(p[1])], s.colour,
+        s.name,
+        [p for p in s.points if math.isfinite(p[0]) and math.isfinite(p[1])],
+        s.colour,
         [p for p in s.raw if math.isfinite(p[0]) and math.isfinite(p[1])],
-        [b for b in s.band if all(map(math.isfinite, b))], s.dots,
-    )  # fmt: skip
+        [b for b in s.band if all(map(math.isfinite, b))],
+        s.dots,
+    )
 
 
-def _draw(s: Series, place: _Place) -> list[Html]:
+def _draw(s: Series, project: _Project) -> list[Html]:
     shapes = []
     if s.band:
-        above = [place(x, high) for x, _, high in s.band]
-        below = [place(x, low) for x, low, _ in reversed(s.band)]
+        above = [project(x, high) for x, _, high in s.band]
+        below = [project(x, low) for x, low, _ in reversed(s.band)]
         shapes.append(el("polygon", cls=f"band c{s.colour}", points=_points(above + below)))
     if s.raw:
-        shapes.append(el("polyline", cls=f"raw c{s.colour}", points=_points([place(*p) for p in s.raw])))
-    placed = [place(*p) for p in s.points]
-    if len(placed) > 1:
-        shapes.append(el("polyline", cls=f"line c{s.colour}", points=_points(placed)))
-    if s.dots or len(placed) == 1:
-        shapes += [el("circle", cls=f"dot c{s.colour}", cx=_n(x), cy=_n(y), r=3.5) for x, y in placed]
+        shapes.append(el("polyline", cls=f"raw c{s.colour}", points=_points([project(*p) for p in s.raw])))
+    positions = [project(*p) for p in s.points]
+    if len(positions) > 1:
+        shapes.append(el("polyline", cls=f"line c{s.colour}", points=_points(positions)))
+    if s.dots or len(positions) == 1:
+        shapes += [el("circle", cls=f"dot c{s.colour}", cx=_n(x), cy=_n(y), r=3.5) for x, y in positions]
     return shapes
 
 
-def _hover(series: Sequence[Series], place: _Place, x_label: str, percent: bool) -> list[Html]:
+def _hover(series: Sequence[Series], project: _Project, x_label: str) -> list[Html]:
     """One invisible column per x value; pointing at it shows the values there."""
-    at: dict[float, list[tuple[Series, float]]] = {}
+    by_x: dict[float, list[tuple[Series, float]]] = {}
     for s in series:
         for x, y in s.points:
-            at.setdefault(x, []).append((s, y))
-    columns = sorted(at)
-    centres = [place(x, 0.0)[0] for x in columns]
+            by_x.setdefault(x, []).append((s, y))
+    columns = sorted(by_x)
+    centres = [project(x, 0.0)[0] for x in columns]
     shapes = []
     for i, x in enumerate(columns):
         left = (centres[i - 1] + centres[i]) / 2 if i else LEFT
         right = (centres[i + 1] + centres[i]) / 2 if i + 1 < len(columns) else WIDTH - RIGHT
-        words = " · ".join(
-            f"{s.name} {f'{100 * y:.1f} %' if percent else show(y)}" if len(series) > 1
-            else f"{100 * y:.1f} %" if percent else show(y)
-            for s, y in at[x]
-        )  # fmt: skip
+        words = " · ".join(f"{s.name} {show(y)}" if len(series) > 1 else show(y) for s, y in by_x[x])
         label = f"{x_label} {show(x)}: {words}"
         shapes.append(
             el(
@@ -199,7 +186,10 @@ def _hover(series: Sequence[Series], place: _Place, x_label: str, percent: bool)
                 el("title", label),
                 el("rect", x=_n(left), y=TOP, width=_n(max(right - left, 0.5)), height=HEIGHT - TOP - BOTTOM),
                 el("line", x1=_n(centres[i]), x2=_n(centres[i]), y1=TOP, y2=HEIGHT - BOTTOM),
-                [el("circle", cls=f"dot c{s.colour}", cx=_n(centres[i]), cy=_n(place(x, y)[1]), r=4) for s, y in at[x]],
+                [
+                    el("circle", cls=f"dot c{s.colour}", cx=_n(centres[i]), cy=_n(project(x, y)[1]), r=4)
+                    for s, y in by_x[x]
+                ],
                 el("text", label, cls="readout", x=WIDTH - RIGHT, y=14, text_anchor="end"),
                 cls="col",
             )

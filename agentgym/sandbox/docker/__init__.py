@@ -1,8 +1,8 @@
-"""Sandboxes in Docker containers: our guest is their program, and nothing goes through `docker exec`.
+"""Sandboxes in Docker containers: the guest is the program of each container, and `docker exec` is never used.
 
-backend.py     makes and finds them               container.py   one container as the machine behind a sandbox
-daemon.py      talks to the daemon, in threads    meeting.py     where host and guest find each other
-owner.py       who made a container, and whether they live
+backend.py     creates and lists them             container.py   the settings and the end of one container
+daemon.py      talks to the daemon, in threads    rendezvous.py  the socket by which host and guest connect
+owner.py       which process made a container, and whether it still runs
 """
 
 from agentgym.sandbox.docker.backend import DockerBackend

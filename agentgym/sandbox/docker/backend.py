@@ -32,10 +32,10 @@ from typing import Any, TypeVar
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.docker import owner as docker_owner
-from agentgym.sandbox.docker.container import Container, environment, settings
-from agentgym.sandbox.docker.daemon import Daemon, Image
-from agentgym.sandbox.docker.meeting import Meeting, Room
+from agentgym.sandbox.docker.container import ContainerHandle, environment, settings
+from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
+from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.guest import frames
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
@@ -85,7 +85,7 @@ class DockerBackend:
         self._proxy = proxy or Proxy()
         self.runtime, self._folder = runtime, Path(folder or tempfile.gettempdir())
         self._lock = threading.Lock()
-        self._connected: tuple[Daemon, Room] | None = None
+        self._connected: tuple[Daemon, SocketDirectory] | None = None
         self._run = secrets.token_hex(8)
         self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
 
@@ -95,23 +95,23 @@ class DockerBackend:
         Raises: LimitUnenforceable if the daemon cannot enforce the spec's limits and the spec does not accept that;
             SandboxUnavailable if no sandbox can be made at all.
         """
-        machine = await self._make(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
+        guest = await self._create_guest(spec, snapshot)
+        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
 
     async def probe(self) -> Capabilities:
         """What the daemon can do, found out by making a sandbox."""
         try:
-            machine = await self._make(SandboxSpec(insecure_ok=True), None)
+            guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
             return Capabilities(False, reason=str(error))
-        await machine.close()
+        await guest.close()
         return Capabilities(
             True,
             "container",
-            enforced=tuple(name for name in _ENFORCED if name not in machine.missing),
-            missing=tuple(machine.missing.items()),
+            enforced=tuple(name for name in _ENFORCED if name not in guest.missing),
+            missing=tuple(guest.missing.items()),
             snapshots=True,
         )
 
@@ -141,22 +141,22 @@ class DockerBackend:
         with self._lock:
             connected, self._connected = self._connected, None
         if connected is not None and connected[0].owner == os.getpid():
-            daemon, room = connected
+            daemon, directory = connected
             await asyncio.to_thread(daemon.close)
-            room.close()
+            directory.close()
         await asyncio.to_thread(self._proxy.close)
 
-    def _connection(self) -> tuple[Daemon, Room]:
+    def _connection(self) -> tuple[Daemon, SocketDirectory]:
         """The daemon and the directory of this process; a forked process gets its own."""
         with self._lock:
             if self._connected is None or self._connected[0].owner != os.getpid():
                 daemon = Daemon()
-                self._connected = daemon, Room(self._folder)
+                self._connected = daemon, SocketDirectory(self._folder)
                 daemon.submit(_clean_quietly, daemon, self._folder)
             return self._connected
 
-    async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Container:
-        daemon, room = self._connection()
+    async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
+        daemon, directory = self._connection()
         image = await _in_thread(daemon, daemon.image, spec.image)
         missing = _missing(daemon.facts, self.runtime)
         if missing and not spec.insecure_ok:
@@ -164,25 +164,27 @@ class DockerBackend:
                 f"The Docker daemon cannot enforce every limit of the spec ({' '.join(missing.values())}) "
                 "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
             )
-        machine = await self._start(spec, daemon, room, image)
-        machine.missing = missing
+        guest = await self._start(spec, daemon, directory, image)
+        guest.missing = missing
         try:
             if snapshot is not None:
-                await restore(machine, snapshot)
+                await restore(guest, snapshot)
             if spec.network:
-                await machine.open_network(self._proxy, spec.network)
+                await guest.open_network(self._proxy, spec.network)
         except BaseException:
-            await machine.close()
+            await guest.close()
             raise
-        return machine
+        return guest
 
-    async def _start(self, spec: SandboxSpec, daemon: Daemon, room: Room, image: Image) -> Container:
+    async def _start(
+        self, spec: SandboxSpec, daemon: Daemon, directory: SocketDirectory, image: DockerImage
+    ) -> ContainerHandle:
         name = f"agentgym-{secrets.token_hex(8)}"
-        labels = {**room.owner.labels, _IMAGE_LABEL: spec.image, "agentgym.run": self._run}
-        meeting = Meeting(room)
+        labels = {**directory.owner.labels, _IMAGE_LABEL: spec.image, "agentgym.run": self._run}
+        rendezvous = Rendezvous(directory)
         own_kernel = _has_own_kernel(daemon.facts, self.runtime)
         asked = settings(
-            spec, image, code=room.code, meeting=meeting.folder, labels=labels, cores=daemon.facts["NCPU"],
+            spec, image, code=directory.code, rendezvous=rendezvous.folder, labels=labels, cores=daemon.facts["NCPU"],
             runtime=self.runtime, own_kernel=own_kernel,
         )  # fmt: skip
         started = daemon.submit(daemon.start, name, asked)
@@ -190,7 +192,7 @@ class DockerBackend:
         try:
             await asyncio.wrap_future(started)
             async with asyncio.timeout(_CREATE_S):
-                connection = await _connection_of(meeting, daemon, name, image)
+                connection = await _connection_of(rendezvous, daemon, name, image)
                 order = {
                     "environment": environment(spec, image), "preload": list(spec.preload), "missing": {},
                     # no control group is seen by a kernel within: at least each process alone is bounded
@@ -204,11 +206,11 @@ class DockerBackend:
                 raise SandboxUnavailable(
                     f"The guest cannot serve in the image {image.name!r}: {header.get('text')!s:.2000}"
                 )
-            return Container(link, daemon, name, image)
+            return ContainerHandle(link, daemon, name, image)
         except BaseException as error:
             if link is not None:
                 link.close("The sandbox was not wanted any more.")
-            meeting.close()
+            rendezvous.close()
             removal = daemon.submit(_remove_once_started, daemon, name, started)
             if isinstance(error, Exception):  # one who was cancelled does not wait
                 await asyncio.shield(asyncio.wrap_future(removal))
@@ -216,7 +218,7 @@ class DockerBackend:
                 raise SandboxUnavailable(_no_guest(image)) from error
             raise
         finally:
-            meeting.close()
+            rendezvous.close()
 
 
 def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
@@ -240,17 +242,17 @@ def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
     return Path(found.get("path", "")).name.startswith("runsc")
 
 
-async def _connection_of(meeting: Meeting, daemon: Daemon, name: str, image: Image) -> socket.socket:
+async def _connection_of(rendezvous: Rendezvous, daemon: Daemon, name: str, image: DockerImage) -> socket.socket:
     """The guest's connection. Raises: SandboxUnavailable if its container ended before it came."""
     while True:
         try:
-            return await meeting.guest(_LOOK_S)
+            return await rendezvous.guest(_LOOK_S)
         except TimeoutError:
             if not await _in_thread(daemon, daemon.is_running, name):
                 raise SandboxUnavailable(_no_guest(image)) from None
 
 
-def _no_guest(image: Image) -> str:
+def _no_guest(image: DockerImage) -> str:
     return (
         f"The guest did not come up in a container of the image {image.name!r}: its python3 is older than 3.9 or "
         f"broken (try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."

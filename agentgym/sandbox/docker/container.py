@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from agentgym.sandbox.docker.daemon import Daemon, Image
-from agentgym.sandbox.guest import contained
+from agentgym.sandbox.docker.daemon import Daemon, DockerImage
+from agentgym.sandbox.guest import container_main
 from agentgym.sandbox.guest.frames import LINKED
+from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import Link
-from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces.spawner import python_environment
 from agentgym.sandbox.network.proxy import environment_for
@@ -24,17 +24,18 @@ _PAGE = 4096
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
 _EMPTY = "ro,size=4k"
 _BOOT = (
-    f"import sys; sys.path[0] = {contained.FOLDER!r}; from guest import contained; del sys.path[0]; contained.main()"
+    f"import sys; sys.path[0] = {container_main.FOLDER!r}; from guest import container_main; del sys.path[0]; "
+    "container_main.main()"
 )
 _AGENT = 1000
 
 
 def settings(
     spec: SandboxSpec,
-    image: Image,
+    image: DockerImage,
     *,
     code: Path,
-    meeting: Path,
+    rendezvous: Path,
     labels: dict[str, str],
     cores: int,
     runtime: str | None,
@@ -70,7 +71,7 @@ def settings(
             "Init": False,  # the guest is process 1, and reaps
             "Runtime": runtime or "",
             "CapDrop": ["ALL"],
-            "CapAdd": list(contained.NEEDED),
+            "CapAdd": list(container_main.START_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],  # the daemon's own filter of system calls stays; the guest adds ours
             "ReadonlyRootfs": True,
             "Tmpfs": {
@@ -80,7 +81,7 @@ def settings(
             },
             "Mounts": [
                 {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
-                for source, target in ((code, contained.FOLDER), (meeting, contained.MEETING))
+                for source, target in ((code, container_main.FOLDER), (rendezvous, container_main.SOCKET_FOLDER))
             ],
             "NetworkMode": "none",
             "Dns": ["127.0.0.1"],  # else the host's name servers can be read
@@ -96,7 +97,7 @@ def settings(
     }
 
 
-def environment(spec: SandboxSpec, image: Image) -> dict[str, str]:
+def environment(spec: SandboxSpec, image: DockerImage) -> dict[str, str]:
     """Variables of everything inside: the image's, ours, and the spec's; nothing of the host's."""
     ours = python_environment(packages=False)
     del ours["PATH"]
@@ -115,16 +116,16 @@ def _tmpfs(spec: SandboxSpec, share: float, mode: str) -> str:
     return f"rw,nosuid,nodev,exec,size={size},nr_inodes={inodes},mode={mode},uid={_AGENT},gid={_AGENT}"
 
 
-class Container(Machine):
+class ContainerHandle(GuestHandle):
     """A guest in a container. When its link is closed the guest ends, and the daemon removes what it lived in."""
 
-    def __init__(self, link: Link, daemon: Daemon, name: str, image: Image) -> None:
+    def __init__(self, link: Link, daemon: Daemon, name: str, image: DockerImage) -> None:
         self.link, self.missing, self.image_digest = link, {}, image.digest
-        self.stacked, self.renewable = None, False  # a fresh container instead: nothing inside may mount
+        self.base_snapshot, self.resettable = None, False  # a fresh container instead: nothing inside may mount
         self._daemon, self._name = daemon, name
         self._removal: Future[None] | None = None
 
-    async def verdict(self) -> None:
+    async def spawner_report(self) -> None:
         """Nobody says why a container ended."""
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Image:
+class DockerImage:
     """An image the daemon has. `digest` is of its content: sha256:... It declares `environment` and `volumes`."""
 
     name: str
@@ -74,7 +74,7 @@ class Daemon:
         assert self.api
         return self._facts
 
-    def image(self, name: str) -> Image:
+    def image(self, name: str) -> DockerImage:
         """Raises: SandboxUnavailable if the daemon has no such image; none is ever fetched."""
         wanted = STANDARD_IMAGE if name == "host" else name
         try:
@@ -88,7 +88,7 @@ class Daemon:
             raise SandboxUnavailable(f"The Docker daemon has no image {wanted!r}. {remedy}") from error
         pairs = (variable.partition("=") for variable in found["Config"].get("Env") or ())
         volumes = tuple(found["Config"].get("Volumes") or ())
-        return Image(wanted, found["Id"], {name: value for name, _, value in pairs}, volumes)
+        return DockerImage(wanted, found["Id"], {name: value for name, _, value in pairs}, volumes)
 
     def start(self, name: str, settings: dict[str, Any]) -> None:
         """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""

@@ -122,7 +122,7 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
                     folder = -1
                 inside = parts[:-1]
                 flags = os.O_PATH | os.O_DIRECTORY
-                folder = kernel.open_below(root, b"/".join(inside) or b".", flags, resolve=_SAFE_FOLDER)
+                folder = kernel.open_beneath(root, b"/".join(inside) or b".", flags, resolve=_SAFE_FOLDER)
             if record["t"] == "d":
                 _make_directory(folder, parts[-1], record.get("o") == 1, as_layer)
                 directories.append((b"/".join(parts), record["m"], record["u"]))
@@ -243,16 +243,18 @@ def _checked(line: bytes) -> Record:
     kind = record["t"]
     if not FIELDS.issuperset(record) or record.get("o", 1) != 1:
         raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")
-    if kind != "w" and not (_whole(record.get("m"), 0o7777) and _whole(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)):
+    if kind != "w" and not (
+        _is_int_within(record.get("m"), 0o7777) and _is_int_within(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)
+    ):
         raise ValueError(f"mode {record.get('m')!r:.40}, time {record.get('u')!r:.40}")
-    if ("n" in record) != (kind == "f") or not _whole(record.get("n", 0), 2**53):
+    if ("n" in record) != (kind == "f") or not _is_int_within(record.get("n", 0), 2**53):
         raise ValueError(f"a record of kind {kind!r} and size {record.get('n')!r:.40}")
     if ("l" in record) != (kind == "l") or not isinstance(record.get("l", ""), str):
         raise ValueError(f"a record of kind {kind!r} with the target {record.get('l')!r:.40}")
     return record
 
 
-def _whole(value: object, most: int, least: int = 0) -> bool:
+def _is_int_within(value: object, most: int, least: int = 0) -> bool:
     return type(value) is int and least <= value <= most
 
 

@@ -11,9 +11,9 @@ import resource
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from . import areas, kernel, seccomp, steps
+from . import kernel, mounts, seccomp, syscalls
 from .root import AGENT_ID
-from .steps import Step, step
+from .syscalls import Syscall, syscall
 
 NAMESPACES = (
     kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
@@ -25,8 +25,8 @@ CONTROL, SPAWNER, MEMORY, CHANGES = 3, 4, (5, 6), 7  # ... and those that are le
 
 
 def confine(
-    spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Step], memory: Sequence[tuple[int, str]]
-) -> Iterator[Step]:
+    spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Syscall], memory: Sequence[tuple[int, str]]
+) -> Iterator[Syscall]:
     """Become a guest that has said so: give up everything, in the order that lets each step still do its work.
 
     The last step gives whether the spawner has ended.
@@ -38,86 +38,88 @@ def confine(
         joining: steps into the control groups.
         memory: folder and path of the files with its memory counters, which become `MEMORY`.
     """
-    yield step("dup3", spawner, _WATCHED, os.O_CLOEXEC)
+    yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
     yield from joining
     for place, (folder, path) in enumerate(memory, _MEMORY):
-        yield from steps.open_as(place, path, os.O_RDONLY, folder)
-    yield from areas.open_layers(spec["layers"], _LAYERS)  # as the spawner's user still: nobody else may enter
-    yield from steps.become(AGENT_ID)
+        yield from syscalls.open_as(place, path, os.O_RDONLY, folder)
+    yield from mounts.open_layers(spec["layers"], _LAYERS)  # as the spawner's user still: nobody else may enter
+    yield from syscalls.become_user(AGENT_ID)
     if spec["cgroups"]:
-        yield step("unshare", kernel.CLONE_NEWCGROUP)
-    yield step("chdir", "/proc/self/fd")
-    yield from areas.mount(spec, _LAYERS, _CHANGES)
+        yield syscall("unshare", kernel.CLONE_NEWCGROUP)
+    yield syscall("chdir", "/proc/self/fd")
+    yield from mounts.mount(spec, _LAYERS, _CHANGES)
     yield from _mount_kernel_files()
-    yield from steps.raise_loopback()
-    yield step("sethostname", "sandbox", len("sandbox"))
-    yield step("chdir", "/work")
+    yield from syscalls.raise_loopback()
+    yield syscall("sethostname", "sandbox", len("sandbox"))
+    yield syscall("chdir", "/work")
     yield from _limit(spec)
-    yield from _forgo()
+    yield from _drop_privileges()
     kept = {CONTROL: RECEIVED, SPAWNER: _WATCHED, **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory))))}  # noqa: B905
     if spec["layers"]:
         kept[CHANGES] = _CHANGES
-    yield from _keep(kept)
-    yield step("write", CONTROL, greeting, len(greeting))
-    yield steps.ready(SPAWNER, 0)
+    yield from _keep_descriptors(kept)
+    yield syscall("write", CONTROL, greeting, len(greeting))
+    yield syscalls.poll_readable(SPAWNER, 0)
 
 
-def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Step]:
+def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
     """Become what makes a layer out of an archive, which may be hostile, in the current directory.
 
     With the order came the archive, which becomes `CONTROL`, and last a pipe to tell what came of it, `MEMORY[0]`. The
     last step gives whether the spawner has ended.
     """
-    yield step("dup3", spawner, _WATCHED, os.O_CLOEXEC)
-    yield from steps.open_as(_LAYERS, f"{areas.STORE}/{order['layer']}", os.O_PATH | os.O_DIRECTORY)
-    yield from steps.become(AGENT_ID)
-    yield step("chdir", "/proc/self/fd")
-    yield steps.mount(str(_LAYERS), "/work", None, kernel.MS_BIND)
-    yield steps.mount("tmpfs", areas.STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k")
-    yield step("chdir", "/work")
+    yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
+    yield from syscalls.open_as(_LAYERS, f"{mounts.LAYER_STORE}/{order['layer']}", os.O_PATH | os.O_DIRECTORY)
+    yield from syscalls.become_user(AGENT_ID)
+    yield syscall("chdir", "/proc/self/fd")
+    yield syscalls.mount(str(_LAYERS), "/work", None, kernel.MS_BIND)
+    yield syscalls.mount(
+        "tmpfs", mounts.LAYER_STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k"
+    )
+    yield syscall("chdir", "/work")
     yield from _limit(order)
-    yield from _forgo()
-    yield from _keep({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 2})
-    yield steps.ready(SPAWNER, 0)
+    yield from _drop_privileges()
+    yield from _keep_descriptors({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 2})
+    yield syscalls.poll_readable(SPAWNER, 0)
 
 
-def refresh(spec: dict[str, Any]) -> Iterator[Step]:
+def refresh(spec: dict[str, Any]) -> Iterator[Syscall]:
     """Give a sandbox fresh writable areas, from outside. With the order came its two namespaces, first and third.
 
     Leaves the directory with the changes to the layers as `RECEIVED + 4`, if there are layers.
     """
-    yield steps.die_with_parent()
-    yield from areas.mount_again(
+    yield syscalls.die_with_parent()
+    yield from mounts.remount(
         spec, user_namespace=RECEIVED, namespace=RECEIVED + 2, own_files=_WATCHED, layers=_LAYERS, changes=RECEIVED + 4
     )
 
 
-def _forgo() -> Iterator[Step]:
-    yield steps.die_with_parent()  # after the change of user, which would undo it
-    yield from steps.forgo_everything(kernel.filter_at(seccomp.program()))
+def _drop_privileges() -> Iterator[Syscall]:
+    yield syscalls.die_with_parent()  # after the change of user, which would undo it
+    yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program()))
 
 
-def _keep(kept: dict[int, int]) -> Iterator[Step]:
+def _keep_descriptors(kept: dict[int, int]) -> Iterator[Syscall]:
     """Keep these descriptors, by what they become, and no other."""
     for place, descriptor in kept.items():
-        yield step("dup3", descriptor, place, os.O_CLOEXEC)
+        yield syscall("dup3", descriptor, place, os.O_CLOEXEC)
     for standard in (0, 2):
-        yield step("dup3", 1, standard, 0)  # nowhere
-    yield from steps.close_others(kept)
+        yield syscall("dup3", 1, standard, 0)  # nowhere
+    yield from syscalls.close_others(kept)
 
 
-def _mount_kernel_files() -> Iterator[Step]:
+def _mount_kernel_files() -> Iterator[Syscall]:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
-    yield steps.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
-    yield steps.mount("/proc/sys", "/proc/sys", None, kernel.MS_BIND)
-    yield steps.set_mount("/proc/sys", kernel.MOUNT_ATTR_RDONLY)
+    yield syscalls.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
+    yield syscalls.mount("/proc/sys", "/proc/sys", None, kernel.MS_BIND)
+    yield syscalls.set_mount("/proc/sys", kernel.MOUNT_ATTR_RDONLY)
     for name in ("keys", "key-users"):
-        yield step("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, forgiven=errno.ENOENT)
+        yield syscall("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, ignored_errno=errno.ENOENT)
     terminals = "newinstance,ptmxmode=0666,mode=0620"
-    yield steps.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
+    yield syscalls.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 
 
-def _limit(spec: dict[str, Any]) -> Iterator[Step]:
+def _limit(spec: dict[str, Any]) -> Iterator[Syscall]:
     limits = {
         resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest lives under it too
         resource.RLIMIT_NPROC: spec["processes"] + 1,
@@ -129,7 +131,7 @@ def _limit(spec: dict[str, Any]) -> Iterator[Step]:
         limits[resource.RLIMIT_AS] = spec["address_space"] + own_address_space()
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
-        yield steps.limit(kind, most if hard == resource.RLIM_INFINITY else min(most, hard))
+        yield syscalls.set_rlimit(kind, most if hard == resource.RLIM_INFINITY else min(most, hard))
 
 
 def own_address_space() -> int:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from . import steps
+from . import syscalls
 from .root import HOST
-from .steps import Step
+from .syscalls import Syscall
 
 CONTROLLERS = ("memory", "pids", "cpu")
 _SPAWNERS_OWN = "spawner"  # the group it lives in, where it is a user of its own
@@ -111,7 +111,7 @@ class Cgroups:
                 _move_down(home)
             if version == 2:
                 _write(home, "cgroup.subtree_control", switch_on)
-            _sweep(home)
+            _remove_dead_spawners(home)
             os.mkdir(self.name, 0o755, dir_fd=home)
             parent = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
             if version == 2:
@@ -168,7 +168,7 @@ class Cgroups:
             if tree.version == 2:
                 _write(tree.parent, f"{name}/cgroup.procs", str(pid))
 
-    def joining(self, name: str) -> Iterator[Step]:
+    def joining(self, name: str) -> Iterator[Syscall]:
         """Steps by which a process of one thread moves itself into the group in the trees of version 1.
 
         Only a thread that moves itself spares the kernel its lock over all processes: 0.1 ms instead of 20, unless
@@ -176,7 +176,7 @@ class Cgroups:
         """
         for tree in self.hierarchies:
             if tree.version == 1:
-                yield from steps.write(f"{name}/tasks", "0", tree.parent)
+                yield from syscalls.write(f"{name}/tasks", "0", tree.parent)
 
     def memory_files(self, name: str) -> list[tuple[int, str]]:
         """Folder and path of the counter of memory kills and of the peak; none without the controller."""
@@ -277,7 +277,7 @@ def _move_down(home: int) -> None:
                 _write(home, f"{_HOSTS_OWN}/cgroup.procs", pid.decode())
 
 
-def _sweep(home: int) -> None:
+def _remove_dead_spawners(home: int) -> None:
     """Remove the empty groups of spawners that were killed."""
     for name in os.listdir(home):
         pid = name.removeprefix("agentgym-")

@@ -27,7 +27,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
         resolve = kernel.RESOLVE_BENEATH | (kernel.RESOLVE_NO_XDEV if area != "/" else 0)
         if not flags & os.O_PATH:  # openat2 takes no needless flags
             flags |= os.O_NONBLOCK | os.O_NOCTTY
-        descriptor = kernel.open_below(directory, rest, flags, mode, resolve=resolve)
+        descriptor = kernel.open_beneath(directory, rest, flags, mode, resolve=resolve)
         if area == "/" and os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:
             raise PermissionError(errno.EACCES, "/proc is the guest's own here, not the agent's", path)
         yield descriptor

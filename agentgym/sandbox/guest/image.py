@@ -24,7 +24,7 @@ from .layers import FIRST_LAYER_ID
 MOST_PIDS = 1 << 22  # no Linux has more; sandboxes have user ids FIRST_HOST_ID + pid, their spawners those above
 FIRST_HOST_ID = 2_000_000_000
 
-_OWN = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
+_OWN_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
 _NAMES = ("python3", *(f"python3.{minor}" for minor in range(20, 8, -1)), "python")
 _FLAGS = ("-s", "-B", "-X", "utf8")
 _TRIAL = """
@@ -46,11 +46,11 @@ _ENDING_S = 12.0
 _GO = b"go"
 
 
-class Refused(Exception):
+class ImageRefused(Exception):
     """The image cannot be used, and why."""
 
 
-def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
+def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
     """Build the image's tree, move into it, and become its Python's process. Comes back only by raising.
 
     Args:
@@ -63,9 +63,9 @@ def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
     sys.meta_path.clear()  # nothing is imported from here on: it would come out of the image
     root.move_into_image()
     if as_root:
-        _become_nobody_else(cgroups)
+        _become_unprivileged_user(cgroups)
     else:
-        kernel.unshare(_OWN)
+        kernel.unshare(_OWN_NAMESPACES)
         kernel.keep_capabilities()  # over a user namespace that holds but this user
     interpreter = _interpreter(config["environment"])
     descriptor = os.memfd_create("handover", 0)
@@ -81,18 +81,20 @@ def move_in(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
     os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *told], {**config["environment"], **LINKED})
 
 
-def _become_nobody_else(cgroups: Cgroups) -> None:
+def _become_unprivileged_user(cgroups: Cgroups) -> None:
     """Fork; the child returns as root of a user namespace that means nothing outside. The parent never returns."""
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(go_write)
-        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | _OWN)
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | _OWN_NAMESPACES)
         os.write(ready_write, b"r")
         answer = os.read(go_read, 1000)
         if answer != _GO:
-            raise Refused(f"the spawner could not be made an ordinary user: {answer.decode() or 'its keeper died'}")
+            raise ImageRefused(
+                f"the spawner could not be made an ordinary user: {answer.decode() or 'its keeper died'}"
+            )
         os.setgroups([])
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
@@ -109,7 +111,7 @@ def _become_nobody_else(cgroups: Cgroups) -> None:
             except OSError as error:
                 os.write(go_write, f"{error.strerror} at {error.filename}".encode())
         os.close(go_write)
-        _keep(child)
+        _keep_descriptors(child)
         cgroups.clear(give_up_s=5)
     finally:
         os._exit(0)
@@ -124,7 +126,7 @@ def _map_ids(child: int, cgroups: Cgroups) -> None:
     cgroups.delegate(own, child)
 
 
-def _keep(child: int) -> None:
+def _keep_descriptors(child: int) -> None:
     """Wait for the child's end, and bring it about if the host is gone and the child does not go."""
     ended, host = os.pidfd_open(child), os.pidfd_open(os.getppid())
     poll = select.poll()
@@ -154,15 +156,15 @@ def _interpreter(environment: dict[str, str]) -> str:
             path = f"{folder}/{name}"
             if not folder.startswith("/") or not os.path.isfile(path):
                 continue
-            reason = _trial(path, environment)
+            reason = _try_interpreter(path, environment)
             if reason is None:
                 return path
             reasons.append(f"{path} {reason}")
     found = "; ".join(dict.fromkeys(reasons)) or f"none in {environment['PATH']}"
-    raise Refused(f"the image has no Python 3.9 or newer that runs here ({found}). Add one to the image")
+    raise ImageRefused(f"the image has no Python 3.9 or newer that runs here ({found}). Add one to the image")
 
 
-def _trial(path: str, environment: dict[str, str]) -> str | None:
+def _try_interpreter(path: str, environment: dict[str, str]) -> str | None:
     """Why an interpreter will not do, or None."""
     try:
         pid = os.posix_spawn(path, [path, *_FLAGS, "-c", _TRIAL], environment)

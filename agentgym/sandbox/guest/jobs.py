@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from . import frames, identity, python
-from .ends import Ends
+from .exit_watcher import ExitWatcher
 
 _PIPE_READ = 65_536
 _ALL = -1
@@ -79,8 +79,8 @@ def _drop(pipe: int, null: int) -> int:
 class Process:
     """A child of the guest, with everything below it. `handle`: readable once the process has ended."""
 
-    def __init__(self, pid: int, ends: Ends) -> None:
-        self.pid, self.ends, self.handle = pid, ends, ends.handle(pid)
+    def __init__(self, pid: int, exit_watcher: ExitWatcher) -> None:
+        self.pid, self.exit_watcher, self.handle = pid, exit_watcher, exit_watcher.handle(pid)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -89,7 +89,7 @@ class Process:
     def wait(self) -> tuple[int, resource.struct_rusage]:
         """Wait for its end, and let it go. Returns: wait status; what it and the children it waited for used."""
         _, status, used = os.wait4(self.pid, 0)
-        self.ends.forget(self.pid)
+        self.exit_watcher.forget(self.pid)
         os.close(self.handle)
         return status, used
 
@@ -102,7 +102,7 @@ class Process:
 
 
 @dataclass
-class Call:
+class RunningCall:
     """One request that is being served. The streams belong to the session, if there is one."""
 
     id: int
@@ -115,7 +115,7 @@ class Call:
     session: Session | None = None
     cpu_before: float = 0.0
     python: bool = False  # and one of its own, not in a session
-    thaws: bool = False  # everything else stands still until it ends
+    freezes: bool = False  # everything else stands still until it ends
     written_before: int = 0  # by the session's process
     started_before: int = 0  # in the whole sandbox
 
@@ -130,7 +130,7 @@ class Session:
     stdout: Capture
     stderr: Capture
     number: int = 0
-    call: Call | None = None
+    call: RunningCall | None = None
 
 
 def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standard: tuple[int, int, int]) -> int:
@@ -148,7 +148,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
         finally:
             if cwd is not None:
                 os.chdir("/work")
-        python.step_behind_the_guest(pid, f"/proc/{pid}/oom_score_adj")
+        python.lower_priority(pid, f"/proc/{pid}/oom_score_adj")
     return pid
 
 
@@ -258,7 +258,7 @@ def reap_all() -> None:
             os.waitpid(_ALL, 0)
 
 
-def unstarted(request: dict[str, Any], error: Exception) -> bytes:
+def start_failure_reply(request: dict[str, Any], error: Exception) -> bytes:
     """The reply to a call that could not begin. As a shell would: 127 if there is no such program, else 126."""
     if isinstance(error, BlockingIOError):
         reason = "the process limit is full"

@@ -10,7 +10,7 @@ import signal
 import struct
 from functools import cache
 
-from .below import open_stepwise
+from .openat_beneath import open_beneath_stepwise
 
 CLONE_PARENT = 0x00008000
 CLONE_NEWNS = 0x00020000
@@ -151,12 +151,16 @@ def set_host_name(name: bytes) -> None:
     _check(_libc.sethostname(name, len(name)), "sethostname")
 
 
-def open_below(directory: int, path: str | bytes, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH) -> int:
+def open_beneath(
+    directory: int, path: str | bytes, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH
+) -> int:
     """openat2: open a path that must not leave `directory`, whatever links lie on the way. Returns: descriptor."""
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
     descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
     if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
-        return open_stepwise(directory, os.fsdecode(path), flags, mode, same_device=bool(resolve & RESOLVE_NO_XDEV))
+        return open_beneath_stepwise(
+            directory, os.fsdecode(path), flags, mode, same_device=bool(resolve & RESOLVE_NO_XDEV)
+        )
     _check(descriptor, os.fsdecode(path))
     return int(descriptor)
 

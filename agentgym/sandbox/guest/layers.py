@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 
 from . import archive, kernel
-from .areas import STORE
+from .mounts import LAYER_STORE
 
 FIRST_LAYER_ID = 1_990_000_000  # plus the pid of the builder of the lowest layer
 _MOST_LAYERS = 256
@@ -20,20 +20,20 @@ _SMALL_FILE = 512  # bytes of an archive for each file, taken to bound their num
 _GONE = "gone-"
 
 
-class Layer:
+class LayerRecord:
     """A layer that is kept, or being made. `parent`: key of the layer below, "" for the lowest. `size`: bytes."""
 
     def __init__(self, parent: str, size: int) -> None:
         self.parent, self.size, self.user, self.ready = parent, size, -1, False
 
 
-class Layers:
+class LayerStore:
     """What is kept, the least recently used first."""
 
-    def __init__(self, most: int, in_child: Callable[[Callable[[], None]], None]) -> None:
-        """`most`: bytes to keep in all. `in_child` has work done without waiting for it."""
-        self.most, self.in_child = most, in_child
-        self.kept: OrderedDict[str, Layer] = OrderedDict()
+    def __init__(self, most: int, run_in_child: Callable[[Callable[[], None]], None]) -> None:
+        """`most`: bytes to keep in all. `run_in_child` has work done without waiting for it."""
+        self.most, self.run_in_child = most, run_in_child
+        self.kept: OrderedDict[str, LayerRecord] = OrderedDict()
         self.removed = 0
         self.mounted = False
         self.unusable = ""  # why there can be no layers on this machine, once that is known
@@ -51,7 +51,7 @@ class Layers:
     def being_made(self, key: str) -> bool:
         return key in self.kept and not self.kept[key].ready
 
-    def begin(self, key: str, parent: str, size: int, in_use: Collection[str]) -> str:
+    def set_up_spawner(self, key: str, parent: str, size: int, in_use: Collection[str]) -> str:
         """Make room and an empty folder for a layer of about `size` bytes. Returns: why not, or nothing."""
         if self.unusable:
             return self.unusable
@@ -61,11 +61,11 @@ class Layers:
             if not self._evict_one({*in_use, parent}):
                 return f"the layers in use leave too little of the {self.most >> 20} MiB that may be kept"
         self._mount()
-        os.mkdir(f"{STORE}/{key}", 0o755)
-        self.kept[key] = Layer(parent, size)
+        os.mkdir(f"{LAYER_STORE}/{key}", 0o755)
+        self.kept[key] = LayerRecord(parent, size)
         if not parent:
             for root, mode in archive.ROOTS.items():
-                path = f"{STORE}/{key}/{os.fsdecode(root)}"
+                path = f"{LAYER_STORE}/{key}/{os.fsdecode(root)}"
                 os.mkdir(path)
                 os.chmod(path, mode)
         return ""
@@ -74,9 +74,9 @@ class Layers:
         """Give a new layer's folder to its builder. `first`: the user id of a lowest layer. Returns: the user id."""
         layer = self.kept[key]
         layer.user = self.kept[layer.parent].user if layer.parent else first
-        folders = [f"{STORE}/{key}"]
+        folders = [f"{LAYER_STORE}/{key}"]
         if not layer.parent:
-            folders += [f"{STORE}/{key}/{os.fsdecode(root)}" for root in archive.ROOTS]
+            folders += [f"{LAYER_STORE}/{key}/{os.fsdecode(root)}" for root in archive.ROOTS]
         for folder in folders:
             os.chown(folder, layer.user, layer.user)
         return layer.user
@@ -102,9 +102,9 @@ class Layers:
         del self.kept[key]
         self.removed += 1
         gone = f"{_GONE}{self.removed}"
-        os.rename(f"{STORE}/{key}", f"{STORE}/{gone}")
+        os.rename(f"{LAYER_STORE}/{key}", f"{LAYER_STORE}/{gone}")
         try:
-            self.in_child(lambda: _remove([gone]))  # it may hold many files
+            self.run_in_child(lambda: _remove([gone]))  # it may hold many files
         except OSError:  # no more processes: then all has to wait
             _remove([gone])
 
@@ -113,11 +113,11 @@ class Layers:
         if not self.mounted:
             size = self.most + self.most // 4
             options = f"size={size},nr_inodes={size // _SMALL_FILE},mode=0700"
-            kernel.mount("tmpfs", STORE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+            kernel.mount("tmpfs", LAYER_STORE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             try:
                 _try_overlay()
             except OSError as error:
-                kernel.detach(STORE)
+                kernel.detach(LAYER_STORE)
                 self.unusable = f"no overlay in memory: {error.strerror}"
                 raise
             self.mounted = True
@@ -126,9 +126,9 @@ class Layers:
 def _try_overlay() -> None:
     """Raises: OSError where there is no overlay file system, or none in memory with the attributes it needs."""
     names = ["lower", "upper", "index", "merged"]
-    lower, upper, index, merged = (f"{STORE}/{name}" for name in names)
+    lower, upper, index, merged = (f"{LAYER_STORE}/{name}" for name in names)
     for name in names:
-        os.mkdir(f"{STORE}/{name}")
+        os.mkdir(f"{LAYER_STORE}/{name}")
     os.setxattr(lower, archive.OPAQUE, b"y")  # Linux 6.6
     kernel.mount("overlay", merged, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={index},userxattr")
     kernel.detach(merged)
@@ -137,7 +137,7 @@ def _try_overlay() -> None:
 
 def _remove(names: list[str]) -> None:
     """Remove folders of the store."""
-    store = os.open(STORE, os.O_PATH | os.O_DIRECTORY)
+    store = os.open(LAYER_STORE, os.O_PATH | os.O_DIRECTORY)
     try:
         for name in names:
             archive.clear(store, os.fsencode(name), itself=True)

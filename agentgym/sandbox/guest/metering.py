@@ -30,9 +30,9 @@ class Meter:
         except (OSError, ValueError):
             self._newest = -1
         self._first = self._written = 0
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Count from now, when nothing of the agent's runs."""
         self._first += self.started()
         self._written += self.written()

@@ -27,7 +27,7 @@ from .identity import become_agent
 from .kernel import set_dumpable
 
 FILE_NAME = "<code>"
-MOST_TOLD = 1 << 16  # bytes of code in one message; longer code goes another way
+MAX_INLINE_CODE = 1 << 16  # bytes of code in one message; longer code goes another way
 WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
         "string", "time", "typing")  # fmt: skip
 
@@ -76,10 +76,10 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = No
         closerange(4, most)
     become_agent()
     set_dumpable(True)
-    step_behind_the_guest(0, "/proc/self/oom_score_adj")
+    lower_priority(0, "/proc/self/oom_score_adj")
 
 
-def step_behind_the_guest(pid: int, score: str) -> None:
+def lower_priority(pid: int, score: str) -> None:
     """When memory runs out, the kernel shall take this process first; when processors do, it shall wait.
 
     `score`: where the kernel has its share in the first.
@@ -110,13 +110,13 @@ def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
 
 
 def fork_to_wait(told: int, standard: tuple[int, int, int], most: int) -> int:
-    """A child that runs the program it will be told: a message of at most `MOST_TOLD` bytes, but for the first."""
+    """A child that waits for the program it is to run: a message of at most `MAX_INLINE_CODE` bytes after the first."""
     pid = fork()
     if pid == 0:
         try:
             enter_child(standard, most, keep=told)
             exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})  # touches what any program will
-            message = read(3, MOST_TOLD)
+            message = read(3, MAX_INLINE_CODE)
             close(3)
             if message:
                 run_once(message[1:])

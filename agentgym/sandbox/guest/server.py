@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, renewal
+from . import archive, files, frames, identity, jobs, network, reset
 from .metering import number_after, written_by
-from .running import Runner
-from .watch import READ, WRITE, Watch
+from .poller import READ, WRITE, Poller
+from .runner import Runner
 from .watchdog import Watchdog
 
 _MAX_REQUEST = 1 << 26
@@ -58,9 +58,9 @@ class Guest:
         self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1
     ) -> None:
         self.control, self.memory, self.changes = control, memory, changes
-        self.spent_s = 0.0
-        self.unspoilt: dict[str, Any] = {}
-        self.watch = Watch()
+        self.earlier_cpu_s = 0.0
+        self.initial_state: dict[str, Any] = {}
+        self.poller = Poller()
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
         self.out, self.congested = bytearray(), False
@@ -68,24 +68,24 @@ class Guest:
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
             os.environ.update(self.environment)
-        self.runner = Runner(self.watch, self._put, self._memory_kills)
+        self.runner = Runner(self.poller, self._put, self._memory_kills)
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
-        self.watch.add(control.fileno(), self._receive)
+        self.poller.add(control.fileno(), self._receive)
 
     def run(self) -> None:
         with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
-            self.unspoilt = renewal.state()
+            self.initial_state = reset.read_state()
         while True:
-            self.turn()
+            self.run_once()
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Wait until something happens or is due, and see to it."""
-        wait_s, watchdog_s = self.runner.patience_s(), self.watchdog.due_s()
+        wait_s, watchdog_s = self.runner.next_timeout_s(), self.watchdog.due_s()
         if watchdog_s is not None:
             wait_s = watchdog_s if wait_s is None else min(wait_s, watchdog_s)
-        self.watch.once(wait_s)
-        self.runner.end_overdue()
+        self.poller.once(wait_s)
+        self.runner.kill_overdue()
         self.watchdog.look()
 
     # Requests and replies
@@ -130,9 +130,9 @@ class Guest:
             pass
         if bool(self.out) != self.congested:
             self.congested = bool(self.out)
-            self.watch.remove(self.control.fileno())
+            self.poller.remove(self.control.fileno())
             handler, events = (self._send, WRITE) if self.congested else (self._receive, READ)
-            self.watch.add(self.control.fileno(), handler, events)
+            self.poller.add(self.control.fileno(), handler, events)
 
     # What can be asked for
 
@@ -144,7 +144,7 @@ class Guest:
             )
 
     def _python(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        self.runner.run_python(request, _whole(descriptors[0]) if descriptors else blob)
+        self.runner.run_python(request, _read_whole(descriptors[0]) if descriptors else blob)
 
     def _session(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         self.runner.run_in_session(request, blob, descriptors)
@@ -212,7 +212,7 @@ class Guest:
         if self.changes >= 0:
             os.close(self.changes)
             self.changes = -1
-        left = renewal.changes(self.unspoilt)
+        left = reset.changed_since(self.initial_state)
         if left:
             raise OSError(errno.EPERM, f"not as it was: {left}")
         self._reply(request["id"])
@@ -222,18 +222,18 @@ class Guest:
         if descriptors:
             self.changes = os.dup(descriptors[0])
         os.chdir("/work")
-        self.spent_s += self._spent_s()
-        self.runner.meter.begin_anew()
+        self.earlier_cpu_s += self._cpu_s_since_reset()
+        self.runner.meter.restart()
         self._reply(request["id"])
 
-    def _spent_s(self) -> float:
+    def _cpu_s_since_reset(self) -> float:
         """Processor time of this process and of those that have ended, since the last reset."""
         ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
-        return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime - self.spent_s
+        return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime - self.earlier_cpu_s
 
     def _usage(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        processes = [pid for pid in jobs.parents() if pid not in (1, self.runner.ahead.pid)]
-        ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._spent_s()
+        processes = [pid for pid in jobs.parents() if pid not in (1, self.runner.prefork.pid)]
+        ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._cpu_s_since_reset()
         written = self.runner.meter.written()
         for pid in processes:
             written += written_by(pid)
@@ -267,7 +267,7 @@ _OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]
 }  # fmt: skip
 
 
-def _whole(descriptor: int) -> bytes:
+def _read_whole(descriptor: int) -> bytes:
     os.lseek(descriptor, 0, os.SEEK_SET)
     with open(descriptor, "rb", closefd=False) as file:
         return file.read()

@@ -21,16 +21,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import birth, boot, image, kernel, root, server, starting
+from . import boot, image, kernel, root, server, spawner_setup, zygote
 from .cgroups import Limits
-from .errands import bury_later, in_child
+from .children import reap_later, run_in_child
 from .frames import GO, HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
-from .layers import FIRST_LAYER_ID, Layers
-from .starting import Standing
-from .watch import Watch
+from .layers import FIRST_LAYER_ID, LayerStore
+from .poller import Poller
+from .spawner_setup import SpawnerState
 
 
-class Box:
+class SandboxRecord:
     """One sandbox, or the builder of a layer, as the spawner sees it."""
 
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
@@ -42,43 +42,43 @@ class Box:
         self.namespace = -1  # its mount namespace
         self.said = -1  # pipe from a builder: bytes it wrote, or what is wrong
         self.go = -1  # pipe to the child that is ready to reset it
-        self.unwanted = False
+        self.killed = False
 
 
 class Spawner:
     """Serves the host until it goes away, then takes every sandbox with it."""
 
-    def __init__(self, host: socket.socket, parent: int, standing: Standing) -> None:
+    def __init__(self, host: socket.socket, parent: int, state: SpawnerState) -> None:
         """`parent`: a descriptor of the process that started this one; not PDEATHSIG, which follows its *thread*."""
-        self.host, self.parent, self.watch = host, parent, Watch()
-        self.boxes: set[Box] = set()
+        self.host, self.parent, self.poller = host, parent, Poller()
+        self.records: set[SandboxRecord] = set()
         self.removals: list[str] = []
         self.counter = 0
         self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox looks at it
-        self.as_root, self.own_id, self.broken = standing.as_root, standing.own_id, standing.broken
-        self.cgroups = standing.cgroups
-        self.layers = Layers(standing.layers, lambda work: in_child(self.watch, work))
+        self.as_root, self.own_id, self.startup_error = state.as_root, state.own_id, state.startup_error
+        self.cgroups = state.cgroups
+        self.layers = LayerStore(state.layers, lambda work: run_in_child(self.poller, work))
         self.host_gone = False
         gc.collect()
         gc.freeze()
-        self.template = birth.Template(self.own_handle, self.cgroups.descriptors())  # before any order is known here
+        self.zygote = zygote.Zygote(self.own_handle, self.cgroups.descriptors())  # before any order is known here
 
     def run(self) -> None:
         """Serve until the host, the process that started this one, or the template is gone."""
-        self.watch.add(self.host.fileno(), self._receive)
-        self.watch.add(self.parent, self._end)
-        self.watch.add(self.template.process, self._end)
+        self.poller.add(self.host.fileno(), self._receive)
+        self.poller.add(self.parent, self._end)
+        self.poller.add(self.zygote.process, self._end)
         while not self.host_gone:
-            self._turn()
-        for box in list(self.boxes):
-            self._kill(box)
+            self._run_once()
+        for record in list(self.records):
+            self._kill(record)
         give_up = time.monotonic() + 10
-        while (self.boxes or self.removals) and time.monotonic() < give_up:
-            self._turn()
+        while (self.records or self.removals) and time.monotonic() < give_up:
+            self._run_once()
         self.cgroups.close()
 
-    def _turn(self) -> None:
-        self.watch.once(0.002 if self.removals else None)
+    def _run_once(self) -> None:
+        self.poller.once(0.002 if self.removals else None)
         self.removals = [name for name in self.removals if not self.cgroups.remove(name)]
 
     def _receive(self) -> None:
@@ -89,13 +89,13 @@ class Spawner:
         source, lifeline = descriptors
         spec = json.loads(message)
         self.counter += 1
-        box = Box(f"{self.counter}", socket.socket(fileno=lifeline), spec)
+        record = SandboxRecord(f"{self.counter}", socket.socket(fileno=lifeline), spec)
         try:
-            refusal = self._refuse_layer(spec) if box.layer else self._refuse(spec)
+            refusal = self._refuse_layer(spec) if record.layer else self._refuse(spec)
             if refusal:
-                self._bury(box, *refusal)
+                self._dispose(record, *refusal)
             else:
-                self._create(box, source)
+                self._create(record, source)
         finally:
             os.close(source)
 
@@ -103,31 +103,31 @@ class Spawner:
         """Take no more orders: those under way find nobody who says no, and may be given again."""
         if not self.host_gone:
             self.host_gone = True
-            self.watch.remove(self.host.fileno())
+            self.poller.remove(self.host.fileno())
             self.host.close()
 
-    def _create(self, box: Box, source: int) -> None:
-        spec = box.spec
-        box.builds = bool(box.layer)
-        spec["cgroups"] = bool(self.cgroups.hierarchies) and not box.layer
+    def _create(self, record: SandboxRecord, source: int) -> None:
+        spec = record.spec
+        record.builds = bool(record.layer)
+        spec["cgroups"] = bool(self.cgroups.hierarchies) and not record.layer
         try:
-            self._bear(box, source)
+            self._fork_process_1(record, source)
         except ConnectionError:  # the template is gone, and so are we; the host finds another spawner
             self._end()
-            self._abort(box)
-            self._bury(box)
+            self._abort(record)
+            self._dispose(record)
             return
         except OSError as error:
-            self._abort(box)
-            self._bury(box, "unavailable", birth.describe(error))
+            self._abort(record)
+            self._dispose(record, "unavailable", zygote.describe_error(error))
             return
-        self.boxes.add(box)
-        self.watch.add(box.process, lambda: self._reap(box))
-        self.watch.add(box.lifeline.fileno(), lambda: self._hear(box))
+        self.records.add(record)
+        self.poller.add(record.process, lambda: self._reap(record))
+        self.poller.add(record.lifeline.fileno(), lambda: self._read_lifeline(record))
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
-        if self.broken:
-            return self.broken
+        if self.startup_error:
+            return self.startup_error
         if self.cgroups.missing and not spec["insecure_ok"]:
             return "limit", json.dumps(self.cgroups.missing)
         missing = self.layers.missing(spec["layers"])
@@ -139,178 +139,180 @@ class Spawner:
         return None
 
     def _refuse_layer(self, order: dict[str, Any]) -> tuple[str, str] | None:
-        if self.broken:
-            return self.broken
+        if self.startup_error:
+            return self.startup_error
         key = order["layer"]
         if not self.layers.missing([key]):
             return "layer", ""
         if self.layers.being_made(key):
             return "busy", ""
-        in_use = {key for box in self.boxes for key in box.spec.get("layers", ())}
+        in_use = {key for record in self.records for key in record.spec.get("layers", ())}
         try:
-            reason = self.layers.begin(key, order["parent"], order["size"], in_use)
+            reason = self.layers.set_up_spawner(key, order["parent"], order["size"], in_use)
         except OSError as error:
             self.layers.abandon(key)
-            reason = birth.describe(error)
+            reason = zygote.describe_error(error)
         return ("unavailable", reason) if reason else None
 
-    def _bear(self, box: Box, source: int) -> None:
+    def _fork_process_1(self, record: SandboxRecord, source: int) -> None:
         """Have what becomes process 1 forked into new namespaces, give it its user ids and limits, let it go on."""
         go_read = go = said_write = -1
-        spec = box.spec
+        spec = record.spec
         try:
             go_read, go = os.pipe()
-            if box.layer:
-                box.said, said_write = os.pipe()
-                setting_up = boot.confine_builder(spec, self.own_handle)
-                self.template.fork(boot.NAMESPACES, "layer", spec, setting_up, [source, go_read, said_write])
-                box.pid = self.template.born()
+            if record.layer:
+                record.said, said_write = os.pipe()
+                setup = boot.confine_builder(spec, self.own_handle)
+                self.zygote.fork(boot.NAMESPACES, "layer", spec, setup, [source, go_read, said_write])
+                record.pid = self.zygote.child_pid()
             else:
-                memory = self.cgroups.memory_files(box.name)
+                memory = self.cgroups.memory_files(record.name)
                 spec["counted"] = bool(memory)
-                setting_up = boot.confine(
-                    spec, server.greeting(spec), self.own_handle, self.cgroups.joining(box.name), memory
+                setup = boot.confine(
+                    spec, server.greeting(spec), self.own_handle, self.cgroups.joining(record.name), memory
                 )
-                self.template.fork(boot.NAMESPACES, "guest", spec, setting_up, [source, go_read])
+                self.zygote.fork(boot.NAMESPACES, "guest", spec, setup, [source, go_read])
                 try:  # meanwhile
-                    self.cgroups.create(box.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
+                    self.cgroups.create(record.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
                 finally:
-                    box.pid = self.template.born()
-            box.process = os.pidfd_open(box.pid)
-            box.namespace = os.open(f"/proc/{box.pid}/ns/mnt", os.O_RDONLY)  # as long as it may: it hides itself soon
-            outside = self._user_of(box)
-            kernel.write_to(f"/proc/{box.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
-            kernel.write_to(f"/proc/{box.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
-            if not box.layer:
-                self.cgroups.attach(box.name, box.pid)
+                    record.pid = self.zygote.child_pid()
+            record.process = os.pidfd_open(record.pid)
+            record.namespace = os.open(
+                f"/proc/{record.pid}/ns/mnt", os.O_RDONLY
+            )  # as long as it may: it hides itself soon
+            outside = self._outside_user_id(record)
+            kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
+            kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
+            if not record.layer:
+                self.cgroups.attach(record.name, record.pid)
             os.write(go, GO)
         finally:
             for descriptor in (go_read, go, said_write):
                 if descriptor >= 0:
                     os.close(descriptor)
 
-    def _user_of(self, box: Box) -> int:
+    def _outside_user_id(self, record: SandboxRecord) -> int:
         """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
-        if box.layer:
-            return self.layers.give(box.layer, FIRST_LAYER_ID + box.pid if self.as_root else self.own_id)
-        if box.spec["layers"]:
-            return self.layers.kept[box.spec["layers"][0]].user
-        return image.FIRST_HOST_ID + box.pid if self.as_root else self.own_id
+        if record.layer:
+            return self.layers.give(record.layer, FIRST_LAYER_ID + record.pid if self.as_root else self.own_id)
+        if record.spec["layers"]:
+            return self.layers.kept[record.spec["layers"][0]].user
+        return image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
 
-    def _hear(self, box: Box) -> None:
+    def _read_lifeline(self, record: SandboxRecord) -> None:
         try:
-            said = box.lifeline.recv(16, socket.MSG_DONTWAIT)
+            said = record.lifeline.recv(16, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
             said = b""
-        if said == RESET and box.process >= 0:
-            self._forget_ready(box)
-            self._make_ready(box)
-        elif said == GO and box.go >= 0:
-            self._reset(box)
+        if said == RESET and record.process >= 0:
+            self._close_go_pipe(record)
+            self._prepare_reset(record)
+        elif said == GO and record.go >= 0:
+            self._reset(record)
         else:
-            self._kill(box)
+            self._kill(record)
 
-    def _make_ready(self, box: Box) -> None:
+    def _prepare_reset(self, record: SandboxRecord) -> None:
         """Have a child forked for a reset while the guest still kills what runs in the sandbox."""
         opened: list[int] = []
         try:
-            opened.append(kernel.user_namespace_of(box.namespace))
-            ready, box.go = os.pipe()
+            opened.append(kernel.user_namespace_of(record.namespace))
+            ready, record.go = os.pipe()
             opened.append(ready)
-            passed = [*opened, box.namespace, box.lifeline.fileno()]
-            self.template.fork(0, "refresh", box.spec, boot.refresh(box.spec), passed)
-            bury_later(self.watch, self.template.born())
+            passed = [*opened, record.namespace, record.lifeline.fileno()]
+            self.zygote.fork(0, "refresh", record.spec, boot.refresh(record.spec), passed)
+            reap_later(self.poller, self.zygote.child_pid())
         except OSError as error:
-            self._tell(box, "unavailable", birth.describe(error))
+            self._report(record, "unavailable", zygote.describe_error(error))
         finally:
             for descriptor in opened:
                 os.close(descriptor)
 
-    def _reset(self, box: Box) -> None:
+    def _reset(self, record: SandboxRecord) -> None:
         """The agent's processes are all dead: the child may exchange the writable areas for fresh ones. It tells."""
-        self.cgroups.forget_peak(box.name)
+        self.cgroups.forget_peak(record.name)
         with contextlib.suppress(BrokenPipeError):  # there is no child; the host was told
-            os.write(box.go, GO)
-        self._forget_ready(box)
+            os.write(record.go, GO)
+        self._close_go_pipe(record)
 
-    def _forget_ready(self, box: Box) -> None:
-        if box.go >= 0:
-            os.close(box.go)  # at which a child that was not told to go on ends
-            box.go = -1
+    def _close_go_pipe(self, record: SandboxRecord) -> None:
+        if record.go >= 0:
+            os.close(record.go)  # at which a child that was not told to go on ends
+            record.go = -1
 
-    def _abort(self, box: Box) -> None:
+    def _abort(self, record: SandboxRecord) -> None:
         """Creation failed half-way: without its go, what would have become process 1 ends by itself."""
-        for descriptor in (box.process, box.namespace):
+        for descriptor in (record.process, record.namespace):
             if descriptor >= 0:
                 os.close(descriptor)
-        if box.pid > 0:
-            os.waitpid(box.pid, 0)
+        if record.pid > 0:
+            os.waitpid(record.pid, 0)
 
-    def _kill(self, box: Box) -> None:
-        box.unwanted = True
-        self.watch.remove(box.lifeline.fileno())
-        if box.process >= 0:
+    def _kill(self, record: SandboxRecord) -> None:
+        record.killed = True
+        self.poller.remove(record.lifeline.fileno())
+        if record.process >= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(box.process, signal.SIGKILL)
+                signal.pidfd_send_signal(record.process, signal.SIGKILL)
         else:
-            self._bury(box)
+            self._dispose(record)
 
-    def _reap(self, box: Box) -> None:
+    def _reap(self, record: SandboxRecord) -> None:
         """Process 1 is dead, and with it everything in its pid namespace."""
-        self.watch.remove(box.process)
-        os.close(box.process)
-        if box.namespace >= 0:
-            os.close(box.namespace)
-        _, status = os.waitpid(box.pid, 0)
-        if box.layer:
-            said = os.read(box.said, 4096).decode("utf-8", "replace")
+        self.poller.remove(record.process)
+        os.close(record.process)
+        if record.namespace >= 0:
+            os.close(record.namespace)
+        _, status = os.waitpid(record.pid, 0)
+        if record.layer:
+            said = os.read(record.said, 4096).decode("utf-8", "replace")
             if status == 0 and said.isdecimal():
-                self.layers.finish(box.layer, int(said))
-                self._tell(box, "layer", "")
+                self.layers.finish(record.layer, int(said))
+                self._report(record, "layer", "")
             else:
-                self._tell(box, "unavailable", said or "the builder of the layer died")
-        elif not box.unwanted:
+                self._report(record, "unavailable", said or "the builder of the layer died")
+        elif not record.killed:
             code = os.waitstatus_to_exitcode(status)
-            self._tell(box, "died", f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}")
-        self._bury(box)
+            self._report(record, "died", f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}")
+        self._dispose(record)
 
-    def _bury(self, box: Box, kind: str = "", text: str = "") -> None:
+    def _dispose(self, record: SandboxRecord, kind: str = "", text: str = "") -> None:
         if kind:
-            self._tell(box, kind, text)
-        self.watch.remove(box.lifeline.fileno())
-        self.boxes.discard(box)
-        self._forget_ready(box)
-        if box.said >= 0:
-            os.close(box.said)
-        if box.builds:
-            self.layers.abandon(box.layer)
+            self._report(record, kind, text)
+        self.poller.remove(record.lifeline.fileno())
+        self.records.discard(record)
+        self._close_go_pipe(record)
+        if record.said >= 0:
+            os.close(record.said)
+        if record.builds:
+            self.layers.abandon(record.layer)
         deadline = time.monotonic() + 0.05
-        while not self.cgroups.remove(box.name):
+        while not self.cgroups.remove(record.name):
             if time.monotonic() > deadline:
-                self.removals.append(box.name)
+                self.removals.append(record.name)
                 break
             time.sleep(0.0002)
-        box.lifeline.close()
+        record.lifeline.close()
 
-    def _tell(self, box: Box, kind: str, text: str) -> None:
+    def _report(self, record: SandboxRecord, kind: str, text: str) -> None:
         with contextlib.suppress(OSError):  # the host may be gone already
-            box.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
+            record.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
 
 
 def main() -> None:
     """The spawner process: serves orders on the host's socket until the host closes it."""
     kernel.close_from(HOST_SOCKET + 1)
-    _serve(starting.begin)
+    _serve(spawner_setup.set_up_spawner)
 
 
 def resume(descriptor: int) -> None:
     """The same process, or its child, now run by an image's Python. `descriptor`: where the handover is."""
-    _serve(lambda host: starting.go_on(descriptor))
+    _serve(lambda host: spawner_setup.resume_in_image(descriptor))
 
 
-def _serve(start: Callable[[socket.socket], Standing]) -> None:
+def _serve(start: Callable[[socket.socket], SpawnerState]) -> None:
     parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name in LINKED:

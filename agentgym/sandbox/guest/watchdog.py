@@ -16,7 +16,7 @@ import time
 from typing import Any, NamedTuple
 
 from . import jobs
-from .running import Runner
+from .runner import Runner
 
 _PERIOD_S = 0.05
 _EFFORT = 10  # the share of a core that looking itself may take is one in so many
@@ -51,14 +51,14 @@ class Watchdog:
 
     def due_s(self) -> float | None:
         """Seconds until the next look; None if there is nothing to look at."""
-        if (self._memory is None and self._cores is None) or not self._runner.running():
+        if (self._memory is None and self._cores is None) or not self._runner.is_active():
             return None
         return max(self._next - time.monotonic(), 0.0)
 
     def look(self) -> None:
         """Look, if it is time, and see to it that the sandbox keeps what it was given."""
         started = time.monotonic()
-        if self.due_s() != 0.0 or self._runner.at_rest():
+        if self.due_s() != 0.0 or self._runner.is_frozen():
             return
         processes = _processes()
         if self._memory is not None:

@@ -1,7 +1,7 @@
-"""The host's end of a guest: requests and replies over one socket, and the sandbox contract spoken over them.
+"""The host's side of a sandbox: sends requests to the guest over one socket, and implements the sandbox contract.
 
-guest_sandbox.py   the contract                       machine.py     one guest and all it lives in
-link.py            requests, replies, deadlines       replies.py     reading what a hostile guest says
-channel.py         long-lived processes               sessions.py    a session's code, run again
-snapshots.py       files out and back                 trees.py       the files of a snapshot, and its id
+guest_sandbox.py   the Sandbox contract               guest_handle.py  one guest: its link and its lifeline
+link.py            requests, replies, deadlines       replies.py       checks the replies of a hostile guest
+channel.py         long-lived processes               sessions.py      runs the code of sessions again
+snapshots.py       files out of a sandbox and back    trees.py         the files of a snapshot, and its id
 """

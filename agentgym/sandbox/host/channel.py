@@ -67,9 +67,9 @@ class LineChannel:
                 return value
             except (ValueError, RecursionError) as error:
                 reason = f"The channel's process sent a line that is no JSON ({error!s:.200})"
-                raise SandboxDied(reason + self._last_words()) from error
+                raise SandboxDied(reason + self._stderr_text()) from error
             except (BrokenPipeError, ConnectionResetError) as error:
-                raise SandboxDied(f"The channel's process hung up{self._last_words()}") from error
+                raise SandboxDied(f"The channel's process hung up{self._stderr_text()}") from error
             finally:
                 if not answered:
                     await self.close()
@@ -80,7 +80,7 @@ class LineChannel:
         while (end := self._buffer.find(b"\n")) < 0:
             piece = await loop.sock_recv(self._stream, 1 << 16)
             if not piece:
-                raise SandboxDied(f"The channel's process ended{self._last_words()}")
+                raise SandboxDied(f"The channel's process ended{self._stderr_text()}")
             self._buffer += piece
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_BYTES} bytes.")
@@ -88,7 +88,7 @@ class LineChannel:
         del self._buffer[: end + 1]
         return answer
 
-    def _last_words(self) -> str:
+    def _stderr_text(self) -> str:
         try:
             text = os.read(self._errors, 65_536)[-_KEPT_ERRORS:].decode("utf-8", "replace").strip()
         except OSError:

@@ -14,8 +14,8 @@ from agentgym.errors import SandboxDied
 from agentgym.sandbox import metering
 from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.host.channel import LineChannel
+from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import Link, Reply
-from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.host.replies import exec_result, file_error, usage_of, whole_number
 from agentgym.sandbox.host.sessions import SessionCall, SessionLog
 from agentgym.sandbox.host.snapshots import receive_files
@@ -34,11 +34,11 @@ class GuestSandbox:
     """One sandbox. Calls may run at the same time; calls to one session queue up."""
 
     def __init__(
-        self, spec: SandboxSpec, backend: str, machine: Machine, renew: Callable[[], Awaitable[Machine]]
+        self, spec: SandboxSpec, backend: str, guest: GuestHandle, make_guest: Callable[[], Awaitable[GuestHandle]]
     ) -> None:
-        """`renew` makes another machine as this one was when it was made."""
-        self._spec, self._backend, self._renew = spec, backend, renew
-        self._machine = machine
+        """`make_guest` makes another machine as this one was when it was made."""
+        self._spec, self._backend, self._make_guest = spec, backend, make_guest
+        self._guest = guest
         self._sessions: dict[str, asyncio.Lock] = {}
         self._channels: builtins.list[LineChannel] = []
         self._owner = os.getpid()
@@ -121,8 +121,8 @@ class GuestSandbox:
         Live processes and the variables of sessions are not in it; `sessions.replay` makes sessions anew. A sandbox
         that was itself made from a snapshot hands over only what has changed since.
         """
-        machine = self._current()
-        return await receive_files(machine, self._backend, self._spec, _FILE_S, below=machine.stacked)
+        guest = self._current()
+        return await receive_files(guest, self._backend, self._spec, _FILE_S, below=guest.base_snapshot)
 
     async def reset(self) -> None:
         """Back to the files it was created with; nothing of what ran in it stays. Calls under way get SandboxDied.
@@ -134,15 +134,15 @@ class GuestSandbox:
             self._drop_channels()
             self._sessions.clear()
             self._log, self._busy = SessionLog(), metering.BusyTime()
-            if await self._machine.renew():
+            if await self._guest.reset_in_place():
                 return
-            await self._machine.close()
+            await self._guest.close()
             if self._closed:
                 raise SandboxDied("The sandbox was closed.")
-            machine = await self._renew()
-            self._machine = machine
+            guest = await self._make_guest()
+            self._guest = guest
             if self._closed:  # meanwhile
-                await machine.close()
+                await guest.close()
 
     async def usage(self) -> Usage:
         header, _ = await self._link.call({"op": "usage"}, deadline_s=_GRACE_S)
@@ -153,9 +153,9 @@ class GuestSandbox:
         self._closed = True
         self._drop_channels()
         if self._owner == os.getpid():
-            await self._machine.close()
+            await self._guest.close()
         else:
-            self._machine.forget()
+            self._guest.forget()
 
     def _drop_channels(self) -> None:
         for channel in self._channels:
@@ -170,18 +170,18 @@ class GuestSandbox:
     @property
     def missing(self) -> dict[str, str]:
         """Limits of the spec that this machine does not enforce, with the reason; only with `insecure_ok`."""
-        return self._machine.missing
+        return self._guest.missing
 
     @property
     def connections(self) -> tuple[Connection, ...]:
         """What it asked of its network since it was made or reset, in order; kept after its end. Empty without one."""
-        network = self._machine.network
+        network = self._guest.network
         return () if network is None else network.connections
 
     @property
     def image_digest(self) -> str:
         """Which image its files are of, as "sha256:..."; "" for the host's own programs."""
-        return self._machine.image_digest
+        return self._guest.image_digest
 
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
@@ -192,7 +192,7 @@ class GuestSandbox:
         with self._busy:
             reply = await self._link.call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
         result = self._trust(exec_result, reply)
-        metering.note(result.usage)
+        metering.record_usage(result.usage)
         return result
 
     async def _file(self, operation: str, path: str, data: bytes = b"", *, max_blob: int = 0, **fields: Any) -> Reply:
@@ -203,12 +203,12 @@ class GuestSandbox:
             raise self._trust(lambda reply: file_error(reply, path), header)
         return header, blob
 
-    def _current(self) -> Machine:
+    def _current(self) -> GuestHandle:
         if self._owner != os.getpid():
             raise SandboxDied("This sandbox was made in another process; a forked process must make its own.")
         if self._resetting.locked():
             raise SandboxDied("This sandbox is being reset.")
-        return self._machine
+        return self._guest
 
     @property
     def _link(self) -> Link:

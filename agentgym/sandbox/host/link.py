@@ -22,7 +22,7 @@ Reply = tuple[dict[str, Any], bytes]
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingCall:
     future: asyncio.Future[Reply] | None  # None: nobody waits
     max_blob: int
 
@@ -33,7 +33,7 @@ class Link:
     def __init__(self, control: socket.socket) -> None:
         control.setblocking(False)
         self._socket = control
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _PendingCall] = {}
         self._number = 0
         self._out: deque[tuple[memoryview, list[int]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -68,7 +68,7 @@ class Link:
             memory = in_memory(blob)
             passed, blob = [memory, *passed], b""
         assert self._loop is not None
-        timer = self._loop.call_later(deadline_s, self._overdue, request["op"], deadline_s)
+        timer = self._loop.call_later(deadline_s, self._deadline_passed, request["op"], deadline_s)
         try:
             self._put(encode({**request, "id": number, "fds": len(passed)}, blob), passed)
             return await future
@@ -81,7 +81,7 @@ class Link:
             if memory >= 0:
                 os.close(memory)
 
-    def tell(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
+    def post(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
         """Send what the guest has to do before all that is sent later. Nobody waits: if it cannot, the link ends.
 
         Raises: SandboxDied if the guest is dead.
@@ -90,7 +90,7 @@ class Link:
             raise SandboxDied(self.dead)
         self._attach()
         self._number += 1
-        self._waiting[self._number] = _Waiting(None, 0)
+        self._waiting[self._number] = _PendingCall(None, 0)
         self._put(encode({**request, "id": self._number, "fds": len(descriptors)}), list(descriptors))
 
     def interrupt(self, reason: str) -> None:
@@ -125,7 +125,7 @@ class Link:
 
     def _expect(self, number: int, max_blob: int) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = _Waiting(future, max_blob)
+        self._waiting[number] = _PendingCall(future, max_blob)
         self._frames.max_blob = max(one.max_blob for one in self._waiting.values())
         return future
 
@@ -207,14 +207,14 @@ class Link:
         elif not one.future.done():  # else its caller was cancelled
             one.future.set_result((header, blob))
 
-    def _overdue(self, operation: str, deadline_s: float) -> None:
+    def _deadline_passed(self, operation: str, deadline_s: float) -> None:
         self.close(
             f"The sandbox did not answer {operation!r} within {deadline_s:g} s, its own time limit included: "
             "the guest is stalled, or the machine overloaded. The sandbox is closed."
         )
 
 
-def _fail(one: _Waiting, reason: str) -> None:
+def _fail(one: _PendingCall, reason: str) -> None:
     if one.future is not None and not one.future.done() and not one.future.get_loop().is_closed():
         one.future.set_exception(SandboxDied(reason))
 

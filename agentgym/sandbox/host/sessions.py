@@ -1,12 +1,12 @@
-"""Sessions made anew: a snapshot keeps files, not running processes, so a session's code is run again instead.
+"""Restores Python sessions in a fork: a snapshot keeps no processes, so the code of each session is run again.
 
     log = sandbox.session_log
     fork = await backend.create(spec, snapshot=await sandbox.snapshot())
     await replay(fork, log)
 
-The code runs on the files as they are in the snapshot, not as they were when it first ran: code that reads a file it
-removed, or that depends on time, chance or its process number, does not come to the same variables. `replay` notices
-only if an exit code differs.
+The code runs on the files as they are in the snapshot, not as they were when it first ran. Code that reads a file it
+later removed, or that depends on the time, on random numbers or on its process id, may compute other variables.
+`replay_sessions` notices only a different exit code.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SessionLog:
         return SessionLog(self._calls, complete=self.complete)
 
 
-async def replay(sandbox: Sandbox, log: SessionLog, *, timeout_s: float = 30) -> None:
+async def replay_sessions(sandbox: Sandbox, log: SessionLog, *, timeout_s: float = 30) -> None:
     """Run the calls of a log again, in order, so that a sandbox has the sessions that another one had.
 
     Args:

@@ -9,8 +9,8 @@ import os
 
 from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import in_memory
-from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.host.trees import changes_of, digest_of, id_of, merged, tree_of
 from agentgym.sandbox.limits import SandboxSpec
 
@@ -54,7 +54,7 @@ def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
 
 
 async def receive_files(
-    machine: Machine, backend: str, spec: SandboxSpec, timeout_s: float, *, below: Snapshot | None = None
+    guest: GuestHandle, backend: str, spec: SandboxSpec, timeout_s: float, *, below: Snapshot | None = None
 ) -> Snapshot:
     """Have the guest stream its files.
 
@@ -69,7 +69,7 @@ async def receive_files(
         fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 2**20)
     collected = asyncio.create_task(_collect(read, most))
     try:
-        packing = asyncio.create_task(machine.trusted("pack", timeout_s, [write], changes=below is not None))
+        packing = asyncio.create_task(guest.run_operation("pack", timeout_s, [write], changes=below is not None))
         try:
             await asyncio.wait({packing, collected}, return_when=asyncio.FIRST_COMPLETED)
             if collected.done():  # while the pipe is open it ends only by an error, and has the better reason
@@ -118,7 +118,7 @@ async def _collect(read: int, most: int) -> bytes:
             raise SandboxError(f"The sandbox's files are more than {most} bytes: too many to keep.")
 
 
-async def restore(machine: Machine, snapshot: Snapshot) -> None:
+async def restore(guest: GuestHandle, snapshot: Snapshot) -> None:
     """Have the guest of a fresh sandbox unpack a snapshot, layer by layer: works on every backend.
 
     Raises: SandboxUnavailable if the files do not fit, or are none.
@@ -126,7 +126,7 @@ async def restore(machine: Machine, snapshot: Snapshot) -> None:
     for layer in snapshot.layers:
         descriptor = in_memory(layer.data)
         try:
-            worked, said = await machine.trusted("unpack", _UNPACK_S, [descriptor])
+            worked, said = await guest.run_operation("unpack", _UNPACK_S, [descriptor])
         finally:
             os.close(descriptor)
         if not worked:

@@ -1,8 +1,8 @@
 """The default backend: namespaces, seccomp and control groups, without a daemon.
 
-backend.py    makes sandboxes by orders to a spawner      stacking.py   has a spawner keep the layers of snapshots
-spawner.py    starts and ends a spawner                   census.py     what runs on this machine, and what was left
-packages.py   which files a module to preload needs
+backend.py    creates sandboxes by requests to a spawner  layer_cache.py  has a spawner keep the layers of snapshots
+spawner.py    starts and ends a spawner process           processes.py    lists sandboxes, cleans up after the dead
+packages.py   finds the files of modules to preload
 """
 
 from agentgym.sandbox.namespaces.backend import NamespacesBackend

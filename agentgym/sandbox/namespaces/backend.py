@@ -27,26 +27,26 @@ from typing import Any
 
 from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
-from agentgym.sandbox.host.machine import Machine
 from agentgym.sandbox.host.snapshots import restore
-from agentgym.sandbox.images import HOST, Image, prepare
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.namespaces import census
-from agentgym.sandbox.namespaces.spawner import Spawner
-from agentgym.sandbox.namespaces.stacking import Stacking, keys_of
+from agentgym.sandbox.namespaces import processes
+from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
+from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 from agentgym.sandbox.network.proxy import Proxy, environment_for
+from agentgym.sandbox.rootfs import HOST_IMAGE, RootFilesystem, prepare_rootfs
 
 _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
 _CREATE_S = 30.0
-_STACKING_TRIES = 3
+_LAYER_TRIES = 3
 _LEAST_INODES = 64
 _CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_STAND_IN = {  # what guest/watchdog.py does
+_WATCHDOG_SUBSTITUTE = {  # what guest/watchdog.py does
     "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
     "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
 }
@@ -64,10 +64,10 @@ class NamespacesBackend:
             layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
             proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
         """
-        self._layers_mib, self._stacking = layers_mib, Stacking()
+        self._layers_mib, self._layer_cache = layers_mib, LayerCache()
         self._proxy = proxy or Proxy()
-        self._spawners: dict[tuple[str, tuple[str, ...]], Spawner] = {}
-        self._images: dict[str, Image] = {}
+        self._spawners: dict[tuple[str, tuple[str, ...]], SpawnerProcess] = {}
+        self._images: dict[str, RootFilesystem] = {}
         self._lock = threading.Lock()
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -81,35 +81,35 @@ class NamespacesBackend:
         Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
             that; SandboxUnavailable if no sandbox can be made at all.
         """
-        machine = await self._make(spec, snapshot)
-        sandbox = GuestSandbox(spec, self.name, machine, lambda: self._make(spec, snapshot))
+        guest = await self._create_guest(spec, snapshot)
+        sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
 
     async def probe(self) -> Capabilities:
         """What this machine can do, found out by making a sandbox."""
         try:
-            machine = await self._make(SandboxSpec(insecure_ok=True), None)
+            guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
             return Capabilities(False, reason=str(error))
-        missing = machine.missing
-        await machine.close()
+        missing = guest.missing
+        await guest.close()
         return Capabilities(
             True,
             "ns" if missing else "ns+cgroup",
             enforced=tuple(name for name in _ENFORCED if name not in missing),
-            missing=tuple((name, f"{why}: {_STAND_IN[name]}. {_REMEDY}") for name, why in missing.items()),
+            missing=tuple((name, f"{why}: {_WATCHDOG_SUBSTITUTE[name]}. {_REMEDY}") for name, why in missing.items()),
             watched=tuple(missing),
             snapshots=True,
         )
 
     async def running(self) -> list[Running]:
         """Every namespaces sandbox on this machine whose spawner this process may look at."""
-        return await asyncio.to_thread(census.running, self.name)
+        return await asyncio.to_thread(processes.running, self.name)
 
     async def clean(self) -> list[str]:
         """End spawners whose owner is dead, and remove control groups that no living spawner owns."""
-        return await asyncio.to_thread(census.clean)
+        return await asyncio.to_thread(processes.clean)
 
     async def close(self) -> None:
         """Close every sandbox and end the spawners. The backend may be used again afterwards."""
@@ -121,26 +121,26 @@ class NamespacesBackend:
             await asyncio.to_thread(spawner.close)
         await asyncio.to_thread(self._proxy.close)
 
-    async def _image(self, name: str) -> Image | None:
+    async def _image(self, name: str) -> RootFilesystem | None:
         """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
-        if name == HOST:
+        if name == HOST_IMAGE:
             return None
         if name not in self._images:
-            image = await asyncio.to_thread(prepare, name)
+            image = await asyncio.to_thread(prepare_rootfs, name)
             self._images.setdefault(name, image)
         return self._images[name]
 
-    async def _spawner_of(self, spec: SandboxSpec) -> Spawner:
+    async def _spawner_of(self, spec: SandboxSpec) -> SpawnerProcess:
         return self._spawner(spec.preload, await self._image(spec.image))
 
-    def _spawner(self, preload: tuple[str, ...], image: Image | None) -> Spawner:
+    def _spawner(self, preload: tuple[str, ...], image: RootFilesystem | None) -> SpawnerProcess:
         with self._lock:
             key = (image.digest if image else "", preload)
             spawner = self._spawners.get(key)
             if spawner is None or not spawner.alive:
                 if spawner is not None:
                     spawner.close()
-                spawner = self._spawners[key] = Spawner(preload, image, layers_mib=self._layers_mib)
+                spawner = self._spawners[key] = SpawnerProcess(preload, image, layers_mib=self._layers_mib)
             return spawner
 
     def _gate(self) -> asyncio.Semaphore:
@@ -148,22 +148,22 @@ class NamespacesBackend:
         with self._lock:
             return self._gates.setdefault(loop, asyncio.Semaphore(_CREATIONS))
 
-    async def _make(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+    async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
         async with self._gate():
-            machine = await self._filled_at_last(spec, snapshot)
+            guest = await self._create_with_retry(spec, snapshot)
             if spec.network:
                 try:
-                    await machine.open_network(self._proxy, spec.network)
+                    await guest.open_network(self._proxy, spec.network)
                 except BaseException:
-                    await machine.close()
+                    await guest.close()
                     raise
-            return machine
+            return guest
 
-    async def _filled_at_last(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
-        """As `_filled`; where the spawner is killed meanwhile, a new one serves."""
+    async def _create_with_retry(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
+        """As `_create_from`; where the spawner is killed meanwhile, a new one serves."""
         for last in (False, True):
             try:
-                return await self._filled(spec, snapshot)
+                return await self._create_from(spec, snapshot)
             except SandboxDied:  # a ConnectionError too, but not the spawner's
                 raise
             except ConnectionError as error:
@@ -174,29 +174,32 @@ class NamespacesBackend:
                     ) from error
         raise AssertionError("unreachable: the second try returns or raises")
 
-    async def _filled(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Machine:
+    async def _create_from(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
         """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
         layers = snapshot.layers if snapshot is not None else ()
         fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
-        for _ in range(_STACKING_TRIES if fits else 0):
+        for _ in range(_LAYER_TRIES if fits else 0):
             try:
-                machine = await self._order(spec, snapshot)
+                guest = await self._create_empty_or_layered(spec, snapshot)
             except _LayersMissing as missing:
-                if await self._stacking.provide(await self._spawner_of(spec), layers, missing.keys):
+                if await self._layer_cache.build_missing(await self._spawner_of(spec), layers, missing.keys):
                     break
                 continue  # another order may have pushed them out again
-            machine.stacked, machine.renewable = snapshot, not spec.network  # what a network leaves is beyond its files
-            return machine
-        machine = await self._order(spec, None)
+            guest.base_snapshot, guest.resettable = (
+                snapshot,
+                not spec.network,
+            )  # what a network leaves is beyond its files
+            return guest
+        guest = await self._create_empty_or_layered(spec, None)
         if snapshot is not None:
             try:
-                await restore(machine, snapshot)
+                await restore(guest, snapshot)
             except BaseException:
-                await machine.close()
+                await guest.close()
                 raise
-        return machine
+        return guest
 
-    async def _order(self, spec: SandboxSpec, below: Snapshot | None) -> Machine:
+    async def _create_empty_or_layered(self, spec: SandboxSpec, below: Snapshot | None) -> GuestHandle:
         spawner = await self._spawner_of(spec)
         try:
             control, guest_end = socket.socketpair()
@@ -205,34 +208,36 @@ class NamespacesBackend:
             raise SandboxUnavailable(
                 f"No sockets for a sandbox ({error.strerror}): each takes two descriptors. Raise the limit (ulimit -n)."
             ) from error
-        machine = Machine(Link(control), lifeline)
+        guest = GuestHandle(Link(control), lifeline)
         try:
             with guest_end, spawner_end:
-                await spawner.order(_order_of(spec, below, spawner), guest_end.fileno(), spawner_end.fileno())
+                await spawner.send_request(
+                    _creation_request(spec, below, spawner), guest_end.fileno(), spawner_end.fileno()
+                )
             async with asyncio.timeout(_CREATE_S):
-                header, _ = await machine.link.expect_greeting()
+                header, _ = await guest.link.expect_greeting()
         except SandboxDied as error:
-            verdict = await machine.verdict()
-            await machine.close()
-            if verdict is None and not spawner.alive:
-                words = spawner.last_words()
+            spawner_report = await guest.spawner_report()
+            await guest.close()
+            if spawner_report is None and not spawner.alive:
+                words = spawner.stderr_text()
                 if not words:
                     raise ConnectionError("the spawner is gone") from error
                 raise SandboxUnavailable(f"The spawner process ended:\n{words}") from error
-            if verdict and verdict.get("kind") == "layers":
-                raise _LayersMissing(json.loads(verdict["text"])) from None
-            raise _refusal(verdict) from error
+            if spawner_report and spawner_report.get("kind") == "layers":
+                raise _LayersMissing(json.loads(spawner_report["text"])) from None
+            raise _creation_error(spawner_report) from error
         except TimeoutError as error:
-            await machine.close()
+            await guest.close()
             raise SandboxUnavailable(f"No sandbox came up within {_CREATE_S:g} s: machine overloaded.") from error
         except BaseException:
-            await machine.close()
+            await guest.close()
             raise
         if "error" in header:
-            await machine.close()
-            raise _refusal({"kind": "unavailable", "text": str(header.get("text"))})
-        machine.missing, machine.image_digest = header["missing"], spawner.image_digest
-        return machine
+            await guest.close()
+            raise _creation_error({"kind": "unavailable", "text": str(header.get("text"))})
+        guest.missing, guest.image_digest = header["missing"], spawner.image_digest
+        return guest
 
 
 class _LayersMissing(Exception):
@@ -243,7 +248,7 @@ class _LayersMissing(Exception):
         self.keys = keys
 
 
-def _order_of(spec: SandboxSpec, below: Snapshot | None, spawner: Spawner) -> dict[str, Any]:
+def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess) -> dict[str, Any]:
     """Layers count against the limits of the disk: so a snapshot of a fork of a fork is bounded, and fits anywhere."""
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
@@ -265,11 +270,11 @@ def _order_of(spec: SandboxSpec, below: Snapshot | None, spawner: Spawner) -> di
 _REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run -p Delegate=yes)."
 
 
-def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
+def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
     """The error for a sandbox that did not come up."""
-    kind, text = (verdict or {}).get("kind", ""), (verdict or {}).get("text", "")
+    kind, text = (spawner_report or {}).get("kind", ""), (spawner_report or {}).get("text", "")
     if kind == "limit":
-        listed = "; ".join(f"{name}: {why}, {_STAND_IN[name]}" for name, why in json.loads(text).items())
+        listed = "; ".join(f"{name}: {why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in json.loads(text).items())
         return LimitUnenforceable(
             f"This machine cannot enforce every limit of the spec ({listed}). {_REMEDY} "
             "To accept weaker limits, for code that is no enemy, set SandboxSpec.insecure_ok=True."
@@ -284,6 +289,6 @@ def _refusal(verdict: dict[str, Any] | None) -> SandboxError:
     )
 
 
-def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], Spawner]) -> None:
+def _end_spawners(spawners: dict[tuple[str, tuple[str, ...]], SpawnerProcess]) -> None:
     for spawner in spawners.values():
         spawner.close()

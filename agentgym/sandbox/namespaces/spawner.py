@@ -21,8 +21,8 @@ from typing import Any
 
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
-from agentgym.sandbox.images import Image
 from agentgym.sandbox.namespaces.packages import entries_of
+from agentgym.sandbox.rootfs import RootFilesystem
 
 OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
 IMAGE = "--image="  # before the digest of the image it is on
@@ -51,10 +51,10 @@ _VARIABLES = {
 _ENDING_S = 15.0
 
 
-class Spawner:
+class SpawnerProcess:
     """One spawner process, for all sandboxes of one image that preload the same modules."""
 
-    def __init__(self, preload: tuple[str, ...], image: Image | None = None, *, layers_mib: int) -> None:
+    def __init__(self, preload: tuple[str, ...], image: RootFilesystem | None = None, *, layers_mib: int) -> None:
         """Without an image, sandboxes see the host's own Python and programs.
 
         Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found.
@@ -105,9 +105,9 @@ class Spawner:
         ours.send(json.dumps(config).encode())
         ours.setblocking(False)
 
-    async def order(self, order: dict[str, Any], source: int, lifeline: int) -> None:
+    async def send_request(self, send_request: dict[str, Any], source: int, lifeline: int) -> None:
         """Ask for one sandbox, or one layer, with its two descriptors. Raises: ConnectionError if it is dead."""
-        message = json.dumps(order).encode()
+        message = json.dumps(send_request).encode()
         while True:
             try:
                 socket.send_fds(self._socket, [message], [source, lifeline])
@@ -126,7 +126,7 @@ class Spawner:
         poll.register(self._socket, 0)
         return not poll.poll(0)
 
-    def last_words(self) -> str:
+    def stderr_text(self) -> str:
         """What it wrote to standard error."""
         try:
             return os.read(self._errors, 65_536).decode("utf-8", "replace").strip()

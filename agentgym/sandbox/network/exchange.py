@@ -18,8 +18,8 @@ import h11
 
 from agentgym.sandbox.network.account import Account, Entry, Refusal
 from agentgym.sandbox.network.addresses import is_own, why_not_public
+from agentgym.sandbox.network.allow_list import Address, AllowList, Destination
 from agentgym.sandbox.network.hello import ALERT_UNRECOGNISED_NAME, read_client_hello
-from agentgym.sandbox.network.rules import Address, Destination, Rules
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 Dial = Callable[[Address, int], Awaitable[socket.socket]]
@@ -51,8 +51,10 @@ async def dial(address: Address, port: int) -> socket.socket:
 class Exchange:
     """Serves one client socket, to its end. Runs in the proxy's event loop."""
 
-    def __init__(self, client: socket.socket, rules: Rules, account: Account, resolve: Resolve, dial: Dial) -> None:
-        self._client, self._rules, self._account, self._limits = client, rules, account, account.limits
+    def __init__(
+        self, client: socket.socket, allow_list: AllowList, account: Account, resolve: Resolve, dial: Dial
+    ) -> None:
+        self._client, self._allow_list, self._account, self._limits = client, allow_list, account, account.limits
         self._resolve, self._dial = resolve, dial
         self._loop = asyncio.get_running_loop()
         self._clock = asyncio.timeout(self._limits.header_s)
@@ -111,8 +113,8 @@ class Exchange:
         except ValueError as error:
             raise Refusal(400, f"{error}.") from error
         self._entry = self._account.enter(place.host, place.port)
-        if not self._rules.allow(place):
-            raise Refusal(403, f"{place} is not among the places this sandbox may reach: {self._rules}.")
+        if not self._allow_list.allow(place):
+            raise Refusal(403, f"{place} is not among the places this sandbox may reach: {self._allow_list}.")
         return place
 
     async def _connect(self, place: Destination) -> socket.socket:

@@ -23,8 +23,8 @@ from agentgym.sandbox.guest.frames import PROXY_ADDRESS, receive
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.network import addresses, exchange
 from agentgym.sandbox.network.account import Account, NetworkLimits
+from agentgym.sandbox.network.allow_list import AllowList
 from agentgym.sandbox.network.loop_thread import LoopThread
-from agentgym.sandbox.network.rules import Rules
 from agentgym.threads import in_thread
 
 _LISTEN_S = 10.0
@@ -49,7 +49,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
 
-    async def attach(self, link: Link, names: tuple[str, ...]) -> Network:
+    async def attach(self, link: Link, names: tuple[str, ...]) -> SandboxNetwork:
         """Have a guest, in which no agent code has run yet, listen; serve what connects.
 
         Raises: SandboxUnavailable if the guest cannot; SandboxDied if what it hands over is no such socket.
@@ -65,12 +65,12 @@ class Proxy:
             listener = await _received(ours)
         return self.serve(listener, names)
 
-    def serve(self, listener: socket.socket, names: tuple[str, ...]) -> Network:
+    def serve(self, listener: socket.socket, names: tuple[str, ...]) -> SandboxNetwork:
         """Serve a listening socket, which from now on belongs to the network that is returned."""
         with self._lock:
             if self._thread is None or not self._thread.usable:
                 self._thread = LoopThread()
-            return Network(self, self._thread, listener, Rules.parse(names))
+            return SandboxNetwork(self, self._thread, listener, AllowList.parse(names))
 
     def close(self) -> None:
         """End the thread, and what is still being served. May be called twice; the proxy may be used again."""
@@ -80,11 +80,11 @@ class Proxy:
             thread.end()
 
 
-class Network:
+class SandboxNetwork:
     """The network of one sandbox."""
 
-    def __init__(self, proxy: Proxy, thread: LoopThread, listener: socket.socket, rules: Rules) -> None:
-        self._proxy, self._thread, self._listener, self._rules = proxy, thread, listener, rules
+    def __init__(self, proxy: Proxy, thread: LoopThread, listener: socket.socket, allow_list: AllowList) -> None:
+        self._proxy, self._thread, self._listener, self._allow_list = proxy, thread, listener, allow_list
         self._owner = os.getpid()
         self._account = Account(proxy.limits)
         self._room = threading.Semaphore(proxy.limits.connections)
@@ -159,7 +159,7 @@ class Network:
                 await self._account.pace(_READS_OF_A_CONNECTION)
                 async with self._thread.room:
                     proxy = self._proxy
-                    await exchange.Exchange(client, self._rules, self._account, proxy.resolve, proxy.dial).run()
+                    await exchange.Exchange(client, self._allow_list, self._account, proxy.resolve, proxy.dial).run()
         finally:
             self._room.release()
 
@@ -201,7 +201,7 @@ def environment_for(names: Literal[False] | tuple[str, ...]) -> dict[str, str]:
     if not names:
         return {}
     host, port = PROXY_ADDRESS
-    listed = {rule.host for rule in Rules.parse(names).entries}
+    listed = {rule.host for rule in AllowList.parse(names).entries}
     said = {f"{scheme}_proxy": f"http://{host}:{port}" for scheme in ("http", "https", "all")}
     said["no_proxy"] = ",".join(name for name in ("localhost", "127.0.0.1", "::1") if name not in listed)
     return said | {name.upper(): value for name, value in said.items()}

@@ -1,9 +1,9 @@
-"""Sandboxes kept ready, on loan: a backend around another one.
+"""A pool of warm sandboxes: a backend over another backend, which hands out sandboxes that are made ahead of time.
 
-pool.py        hands out and takes back                   admission.py   who comes next, and whether there is room
-shelf.py       what lies ready for one spec               room.py        memory, descriptors, processes of the machine
-lease.py       a sandbox in one holder's hands            fair_queue.py  turns between askers
-stats.py       figures for logs                           owned.py       the pool as one owner's backend
+pool.py        leases sandboxes and makes new ones        admission.py   decides who comes next, if there is room
+warm_set.py    the ready sandboxes of one spec            headroom.py    free memory, descriptors and processes
+lease.py       a sandbox while somebody holds it          fair_queue.py  turns between tenants
+stats.py       figures for logs                           tenant.py      the pool as the backend of one tenant
 """
 
 from agentgym.sandbox.pool.pool import Pool

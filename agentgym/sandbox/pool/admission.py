@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.contract import Sandbox
 from agentgym.sandbox.pool.fair_queue import FairQueue
+from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 from agentgym.sandbox.pool.lease import Lease
-from agentgym.sandbox.pool.room import Room, measure
 
 _LOOK_S = 0.25  # how often those who wait look whether the machine has room again
-_ROOM_S = 0.05  # how long a look at the machine holds
+_HEADROOM_S = 0.05  # how long a look at the machine holds
 
 Loop = asyncio.AbstractEventLoop
 
 
 @dataclass(eq=False)
-class Place:
+class Slot:
     """The place of one sandbox among those alive, from before it is made until after it is gone.
 
     Attributes:
@@ -39,25 +39,25 @@ class Place:
 
 @dataclass(eq=False)
 class _Waiter:
-    """Somebody who wants a place. `place` is there once granted; `refused` says why there will be none."""
+    """Somebody who wants a place. `slot` is there once granted; `rejected` says why there will be none."""
 
     cost_mib: Callable[[], float]
     loop: Loop
     woken: asyncio.Event
-    place: Place | None = None
-    refused: str = ""
+    slot: Slot | None = None
+    rejected: str = ""
 
 
 class Admission:
     """Gives out places, and takes them back. Safe from any thread; everything is done under `lock`."""
 
-    def __init__(self, lock: threading.RLock, max_alive: int | None, wait_s: float, make_room: Callable[[], bool]):
-        """`make_room` begins to end a sandbox that nobody uses; False if there is none."""
-        self._lock, self._max_alive, self._wait_s, self._make_room = lock, max_alive, wait_s, make_room
-        self.places: set[Place] = set()
+    def __init__(self, lock: threading.RLock, max_alive: int | None, wait_s: float, free_a_slot: Callable[[], bool]):
+        """`free_a_slot` begins to end a sandbox that nobody uses; False if there is none."""
+        self._lock, self._max_alive, self._wait_s, self._free_a_slot = lock, max_alive, wait_s, free_a_slot
+        self.slots: set[Slot] = set()
         self.leaving = 0  # sandboxes that are being ended to make room
         self._queue: FairQueue[_Waiter] = FairQueue()
-        self._room, self._room_until = Room(), 0.0
+        self._headroom, self._headroom_until = Headroom(), 0.0
         self._taken, self._taken_mib = 0, 0.0  # let in since the room was measured
         self._budget_mib = 0.0  # for all of ours together: the most that was ever seen to be free
 
@@ -65,97 +65,97 @@ class Admission:
     def waiting(self) -> int:
         return len(self._queue)
 
-    async def enter(self, owner: str, kind: Hashable, cost_mib: Callable[[], float]) -> Place:
+    async def enter(self, tenant: str, kind: Hashable, cost_mib: Callable[[], float]) -> Slot:
         """A place, at once or after waiting one's turn. Raises: SandboxUnavailable with what is exhausted."""
         waiter = _Waiter(cost_mib, asyncio.get_running_loop(), asyncio.Event())
         deadline = time.monotonic() + self._wait_s
         with self._lock:
-            self._queue.push(owner, kind, waiter)
+            self._queue.push(tenant, kind, waiter)
             self.pump()
         try:
-            while waiter.place is None:
-                if waiter.refused or time.monotonic() >= deadline:
-                    raise SandboxUnavailable(self._refusal(waiter))
+            while waiter.slot is None:
+                if waiter.rejected or time.monotonic() >= deadline:
+                    raise SandboxUnavailable(self._timeout_message(waiter))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(min(deadline - time.monotonic(), _LOOK_S)):
                         await waiter.woken.wait()
                 with self._lock:
                     self.pump()
-            return waiter.place
+            return waiter.slot
         except BaseException:
             with self._lock:
-                self._queue.remove(owner, kind, waiter)
-                if waiter.place is not None:
-                    self.places.discard(waiter.place)
+                self._queue.remove(tenant, kind, waiter)
+                if waiter.slot is not None:
+                    self.slots.discard(waiter.slot)
                 self.pump()
             raise
 
-    def enter_at_once(self, cost_mib: float) -> Place | None:
+    def try_enter(self, cost_mib: float) -> Slot | None:
         """A place, if there is one that nobody waits for."""
         with self._lock:
-            return None if self._queue or self._lacking(cost_mib) else self._occupy(cost_mib)
+            return None if self._queue or self._shortage(cost_mib) else self._take_slot(cost_mib)
 
-    def leave(self, place: Place) -> None:
+    def release(self, slot: Slot) -> None:
         """The sandbox of a place is gone. May be told twice."""
         with self._lock:
-            if place in self.places:
-                self.places.discard(place)
+            if slot in self.slots:
+                self.slots.discard(slot)
                 self.pump()
 
-    def refuse_all(self, why: str) -> None:
+    def reject_all(self, why: str) -> None:
         """Send everybody away who waits."""
         with self._lock:
             while self._queue:
                 waiter = self._queue.pop()
-                waiter.refused = why
+                waiter.rejected = why
                 _wake(waiter)
 
     def pump(self) -> None:
         """Give places to those whose turn it is. Nobody overtakes: a small one behind a large one waits as well."""
         while (waiter := self._queue.head()) is not None:
-            if not self._lacking(waiter.cost_mib()):
+            if not self._shortage(waiter.cost_mib()):
                 self._queue.pop()
-                waiter.place = self._occupy(waiter.cost_mib())
+                waiter.slot = self._take_slot(waiter.cost_mib())
                 if not _wake(waiter):
-                    self.places.discard(waiter.place)
-            elif self.leaving >= len(self._queue) or not self._make_room():
+                    self.slots.discard(waiter.slot)
+            elif self.leaving >= len(self._queue) or not self._free_a_slot():
                 return
 
-    def _occupy(self, cost_mib: float) -> Place:
-        place = Place(cost_mib)
-        self.places.add(place)
+    def _take_slot(self, cost_mib: float) -> Slot:
+        slot = Slot(cost_mib)
+        self.slots.add(slot)
         self._taken, self._taken_mib = self._taken + 1, self._taken_mib + cost_mib
-        return place
+        return slot
 
-    def _lacking(self, cost_mib: float) -> str:
+    def _shortage(self, cost_mib: float) -> str:
         """What is exhausted and what to do, if there is no room for one more; empty if there is."""
-        alive = len(self.places)
+        alive = len(self.slots)
         if self._max_alive is not None and alive >= self._max_alive:
             return (
                 f"the pool: all {self._max_alive} sandboxes it may have alive (max_alive) are in use. Close sandboxes "
                 "as soon as they are done with, run fewer episodes at once, or raise max_alive"
             )
         now = time.monotonic()
-        if now >= self._room_until:
-            self._room, self._room_until = measure(), now + _ROOM_S
+        if now >= self._headroom_until:
+            self._headroom, self._headroom_until = measure_headroom(), now + _HEADROOM_S
             self._taken, self._taken_mib = 0, 0.0
-            free_mib = self._room.memory_mib - self._room.memory_kept_mib
+            free_mib = self._headroom.memory_mib - self._headroom.memory_kept_mib
             self._budget_mib = max(free_mib, self._budget_mib if alive else 0.0)
-        taken_mib = sum(place.cost_mib for place in self.places)
+        taken_mib = sum(slot.cost_mib for slot in self.slots)
         if alive and taken_mib + cost_mib > self._budget_mib:
             return (
                 f"memory: the {alive} sandboxes alive are going to take {taken_mib:.0f} of the {self._budget_mib:.0f} "
                 f"MiB there are, and one more {cost_mib:.0f}. Run fewer at once, or ask for less memory_mib"
             )
-        return self._room.lacking(cost_mib=cost_mib, taken_mib=self._taken_mib, taken=self._taken)
+        return self._headroom.shortage(cost_mib=cost_mib, taken_mib=self._taken_mib, taken=self._taken)
 
-    def _refusal(self, waiter: _Waiter) -> str:
-        if waiter.refused:
-            return f"No sandbox: {waiter.refused}."
+    def _timeout_message(self, waiter: _Waiter) -> str:
+        if waiter.rejected:
+            return f"No sandbox: {waiter.rejected}."
         with self._lock:
-            what = self._lacking(waiter.cost_mib()) or "nothing now; those who asked before were served first"
+            what = self._shortage(waiter.cost_mib()) or "nothing now; those who asked before were served first"
             return (
-                f"No sandbox could be had within {self._wait_s:g} s (wait_s): {len(self.places)} are alive, "
+                f"No sandbox could be had within {self._wait_s:g} s (wait_s): {len(self.slots)} are alive, "
                 f"{len(self._queue)} ask for one. Exhausted is {what}."
             )
 

@@ -13,41 +13,41 @@ class FairQueue(Generic[T]):
     """First in, first out within one owner's one kind; whoever has just been served goes behind all others."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, dict[Hashable, deque[T]]] = {}  # in order of turn, as are the kinds inside
+        self._tenants: dict[str, dict[Hashable, deque[T]]] = {}  # in order of turn, as are the kinds inside
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def push(self, owner: str, kind: Hashable, item: T) -> None:
+    def push(self, tenant: str, kind: Hashable, item: T) -> None:
         """Put an item at the end of its line."""
-        self._owners.setdefault(owner, {}).setdefault(kind, deque()).append(item)
+        self._tenants.setdefault(tenant, {}).setdefault(kind, deque()).append(item)
         self._count += 1
 
     def head(self) -> T | None:
         """The item whose turn it is; None if nobody waits."""
-        for kinds in self._owners.values():
+        for kinds in self._tenants.values():
             for line in kinds.values():
                 return line[0]
         return None
 
     def pop(self) -> T:
         """Take the item whose turn it is. Raises: IndexError if nobody waits."""
-        for owner, kinds in self._owners.items():
+        for tenant, kinds in self._tenants.items():
             for kind, line in kinds.items():
                 item = line.popleft()
                 self._count -= 1
-                del self._owners[owner], kinds[kind]
+                del self._tenants[tenant], kinds[kind]
                 if line:
                     kinds[kind] = line
                 if kinds:
-                    self._owners[owner] = kinds
+                    self._tenants[tenant] = kinds
                 return item
         raise IndexError("nobody waits")
 
-    def remove(self, owner: str, kind: Hashable, item: T) -> None:
+    def remove(self, tenant: str, kind: Hashable, item: T) -> None:
         """Take out an item that waits no more; the turns of the others stay. One that is not there is no error."""
-        kinds = self._owners.get(owner, {})
+        kinds = self._tenants.get(tenant, {})
         line = kinds.get(kind)
         if line is None or item not in line:
             return
@@ -56,4 +56,4 @@ class FairQueue(Generic[T]):
         if not line:
             del kinds[kind]
         if not kinds:
-            del self._owners[owner]
+            del self._tenants[tenant]

@@ -32,7 +32,7 @@ class Lease:
         self._deadline = time.monotonic() + lease_s
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds until it ends."""
         return self._deadline - time.monotonic()
 
@@ -57,8 +57,8 @@ class Lease:
         timeout_s: float = 30,
         max_output_bytes: int = 65_536,
     ) -> ExecResult:
-        return self._seen(
-            await self._held(
+        return self._note_peak(
+            await self._call(
                 self._sandbox.exec, argv, stdin=stdin, cwd=cwd, env=env, timeout_s=timeout_s,
                 max_output_bytes=max_output_bytes,
             )
@@ -67,33 +67,33 @@ class Lease:
     async def run_python(
         self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
     ) -> ExecResult:
-        return self._seen(
-            await self._held(
+        return self._note_peak(
+            await self._call(
                 self._sandbox.run_python, code, session=session, timeout_s=timeout_s, max_output_bytes=max_output_bytes
             )
         )
 
     async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        return await self._held(self._sandbox.read, path, max_bytes=max_bytes)
+        return await self._call(self._sandbox.read, path, max_bytes=max_bytes)
 
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        await self._held(self._sandbox.write, path, data, mode)
+        await self._call(self._sandbox.write, path, data, mode)
 
     async def list(self, path: str = ".") -> builtins.list[str]:
-        return await self._held(self._sandbox.list, path)
+        return await self._call(self._sandbox.list, path)
 
     async def open_channel(self, argv: Sequence[str]) -> Channel:
-        return await self._held(self._sandbox.open_channel, argv)
+        return await self._call(self._sandbox.open_channel, argv)
 
     async def snapshot(self) -> Snapshot:
-        return await self._held(self._sandbox.snapshot)
+        return await self._call(self._sandbox.snapshot)
 
     async def reset(self) -> None:
         """Back to how it was created. It stays with its holder: the pool hands out no sandbox twice."""
-        await self._held(self._sandbox.reset)
+        await self._call(self._sandbox.reset)
 
     async def usage(self) -> Usage:
-        used = await self._held(self._sandbox.usage)
+        used = await self._call(self._sandbox.usage)
         self.peak_mib = max(self.peak_mib, used.peak_memory_mib)
         return used
 
@@ -112,8 +112,8 @@ class Lease:
             raise AttributeError(name)
         return getattr(self._sandbox, name)
 
-    async def _held(self, method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-        if self.left_s <= 0 and not self.closed:
+    async def _call(self, method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        if self.remaining_s <= 0 and not self.closed:
             await self.expire()  # the pool's timer went with the event loop it was set in
         self._check()
         self.loop = asyncio.get_running_loop()
@@ -124,7 +124,7 @@ class Lease:
             self.died = self.died or not self.closed
             raise
 
-    def _seen(self, result: ExecResult) -> ExecResult:
+    def _note_peak(self, result: ExecResult) -> ExecResult:
         self.peak_mib = max(self.peak_mib, result.usage.peak_memory_mib)
         return result
 

@@ -21,11 +21,11 @@ from typing import Any
 from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
-from agentgym.sandbox.pool.admission import Admission, Loop, Place
+from agentgym.sandbox.pool.admission import Admission, Loop, Slot
 from agentgym.sandbox.pool.lease import Lease
-from agentgym.sandbox.pool.owned import Owned
-from agentgym.sandbox.pool.shelf import Shelf
 from agentgym.sandbox.pool.stats import PoolStats, WaitTimes
+from agentgym.sandbox.pool.tenant import TenantView
+from agentgym.sandbox.pool.warm_set import WarmSet
 
 _HEALTH_S = 5.0  # a sandbox that has not answered by then is not handed out
 
@@ -69,11 +69,11 @@ class Pool:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._admission = Admission(self._lock, self._max_alive, self._wait_s, self._make_room)
-        self._shelves: dict[Hashable, Shelf] = {}
+        self._admission = Admission(self._lock, self._max_alive, self._wait_s, self._free_a_slot)
+        self._warm_sets: dict[Hashable, WarmSet] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._making: dict[asyncio.Event, Loop] = {}  # set when what an asker waits for was made, or was not
-        self._closings = 0
+        self._close_count = 0
         self._shrinking: weakref.WeakSet[Loop] = weakref.WeakSet()
         self._counts = dict.fromkeys(("created", "hits", "misses", "died", "expired", "evicted"), 0)
         self._waits = WaitTimes()
@@ -85,25 +85,25 @@ class Pool:
         """
         return await self.lease(spec, snapshot=snapshot)
 
-    async def lease(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None, owner: str = "") -> Lease:
+    async def lease(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None, tenant: str = "") -> Lease:
         """As `create`, for one of several owners who take turns when there is no room for all."""
-        await self._leave_parent()
+        await self._restart_after_fork()
         began = time.monotonic()
         with self._lock:
-            shelf, closings = self._shelf(spec, snapshot), self._closings
-            shelf.ask(began)
-        place = await self._from_shelf(shelf)
-        found = place is not None
-        if place is None:
-            place = await self._admission.enter(owner, shelf.key, lambda: shelf.cost_mib)
-            await self._made(shelf, place, closings)
+            warm_set, close_count = self._warm_set_of(spec, snapshot), self._close_count
+            warm_set.ask(began)
+        slot = await self._take_warm(warm_set)
+        found = slot is not None
+        if slot is None:
+            slot = await self._admission.enter(tenant, warm_set.key, lambda: warm_set.cost_mib)
+            await self._create_for_waiter(warm_set, slot, close_count)
         with self._lock:
             self._counts["hits" if found else "misses"] += 1
             if not found:
-                shelf.missed(self._ready)
+                warm_set.missed(self._ready)
             self._waits.add(time.monotonic() - began)
-            lease = self._lend(shelf, place)
-        asyncio.get_running_loop().call_soon(self._restock, shelf)  # the asker goes first
+            lease = self._lease_slot(warm_set, slot)
+        asyncio.get_running_loop().call_soon(self._restock, warm_set)  # the asker goes first
         return lease
 
     async def warm(self, spec: SandboxSpec, count: int, *, snapshot: Snapshot | None = None) -> None:
@@ -111,28 +111,28 @@ class Pool:
 
         Raises: SandboxUnavailable, LimitUnenforceable.
         """
-        await self._leave_parent()
+        await self._restart_after_fork()
         with self._lock:
-            shelf = self._shelf(spec, snapshot)
-            shelf.asked_at, shelf.target = time.monotonic(), max(shelf.target, count)
-            missing = count - len(shelf.ready) - shelf.coming
-        made = await asyncio.gather(*(self._stock(shelf, None) for _ in range(missing)), return_exceptions=True)
+            warm_set = self._warm_set_of(spec, snapshot)
+            warm_set.asked_at, warm_set.target = time.monotonic(), max(warm_set.target, count)
+            missing = count - len(warm_set.ready) - warm_set.pending
+        made = await asyncio.gather(*(self._add_warm(warm_set, None) for _ in range(missing)), return_exceptions=True)
         self._shrink_later()
         for failure in made:
             if failure is not None:
                 raise failure
 
-    def owned_by(self, owner: str) -> Backend:
+    def for_tenant(self, tenant: str) -> Backend:
         """This pool as the backend of one owner, for example of evaluation beside training: owners take turns."""
-        return Owned(self, owner)
+        return TenantView(self, tenant)
 
     def stats(self) -> PoolStats:
         """How many there are of what, and how long askers waited; for logs."""
         with self._lock:
-            ready = sum(len(shelf.ready) for shelf in self._shelves.values())
-            leased = sum(place.lease is not None for place in self._admission.places)
+            ready = sum(len(warm_set.ready) for warm_set in self._warm_sets.values())
+            leased = sum(slot.lease is not None for slot in self._admission.slots)
             return PoolStats(
-                ready=ready, leased=leased, changing=len(self._admission.places) - ready - leased,
+                ready=ready, leased=leased, changing=len(self._admission.slots) - ready - leased,
                 waiting=self._admission.waiting, wait_s=self._waits.percentiles(), **self._counts,
             )  # fmt: skip
 
@@ -148,14 +148,14 @@ class Pool:
 
     async def close(self) -> None:
         """Close every sandbox, ready or held, and the backend below. The pool may be used again afterwards."""
-        await self._leave_parent()
-        self._admission.refuse_all("the pool was closed meanwhile")
+        await self._restart_after_fork()
+        self._admission.reject_all("the pool was closed meanwhile")
         with self._lock:
-            self._closings += 1
-            self._shelves.clear()  # what is still being made finds its shelf gone, and is closed again
-            tasks, places = list(self._tasks), list(self._admission.places)
+            self._close_count += 1
+            self._warm_sets.clear()  # what is still being made finds its shelf gone, and is closed again
+            tasks, slots = list(self._tasks), list(self._admission.slots)
         here = asyncio.get_running_loop()
-        making = [over.wait() for over, loop in list(self._making.items()) if loop is here]
+        making = [finished.wait() for finished, loop in list(self._making.items()) if loop is here]
         for task in tasks:
             if task.get_loop() is here:
                 task.cancel()
@@ -164,99 +164,101 @@ class Pool:
         await asyncio.gather(*(task for task in tasks if task.get_loop() is here), return_exceptions=True)
         try:
             await asyncio.gather(*making)  # the backend must not be closed under them: it would begin anew
-            await asyncio.gather(*(self._end(place) for place in places))
+            await asyncio.gather(*(self._end(slot) for slot in slots))
         finally:
             await self.backend.close()
 
     # Shelves
 
-    def _shelf(self, spec: SandboxSpec, snapshot: Snapshot | None) -> Shelf:
+    def _warm_set_of(self, spec: SandboxSpec, snapshot: Snapshot | None) -> WarmSet:
         key = (spec, snapshot and (snapshot.backend, snapshot.id))
-        if key not in self._shelves:
-            self._shelves[key] = Shelf(key, spec, snapshot)
-        return self._shelves[key]
+        if key not in self._warm_sets:
+            self._warm_sets[key] = WarmSet(key, spec, snapshot)
+        return self._warm_sets[key]
 
-    async def _from_shelf(self, shelf: Shelf) -> Place | None:
+    async def _take_warm(self, warm_set: WarmSet) -> Slot | None:
         """One that lies ready and is alive; those that are dead are put away. None if there is none."""
         while True:
             with self._lock:
-                place = None if self._admission.waiting else shelf.take()
-            if place is None:
+                slot = None if self._admission.waiting else warm_set.take()
+            if slot is None:
                 return None
             try:
-                if await _answers(place):
-                    return place
+                if await _answers(slot):
+                    return slot
                 with self._lock:
                     self._counts["died"] += 1
             except BaseException:
-                await self._end(place)
+                await self._end(slot)
                 raise
-            await self._end(place)
+            await self._end(slot)
 
-    async def _made(self, shelf: Shelf, place: Place, closings: int) -> None:
+    async def _create_for_waiter(self, warm_set: WarmSet, slot: Slot, close_count: int) -> None:
         """Fill a place for an asker. Raises: SandboxUnavailable if the pool is closed before that is done."""
-        over = asyncio.Event()
-        self._making[over] = asyncio.get_running_loop()
+        finished = asyncio.Event()
+        self._making[finished] = asyncio.get_running_loop()
         try:
-            await self._make(shelf, place)
-            if self._closings != closings:
-                await self._end(place)
+            await self._fill(warm_set, slot)
+            if self._close_count != close_count:
+                await self._end(slot)
                 raise SandboxUnavailable("No sandbox: the pool was closed meanwhile.")
         finally:
-            del self._making[over]
-            over.set()
+            del self._making[finished]
+            finished.set()
 
-    async def _make(self, shelf: Shelf, place: Place) -> None:
+    async def _fill(self, warm_set: WarmSet, slot: Slot) -> None:
         """Fill a place with a new sandbox, or give the place back."""
         try:
-            place.sandbox = await self.backend.create(shelf.spec, snapshot=shelf.snapshot)
+            slot.sandbox = await self.backend.create(warm_set.spec, snapshot=warm_set.snapshot)
         except BaseException:
-            self._admission.leave(place)
+            self._admission.release(slot)
             raise
-        place.loop = asyncio.get_running_loop()
+        slot.loop = asyncio.get_running_loop()
         with self._lock:
             self._counts["created"] += 1
 
-    def _restock(self, shelf: Shelf) -> None:
+    def _restock(self, warm_set: WarmSet) -> None:
         """Begin to make what the shelf lacks, as far as there is room that nobody waits for."""
         with self._lock:
-            if shelf.paused_until > time.monotonic() or self._shelves.get(shelf.key) is not shelf:
+            if warm_set.paused_until > time.monotonic() or self._warm_sets.get(warm_set.key) is not warm_set:
                 return
-            usable = sum(shelf.usable(place) for place in shelf.ready)
-            for _ in range(shelf.target - usable - shelf.coming):
-                place = self._admission.enter_at_once(shelf.cost_mib)
-                if place is None:
+            usable = sum(warm_set.usable(slot) for slot in warm_set.ready)
+            for _ in range(warm_set.target - usable - warm_set.pending):
+                slot = self._admission.try_enter(warm_set.cost_mib)
+                if slot is None:
                     break
-                shelf.coming += 1
-                self._in_background(self._restocked(shelf, place), None, partial(self._stocked, shelf, place))
+                warm_set.pending += 1
+                self._in_background(
+                    self._restock_one(warm_set, slot), None, partial(self._restock_done, warm_set, slot)
+                )
         self._shrink_later()
 
-    async def _restocked(self, shelf: Shelf, place: Place) -> None:
+    async def _restock_one(self, warm_set: WarmSet, slot: Slot) -> None:
         """Make one in the background. A failure is not told here: whoever asks next meets it."""
         try:
-            await self._stock(shelf, place)
-            shelf.resume()
+            await self._add_warm(warm_set, slot)
+            warm_set.resume()
         except SandboxError:
-            shelf.pause(time.monotonic())
+            warm_set.pause(time.monotonic())
 
-    async def _stock(self, shelf: Shelf, place: Place | None) -> None:
+    async def _add_warm(self, warm_set: WarmSet, slot: Slot | None) -> None:
         """Make one, and put it on the shelf."""
-        if place is None:
-            place = await self._admission.enter("", shelf.key, lambda: shelf.cost_mib)
-        await self._make(shelf, place)
+        if slot is None:
+            slot = await self._admission.enter("", warm_set.key, lambda: warm_set.cost_mib)
+        await self._fill(warm_set, slot)
         with self._lock:
-            if kept := self._shelves.get(shelf.key) is shelf:
-                shelf.ready.append(place)
+            if kept := self._warm_sets.get(warm_set.key) is warm_set:
+                warm_set.ready.append(slot)
                 self._admission.pump()  # it may have to make room at once
         if not kept:
-            await self._end(place)
+            await self._end(slot)
 
-    def _stocked(self, shelf: Shelf, place: Place) -> None:
+    def _restock_done(self, warm_set: WarmSet, slot: Slot) -> None:
         """The task that was to fill a place is over; cancelled before it began, it has not even given it back."""
         with self._lock:
-            shelf.coming -= 1
-            if place.sandbox is None:
-                self._admission.leave(place)
+            warm_set.pending -= 1
+            if slot.sandbox is None:
+                self._admission.release(slot)
 
     def _shrink_later(self) -> None:
         """See to it that this event loop comes back to what lies idle."""
@@ -268,69 +270,69 @@ class Pool:
     def _shrink(self, here: Loop) -> None:
         self._shrinking.discard(here)
         with self._lock:
-            for shelf in list(self._shelves.values()):
-                if time.monotonic() - shelf.asked_at < self._idle_s:
+            for warm_set in list(self._warm_sets.values()):
+                if time.monotonic() - warm_set.asked_at < self._idle_s:
                     continue
-                shelf.target = 0
-                while (place := shelf.take()) is not None:
-                    self._evict(shelf, place)
-                if shelf.snapshot is not None and not (shelf.ready or shelf.coming):
-                    del self._shelves[shelf.key]  # snapshots are large, and few come again
-            if any(shelf.ready or shelf.coming or shelf.snapshot for shelf in self._shelves.values()):
+                warm_set.target = 0
+                while (slot := warm_set.take()) is not None:
+                    self._evict(warm_set, slot)
+                if warm_set.snapshot is not None and not (warm_set.ready or warm_set.pending):
+                    del self._warm_sets[warm_set.key]  # snapshots are large, and few come again
+            if any(warm_set.ready or warm_set.pending or warm_set.snapshot for warm_set in self._warm_sets.values()):
                 self._shrink_later()
 
-    def _make_room(self) -> bool:
+    def _free_a_slot(self) -> bool:
         """End a lease that nobody watched run out, or a ready sandbox of the shelf least recently asked for."""
-        for place in self._admission.places:
-            if place.lease is not None and place.lease.left_s <= 0 and not place.lease.expired:
-                self._expire(place.lease)
+        for slot in self._admission.slots:
+            if slot.lease is not None and slot.lease.remaining_s <= 0 and not slot.lease.expired:
+                self._expire(slot.lease)
                 return True
-        for shelf in sorted(self._shelves.values(), key=lambda shelf: shelf.asked_at):
-            if shelf.ready:
-                self._evict(shelf, shelf.ready.popleft())
+        for warm_set in sorted(self._warm_sets.values(), key=lambda warm_set: warm_set.asked_at):
+            if warm_set.ready:
+                self._evict(warm_set, warm_set.ready.popleft())
                 return True
         return False
 
-    def _evict(self, shelf: Shelf, place: Place) -> None:
+    def _evict(self, warm_set: WarmSet, slot: Slot) -> None:
         self._admission.leaving += 1
         self._counts["evicted"] += 1
 
         def evicted() -> None:
             with self._lock:
                 self._admission.leaving -= 1
-                if place in self._admission.places:  # cancelled before it began
-                    shelf.ready.append(place)
+                if slot in self._admission.slots:  # cancelled before it began
+                    warm_set.ready.append(slot)
                 self._admission.pump()
 
-        self._in_background(self._end(place), place.loop, evicted)
+        self._in_background(self._end(slot), slot.loop, evicted)
 
     # Leases
 
-    def _lend(self, shelf: Shelf, place: Place) -> Lease:
-        assert place.sandbox is not None
+    def _lease_slot(self, warm_set: WarmSet, slot: Slot) -> Lease:
+        assert slot.sandbox is not None
 
         def returned(lease: Lease) -> None:
             with self._lock:
-                if place.timer is not None:
-                    place.timer.cancel()
+                if slot.timer is not None:
+                    slot.timer.cancel()
                 self._counts["died"] += lease.died
-                shelf.learn(lease.peak_mib)
-                self._admission.leave(place)
+                warm_set.learn(lease.peak_mib)
+                self._admission.release(slot)
 
-        place.lease = Lease(place.sandbox, self._lease_s, returned)
-        self._watch(place, place.lease)
-        return place.lease
+        slot.lease = Lease(slot.sandbox, self._lease_s, returned)
+        self._watch(slot, slot.lease)
+        return slot.lease
 
-    def _watch(self, place: Place, lease: Lease) -> None:
+    def _watch(self, slot: Slot, lease: Lease) -> None:
         """End the lease when its time is over, unless it is closed or extended before."""
 
         def look() -> None:
-            if lease.left_s > 0:
-                self._watch(place, lease)
+            if lease.remaining_s > 0:
+                self._watch(slot, lease)
             elif not (lease.closed or lease.expired):
                 self._expire(lease)
 
-        place.timer = asyncio.get_running_loop().call_later(max(lease.left_s, 0.0), look)
+        slot.timer = asyncio.get_running_loop().call_later(max(lease.remaining_s, 0.0), look)
 
     def _expire(self, lease: Lease) -> None:
         with self._lock:
@@ -340,10 +342,10 @@ class Pool:
 
     # Event loops and processes
 
-    async def _end(self, place: Place) -> None:
+    async def _end(self, slot: Slot) -> None:
         """Close what is in a place, in the event loop it belongs to, and give the place back."""
-        thing = place.lease or place.sandbox
-        loop = place.lease.loop if place.lease is not None else place.loop
+        thing = slot.lease or slot.sandbox
+        loop = slot.lease.loop if slot.lease is not None else slot.loop
         try:
             if thing is None:
                 return
@@ -352,7 +354,7 @@ class Pool:
             else:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(thing.close(), loop))
         finally:
-            self._admission.leave(place)
+            self._admission.release(slot)
 
     def _in_background(
         self, work: Coroutine[Any, Any, None], loop: Loop | None, then: Callable[[], None] | None = None
@@ -376,21 +378,21 @@ class Pool:
         else:
             loop.call_soon_threadsafe(begin)
 
-    async def _leave_parent(self) -> None:
+    async def _restart_after_fork(self) -> None:
         """In a forked process: begin anew; the sandboxes are its parent's."""
         if self._pid != os.getpid():
-            inherited = [place.sandbox for place in self._admission.places if place.sandbox is not None]
+            inherited = [slot.sandbox for slot in self._admission.slots if slot.sandbox is not None]
             self._begin()
             await asyncio.gather(*(sandbox.close() for sandbox in inherited))
 
 
-async def _answers(place: Place) -> bool:
+async def _answers(slot: Slot) -> bool:
     """It is alive and serves requests."""
-    assert place.sandbox is not None
-    place.loop = asyncio.get_running_loop()
+    assert slot.sandbox is not None
+    slot.loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_HEALTH_S):
-            await place.sandbox.usage()
+            await slot.sandbox.usage()
     except (SandboxError, TimeoutError):
         return False
     return True

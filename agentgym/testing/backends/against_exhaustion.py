@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from agentgym.testing.backends.case import Breach, cases_of, deny, same
-from agentgym.testing.backends.ground import Target, reported
+from agentgym.testing.backends.check import Breach, check_equal, check_not, checks_of
+from agentgym.testing.backends.testbed import Target, reported
 
 
 async def fork_bomb(target: Target) -> None:
@@ -21,9 +21,9 @@ async def fork_bomb(target: Target) -> None:
             made += 1
         report(made)
     """)
-    deny(made > target.spec.processes, f"{made} processes were started; the limit is {target.spec.processes}")
+    check_not(made > target.spec.processes, f"{made} processes were started; the limit is {target.spec.processes}")
     result = await target.sandbox.exec(["sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 5"], timeout_s=0.7)
-    deny(result.ok, "a fork bomb in the shell came to a good end")
+    check_not(result.ok, "a fork bomb in the shell came to a good end")
     await target.idle("after the fork bomb")
 
 
@@ -38,7 +38,7 @@ async def thread_bomb(target: Target) -> None:
         except RuntimeError: pass
         stop.set(); report(made)
     """)
-    deny(made > target.spec.processes, f"{made} threads were started; the limit is {target.spec.processes}")
+    check_not(made > target.spec.processes, f"{made} threads were started; the limit is {target.spec.processes}")
 
 
 async def full_process_table(target: Target) -> None:
@@ -50,21 +50,21 @@ async def full_process_table(target: Target) -> None:
                 if os.fork() == 0: time.sleep(60)
         except OSError: report("full")
     """
-    same(reported(await target.python(code, session="hoarder")), {"value": "full"}, "filling the process table")
+    check_equal(reported(await target.python(code, session="hoarder")), {"value": "full"}, "filling the process table")
     result = await target.sandbox.run_python("print(1)")
-    deny(result.ok, "a call found room where there was none")
-    same(
+    check_not(result.ok, "a call found room where there was none")
+    check_equal(
         (result.exit_code, b"process limit" in result.stderr), (126, True), f"the next call says so ({result.stderr!r})"
     )
     await target.sandbox.run_python("import os; os._exit(0)", session="hoarder")
-    same((await target.sandbox.run_python("print(1)")).stdout, b"1\n", "a call after the session ended")
+    check_equal((await target.sandbox.run_python("print(1)")).stdout, b"1\n", "a call after the session ended")
 
 
 async def memory_bomb_in_one_process(target: Target) -> None:
     """One process asks for three times the memory there is, and touches it."""
     size = target.spec.memory_mib * 3
     result = await target.python("b = bytearray(size << 20); report('got it')", size=size)
-    deny(reported(result) is not None, f"one process got {size} MiB")
+    check_not(reported(result) is not None, f"one process got {size} MiB")
 
 
 async def memory_bomb_over_many_processes(target: Target) -> None:
@@ -94,7 +94,7 @@ async def memory_bomb_over_many_processes(target: Target) -> None:
         each=each,
     )
     held = (reported(result) or {"value": 0})["value"]  # killed with the rest: contained
-    deny(held * each > target.spec.memory_mib * 1.2, f"{held} processes held {each} MiB each at once")
+    check_not(held * each > target.spec.memory_mib * 1.2, f"{held} processes held {each} MiB each at once")
 
 
 async def memory_in_files_without_a_name(target: Target) -> None:
@@ -110,7 +110,7 @@ async def memory_in_files_without_a_name(target: Target) -> None:
         report(written)
     """
     found = reported(await target.python(code, size=size))
-    deny(found is not None and found["value"] > target.spec.memory_mib * 1.2, f"memory files held {found} MiB")
+    check_not(found is not None and found["value"] > target.spec.memory_mib * 1.2, f"memory files held {found} MiB")
 
 
 async def objects_that_outlive_their_process(target: Target) -> None:
@@ -129,8 +129,8 @@ async def objects_that_outlive_their_process(target: Target) -> None:
     """
     await target.report(code, create=True)
     other = target.beside()
-    deny(bool(found := await other.report(code, create=False)), f"another sandbox finds {found}")
-    deny(bool(found := await target.report(code, create=False)), f"a later call finds {found}")
+    check_not(bool(found := await other.report(code, create=False)), f"another sandbox finds {found}")
+    check_not(bool(found := await target.report(code, create=False)), f"a later call finds {found}")
 
 
 async def disk_filler(target: Target) -> None:
@@ -148,9 +148,9 @@ async def disk_filler(target: Target) -> None:
         most=target.spec.disk_mib * 4,
     )
     limit = target.spec.disk_mib
-    deny(written > (limit + 1) << 20, f"{written >> 20} MiB were written; the limit is {limit}")
+    check_not(written > (limit + 1) << 20, f"{written >> 20} MiB were written; the limit is {limit}")
     result = await target.sandbox.exec(["sh", "-c", "rm -f /work/filler /tmp/filler /dev/shm/filler; echo room"])
-    same(result.stdout, b"room\n", "a command after the files were removed")
+    check_equal(result.stdout, b"room\n", "a command after the files were removed")
 
 
 async def inode_filler(target: Target) -> None:
@@ -167,7 +167,7 @@ async def inode_filler(target: Target) -> None:
         """,
         most=target.spec.inodes * 2,
     )
-    deny(made > target.spec.inodes, f"{made} files were made; the limit is {target.spec.inodes}")
+    check_not(made > target.spec.inodes, f"{made} files were made; the limit is {target.spec.inodes}")
 
 
 async def open_files_filler(target: Target) -> None:
@@ -179,7 +179,7 @@ async def open_files_filler(target: Target) -> None:
         except OSError: pass
         report(len(held))
     """)
-    deny(held > target.spec.open_files, f"{held} files were open at once; the limit is {target.spec.open_files}")
+    check_not(held > target.spec.open_files, f"{held} files were open at once; the limit is {target.spec.open_files}")
 
 
 async def raising_its_own_limits(target: Target) -> None:
@@ -200,7 +200,7 @@ async def raising_its_own_limits(target: Target) -> None:
         attempt("locked memory", lambda: must(libc.mlockall(3)) or bytearray(48 << 20))
         attempt("immunity from memory kills", lambda: shield("/proc/self/oom_score_adj"))
     """)
-    deny(bool(through), f"it got {', '.join(through)}")
+    check_not(bool(through), f"it got {', '.join(through)}")
 
 
 async def cpu_hog(target: Target) -> None:
@@ -216,22 +216,22 @@ async def cpu_hog(target: Target) -> None:
         took = os.times()
         report((took.children_user + took.children_system) / (time.monotonic() - started))
     """)
-    deny(share > target.spec.cpu_cores * 1.3, f"{share:.2f} cores were used; the limit is {target.spec.cpu_cores}")
+    check_not(share > target.spec.cpu_cores * 1.3, f"{share:.2f} cores were used; the limit is {target.spec.cpu_cores}")
 
 
 async def endless_output(target: Target) -> None:
     """Writes to both streams without end: cut where asked, ended at the timeout."""
     result = await target.sandbox.exec(["sh", "-c", "yes | tee /dev/stderr"], timeout_s=0.5, max_output_bytes=4096)
-    deny(max(len(result.stdout), len(result.stderr)) > 4096, "more output came than was asked for")
-    deny(not (result.truncated and result.timed_out), "endless output was not cut and timed out")
+    check_not(max(len(result.stdout), len(result.stderr)) > 4096, "more output came than was asked for")
+    check_not(not (result.truncated and result.timed_out), "endless output was not cut and timed out")
 
 
 async def output_without_a_line_break(target: Target) -> None:
     """Endless output on one line, and a line of megabytes: nothing waits for its end."""
     result = await target.sandbox.exec(["sh", "-c", "cat /dev/zero"], timeout_s=0.4, max_output_bytes=5000)
-    same((len(result.stdout), result.truncated, result.timed_out), (5000, True, True), "an endless line")
+    check_equal((len(result.stdout), result.truncated, result.timed_out), (5000, True, True), "an endless line")
     result = await target.sandbox.run_python("import sys; sys.stdout.write('x' * 2_000_000)", max_output_bytes=100)
-    same((result.stdout, result.truncated), (b"x" * 100, True), "a long line")
+    check_equal((result.stdout, result.truncated), (b"x" * 100, True), "a long line")
 
 
 async def control_characters_in_output(target: Target) -> None:
@@ -243,15 +243,15 @@ async def control_characters_in_output(target: Target) -> None:
     )
     await target.sandbox.write("nasty", nasty)
     result = await target.sandbox.exec(["sh", "-c", "cat nasty; cat nasty >&2"])
-    same((result.stdout, result.stderr), (nasty, nasty), "control characters")
-    same(isinstance(result.text, str), True, "they can be decoded")
+    check_equal((result.stdout, result.stderr), (nasty, nasty), "control characters")
+    check_equal(isinstance(result.text, str), True, "they can be decoded")
 
 
 async def background_writer_holds_the_pipe(target: Target) -> None:
     """A child left behind keeps the output open and goes on writing: the call ends all the same."""
     async with asyncio.timeout(15):
         result = await target.sandbox.exec(["sh", "-c", "(while :; do echo noise; done) & echo done"], timeout_s=30)
-    deny(result.timed_out, "a child that holds the output keeps the call from ending")
+    check_not(result.timed_out, "a child that holds the output keeps the call from ending")
     await target.idle("after their call")
 
 
@@ -267,7 +267,7 @@ async def signals_ignored(target: Target) -> None:
     """
     async with asyncio.timeout(15):
         result = await target.python(code, timeout_s=0.4)
-    same(
+    check_equal(
         (result.timed_out, result.exit_code < 0), (True, True), f"a tree that ignores signals (exit {result.exit_code})"
     )
     await target.idle("after a timeout")
@@ -282,7 +282,7 @@ async def standing_still(target: Target) -> None:
     """
     async with asyncio.timeout(15):
         result = await target.python(code, timeout_s=0.4)
-    same(result.timed_out, True, "a process that stopped itself times out")
+    check_equal(result.timed_out, True, "a process that stopped itself times out")
     await target.idle("after a timeout")
 
 
@@ -314,7 +314,7 @@ async def a_storm_of_orphans_and_zombies(target: Target) -> None:
         report(made)
     """
     for _ in range(3):
-        deny(not await target.report(code), "no child was made at all")
+        check_not(not await target.report(code), "no child was made at all")
     await target.idle("after the storm")
 
 
@@ -336,12 +336,28 @@ async def breeding_faster_than_it_is_killed(target: Target) -> None:
         raise Breach(f"a session answered {result.stdout!r:.60} {result.stderr!r:.200}")
 
 
-CASES = cases_of(
-    "attack", "Using up what there is", ("processes", fork_bomb), ("processes", thread_bomb),
-    ("processes", full_process_table), memory_bomb_in_one_process, ("memory", memory_bomb_over_many_processes),
-    ("memory", memory_in_files_without_a_name), objects_that_outlive_their_process, ("disk", disk_filler),
-    ("inodes", inode_filler), ("open_files", open_files_filler), raising_its_own_limits, ("cpu", cpu_hog),
-    ("output", endless_output), ("output", output_without_a_line_break), control_characters_in_output,
-    background_writer_holds_the_pipe, signals_ignored, standing_still, daemons_and_orphans,
-    a_storm_of_orphans_and_zombies, breeding_faster_than_it_is_killed,
-)  # fmt: skip
+CHECKS = checks_of(
+    "attack",
+    "Using up what there is",
+    ("processes", fork_bomb),
+    ("processes", thread_bomb),
+    ("processes", full_process_table),
+    memory_bomb_in_one_process,
+    ("memory", memory_bomb_over_many_processes),
+    ("memory", memory_in_files_without_a_name),
+    objects_that_outlive_their_process,
+    ("disk", disk_filler),
+    ("inodes", inode_filler),
+    ("open_files", open_files_filler),
+    raising_its_own_limits,
+    ("cpu", cpu_hog),
+    ("output", endless_output),
+    ("output", output_without_a_line_break),
+    control_characters_in_output,
+    background_writer_holds_the_pipe,
+    signals_ignored,
+    standing_still,
+    daemons_and_orphans,
+    a_storm_of_orphans_and_zombies,
+    breeding_faster_than_it_is_killed,
+)

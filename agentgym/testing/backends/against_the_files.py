@@ -7,8 +7,8 @@ import contextlib
 import resource
 
 from agentgym.errors import SandboxError
-from agentgym.testing.backends.case import SNAPSHOTS, cases_of, deny, raises, same
-from agentgym.testing.backends.ground import Target
+from agentgym.testing.backends.check import SNAPSHOTS, check_equal, check_not, check_raises, checks_of
+from agentgym.testing.backends.testbed import Target
 
 _REFUSED = (OSError, ValueError)
 
@@ -22,11 +22,11 @@ async def symbolic_links(target: Target) -> None:
     async with asyncio.timeout(20):
         for path in ("l", "d/etc/passwd", "e", "f", "sub/up", "loop", "m", "z", "p/1/environ", "d/proc/self/maps",
                      "p/self/environ"):  # fmt: skip
-            await raises(_REFUSED, target.sandbox.read(path), f"read({path!r})")
+            await check_raises(_REFUSED, target.sandbox.read(path), f"read({path!r})")
         for path in ("l", "d/work/x", "d/tmp/x", "sub/up", "loop", "m", "f", "z", "p/self/comm"):
-            await raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
+            await check_raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
         for path in ("d", "d/etc", "p", "loop"):
-            await raises(_REFUSED, target.sandbox.list(path), f"list({path!r})")
+            await check_raises(_REFUSED, target.sandbox.list(path), f"list({path!r})")
 
 
 async def paths_that_climb(target: Target) -> None:
@@ -36,10 +36,10 @@ async def paths_that_climb(target: Target) -> None:
         for path in ("../etc/passwd", "a/../../etc/passwd", "/work/../etc/passwd", "/tmp/../proc/1/environ",
                      "/proc/1/environ", "/proc/self/environ", "//proc/1/mem",
                      "/proc/self/root/etc/passwd"):  # fmt: skip
-            await raises(_REFUSED, target.sandbox.read(path), f"read({path!r})")
+            await check_raises(_REFUSED, target.sandbox.read(path), f"read({path!r})")
         for path in ("../../x", "a/../../x", "/work/../x", "../usr/x", "/proc/self/mem", "/proc/1/comm", "/proc/sys/x"):
-            await raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
-        same(await target.sandbox.list("a/.."), ["a/"], "a path that stays inside")
+            await check_raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
+        check_equal(await target.sandbox.list("a/.."), ["a/"], "a path that stays inside")
 
 
 async def hard_links(target: Target) -> None:
@@ -51,10 +51,10 @@ async def hard_links(target: Target) -> None:
             for folder in ("/work", "/tmp", "/dev/shm"):
                 attempt(path, lambda: os.link(path, folder + "/linked"))
     """)
-    deny(bool(through), f"linked {', '.join(through)}")
+    check_not(bool(through), f"linked {', '.join(through)}")
     await target.sandbox.exec(["sh", "-c", "echo 1 > one; ln one two"])
     await target.sandbox.write("two", b"2")
-    same(await target.sandbox.read("one"), b"2", "two names of one file of the agent's own")
+    check_equal(await target.sandbox.read("one"), b"2", "two names of one file of the agent's own")
 
 
 async def special_files(target: Target) -> None:
@@ -66,11 +66,11 @@ async def special_files(target: Target) -> None:
     async with asyncio.timeout(20):
         for path in ("pipe", "socket", "folder", "/dev/zero", "/dev/null", "/dev/random", "/dev/ptmx", "/dev/tty",
                      "/dev/stdin"):  # fmt: skip
-            await raises(_REFUSED, target.sandbox.read(path, max_bytes=100), f"read({path!r})")
+            await check_raises(_REFUSED, target.sandbox.read(path, max_bytes=100), f"read({path!r})")
         for path in ("pipe", "socket", "folder", "/dev/full", "/dev/ptmx"):
-            await raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
+            await check_raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
         for path in ("pipe", "socket", "/dev/null"):
-            await raises(_REFUSED, target.sandbox.list(path), f"list({path!r})")
+            await check_raises(_REFUSED, target.sandbox.list(path), f"list({path!r})")
 
 
 async def sparse_files(target: Target) -> None:
@@ -83,12 +83,14 @@ async def sparse_files(target: Target) -> None:
             size = 1 << power; break
         report(size)
     """)
-    deny(claimed == 0, "no file could be made: nothing is proved")
-    await raises(ValueError, target.sandbox.read("hole", max_bytes=claimed - 1), "read of a file that claims more")
+    check_not(claimed == 0, "no file could be made: nothing is proved")
+    await check_raises(
+        ValueError, target.sandbox.read("hole", max_bytes=claimed - 1), "read of a file that claims more"
+    )
     before = _peak_mib()
     with contextlib.suppress(ValueError, OSError):
-        same(len(await target.sandbox.read("hole")) <= 16 * 2**20, True, "bytes of a hole")
-    deny(_peak_mib() - before > 256, f"the host took {_peak_mib() - before} MiB to read it")
+        check_equal(len(await target.sandbox.read("hole")) <= 16 * 2**20, True, "bytes of a hole")
+    check_not(_peak_mib() - before > 256, f"the host took {_peak_mib() - before} MiB to read it")
 
 
 async def a_file_that_grows_while_it_is_read(target: Target) -> None:
@@ -105,7 +107,7 @@ async def a_file_that_grows_while_it_is_read(target: Target) -> None:
         async with asyncio.timeout(20):
             for _ in range(60):
                 with contextlib.suppress(OSError, ValueError):
-                    same(len(await target.sandbox.read("f", max_bytes=600_000)) <= 600_000, True, "bytes read")
+                    check_equal(len(await target.sandbox.read("f", max_bytes=600_000)) <= 600_000, True, "bytes read")
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
@@ -136,17 +138,17 @@ async def races_between_check_and_use(target: Target) -> None:
                     with contextlib.suppress(OSError, ValueError):
                         got = await target.sandbox.read(path)
                         read += 1
-                        same(set(got) <= set(b"ownhost"), True, f"read({path!r}) gave {got!r:.60}: content")
+                        check_equal(set(got) <= set(b"ownhost"), True, f"read({path!r}) gave {got!r:.60}: content")
                 if round_ % 3 == 0:
                     for path in ("f", "d/f"):
                         with contextlib.suppress(OSError, ValueError):
                             await target.sandbox.write(path, b"host")
-            deny(not read, "no read ever hit the file: nothing is proved")
+            check_not(not read, "no read ever hit the file: nothing is proved")
     finally:
         swapping.cancel()
         await asyncio.gather(swapping, return_exceptions=True)
     result = await target.sandbox.exec(["sh", "-c", "head -c 5 /etc/passwd; ls /etc/f /usr/f 2>/dev/null"])
-    same(result.stdout, b"root:", "the system's files afterwards")
+    check_equal(result.stdout, b"root:", "the system's files afterwards")
 
 
 async def hostile_names(target: Target) -> None:
@@ -163,9 +165,9 @@ async def hostile_names(target: Target) -> None:
         report(made)
     """)
     names = await target.sandbox.list()
-    same((len(names), all(isinstance(name, str) for name in names)), (made, True), "names listed")
+    check_equal((len(names), all(isinstance(name, str) for name in names)), (made, True), "names listed")
     many = await target.sandbox.list("/tmp/many")
-    same(len(many) > 100 and many == sorted(many), True, "many long names listed in order")
+    check_equal(len(many) > 100 and many == sorted(many), True, "many long names listed in order")
 
 
 async def deep_directories(target: Target) -> None:
@@ -177,12 +179,12 @@ async def deep_directories(target: Target) -> None:
         except OSError: pass
         report(depth)
     """)
-    deny(depth < 100, f"the tree is {depth} deep: nothing is proved")
-    same(await target.sandbox.list("d/" * 100), ["d/"], "names far down")
+    check_not(depth < 100, f"the tree is {depth} deep: nothing is proved")
+    check_equal(await target.sandbox.list("d/" * 100), ["d/"], "names far down")
     async with asyncio.timeout(60):
         with contextlib.suppress(SandboxError, OSError):
             await target.sandbox.snapshot()
-    same((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
+    check_equal((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
 
 
 async def a_snapshot_of_traps(target: Target) -> None:
@@ -203,15 +205,15 @@ async def a_snapshot_of_traps(target: Target) -> None:
             snapshot = await target.sandbox.snapshot()
         except (SandboxError, OSError):
             snapshot = None  # too much is an answer
-    deny(_peak_mib() - before > 512, f"the host took {_peak_mib() - before} MiB to keep it")
+    check_not(_peak_mib() - before > 512, f"the host took {_peak_mib() - before} MiB to keep it")
     if snapshot is not None:
         with contextlib.suppress(SandboxError):
             async with target.another(snapshot=snapshot) as restored:
                 result = await restored.exec(
                     ["sh", "-c", "readlink away; test -p pipe && echo pipe; test -S socket; true"]
                 )
-                same(result.stdout.split()[:1], [b"/etc/passwd"], "the link restored")
-    same((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
+                check_equal(result.stdout.split()[:1], [b"/etc/passwd"], "the link restored")
+    check_equal((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
 
 
 def _peak_mib() -> int:
@@ -219,8 +221,17 @@ def _peak_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-CASES = cases_of(
-    "attack", "Files as traps", symbolic_links, paths_that_climb, hard_links, special_files, sparse_files,
-    a_file_that_grows_while_it_is_read, races_between_check_and_use, hostile_names, (SNAPSHOTS, deep_directories),
+CHECKS = checks_of(
+    "attack",
+    "Files as traps",
+    symbolic_links,
+    paths_that_climb,
+    hard_links,
+    special_files,
+    sparse_files,
+    a_file_that_grows_while_it_is_read,
+    races_between_check_and_use,
+    hostile_names,
+    (SNAPSHOTS, deep_directories),
     (SNAPSHOTS, a_snapshot_of_traps),
-)  # fmt: skip
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from agentgym.errors import SandboxDied
-from agentgym.testing.backends.case import NotApplicable, cases_of, deny, raises, same
-from agentgym.testing.backends.ground import Target, dedented
+from agentgym.testing.backends.check import NotApplicable, check_equal, check_not, check_raises, checks_of
+from agentgym.testing.backends.testbed import Target, dedented
 
 _FORGING = """
     import os, struct
@@ -38,7 +38,7 @@ async def signals_to_the_guest(target: Target) -> None:
         try: signal.pidfd_send_signal(os.pidfd_open(1), 9)
         except OSError: pass
     """)
-    same((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
+    check_equal((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
 
 
 async def tracing_the_guest(target: Target) -> None:
@@ -62,7 +62,7 @@ async def tracing_the_guest(target: Target) -> None:
         for what in ("process_vm_readv", "process_vm_writev"):
             if getattr(libc, what)(1, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0) > 0: through.append(what)
     """)
-    deny(bool(through), f"got into process 1: {', '.join(through)}")
+    check_not(bool(through), f"got into process 1: {', '.join(through)}")
 
 
 async def starving_the_guest_by_its_limits(target: Target) -> None:
@@ -85,8 +85,8 @@ async def starving_the_guest_by_its_limits(target: Target) -> None:
             attributes = (ctypes.c_uint32 * 14)(48, 5)
             if libc.syscall(314, 1, attributes, 0) == 0: through.append("its scheduling attributes")
     """)
-    deny(bool(through), f"it changed {', '.join(through)}")
-    same((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
+    check_not(bool(through), f"it changed {', '.join(through)}")
+    check_equal((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
 
 
 async def descriptors_of_the_guest(target: Target) -> None:
@@ -110,7 +110,7 @@ async def descriptors_of_the_guest(target: Target) -> None:
             except OSError: continue
             if stat.S_ISSOCK(kind) or stat.S_ISFIFO(kind) or stat.S_ISDIR(kind): through.append(f"inherited {number}")
     """)
-    deny(bool(through), f"got {', '.join(through)}")
+    check_not(bool(through), f"got {', '.join(through)}")
 
 
 async def forged_replies(target: Target) -> None:
@@ -121,7 +121,7 @@ async def forged_replies(target: Target) -> None:
     await target.sandbox.exec(["python3", "forge.py"], timeout_s=5)
     for number in range(10):
         result = await target.sandbox.run_python(f"print({number})")
-        same(result.stdout, b"%d\n" % number, "the answer to a call")
+        check_equal(result.stdout, b"%d\n" % number, "the answer to a call")
 
 
 async def a_session_that_answers_for_itself(target: Target) -> None:
@@ -140,8 +140,10 @@ async def a_session_that_answers_for_itself(target: Target) -> None:
             one.detach()
     """, session="forger", timeout_s=5)  # fmt: skip
     await target.sandbox.run_python("print('mine')", session="forger", timeout_s=1)
-    same((await target.sandbox.run_python("print('well')", session="honest")).stdout, b"well\n", "another session")
-    same((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "a plain call")
+    check_equal(
+        (await target.sandbox.run_python("print('well')", session="honest")).stdout, b"well\n", "another session"
+    )
+    check_equal((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "a plain call")
 
 
 async def a_name_that_breaks_proc(target: Target) -> None:
@@ -180,11 +182,11 @@ async def starving_the_guest(target: Target) -> None:
     """, timeout_s=1.2, most=limit // 2))  # fmt: skip
     await asyncio.sleep(0.5)
     async with asyncio.timeout(30):
-        same(await target.sandbox.list("/work"), [], "names in a directory, asked for meanwhile")
+        check_equal(await target.sandbox.list("/work"), [], "names in a directory, asked for meanwhile")
         await spinning
     await target.idle("after a timeout")
     await target.sandbox.exec(["rm", "-f", "/tmp/full"])
-    same((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "the call after it")
+    check_equal((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "the call after it")
 
 
 async def a_channel_that_floods(target: Target) -> None:
@@ -193,13 +195,21 @@ async def a_channel_that_floods(target: Target) -> None:
     nested = "head -c 20000 /dev/zero | tr '\\0' '['; echo"
     for script in (endless, nested, "cat /dev/zero", "printf '\\377\\376\\n'"):
         channel = await target.sandbox.open_channel(["sh", "-c", f"read line; {script}"])
-        await raises((SandboxDied, TimeoutError), channel.request(1, timeout_s=0.7), f"an answer of {script!r}")
+        await check_raises((SandboxDied, TimeoutError), channel.request(1, timeout_s=0.7), f"an answer of {script!r}")
         await channel.close()
     await target.idle("after their channel was closed")
 
 
-CASES = cases_of(
-    "attack", "The guest", signals_to_the_guest, tracing_the_guest, descriptors_of_the_guest,
-    starving_the_guest_by_its_limits, forged_replies,
-    a_session_that_answers_for_itself, a_name_that_breaks_proc, starving_the_guest, a_channel_that_floods,
-)  # fmt: skip
+CHECKS = checks_of(
+    "attack",
+    "The guest",
+    signals_to_the_guest,
+    tracing_the_guest,
+    descriptors_of_the_guest,
+    starving_the_guest_by_its_limits,
+    forged_replies,
+    a_session_that_answers_for_itself,
+    a_name_that_breaks_proc,
+    starving_the_guest,
+    a_channel_that_floods,
+)

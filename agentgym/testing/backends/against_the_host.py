@@ -6,9 +6,9 @@ import os
 import secrets
 from dataclasses import replace
 
-from agentgym.sandbox.contract import Sandbox
-from agentgym.testing.backends.case import cases_of, deny, same
-from agentgym.testing.backends.ground import Target
+from agentgym.sandbox import Sandbox
+from agentgym.testing.backends.check import check_equal, check_not, checks_of
+from agentgym.testing.backends.testbed import Target
 
 _PRIVATE = (
     os.path.expanduser("~"), "/home", "/root", "/root/.ssh", "/var/log", "/var/lib/docker", "/etc/ssh", "/boot", "/srv",
@@ -31,7 +31,7 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
         """,
         word=target.host.word,
     )
-    deny(bool(found), f"the word shows in {', '.join(found)}")
+    check_not(bool(found), f"the word shows in {', '.join(found)}")
 
 
 async def what_an_earlier_sandbox_was_told(target: Target) -> None:
@@ -40,11 +40,13 @@ async def what_an_earlier_sandbox_was_told(target: Target) -> None:
     many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))  # not all written over by a shorter spec
     told = replace(target.spec, environment=(*target.spec.environment, *many))
     async with target.another(told) as earlier:
-        deny(not await _in_memory(target, earlier, word), "it does not even find its own: nothing is proved")
+        check_not(not await _in_memory(target, earlier, word), "it does not even find its own: nothing is proved")
         async with target.another() as later:
-            deny(await _in_memory(target, later, word), "the memory of the next sandbox holds it")
+            check_not(await _in_memory(target, later, word), "the memory of the next sandbox holds it")
     async with target.another() as later:
-        deny(await _in_memory(target, later, word), "once its sandbox is gone, the memory of the next one holds it")
+        check_not(
+            await _in_memory(target, later, word), "once its sandbox is gone, the memory of the next one holds it"
+        )
 
 
 async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
@@ -85,7 +87,7 @@ async def files_of_the_host(target: Target) -> None:
         """,
         file=str(target.host.file), private={path: marks for path in _PRIVATE if (marks := _marks(path))},
     )  # fmt: skip
-    deny(bool(found), f"the host's own: {', '.join(found)}")
+    check_not(bool(found), f"the host's own: {', '.join(found)}")
 
 
 def _marks(path: str) -> list[int]:
@@ -110,7 +112,7 @@ async def tasks_and_their_truth(target: Target) -> None:
             found += glob.glob(folder + "/agentgym*") + glob.glob(folder + "/*/site-packages/agentgym*")
         report(found)
     """)
-    deny(bool(found), f"found {', '.join(found)}")
+    check_not(bool(found), f"found {', '.join(found)}")
 
 
 async def processes_of_the_host(target: Target) -> None:
@@ -139,20 +141,20 @@ async def processes_of_the_host(target: Target) -> None:
         """,
         canary=target.host.canary, word=target.host.word,
     )  # fmt: skip
-    deny(bool(through), f"it got {', '.join(through[:5])}")
+    check_not(bool(through), f"it got {', '.join(through[:5])}")
 
 
 async def signals_to_everybody(target: Target) -> None:
     """Sends every signal to every process there is: it ends itself at most, and the host notices nothing."""
     seen = await target.report("report(os.path.exists(f'/proc/{canary}'))", canary=target.host.canary)
-    deny(seen, "processes of the host are in sight; it is not tried")
+    check_not(seen, "processes of the host are in sight; it is not tried")
     for group in (-1, 0):
         for number in (15, 9):
             code = (
                 f"import os\nfor one in range(1, 65):\n try: os.kill({group}, one) if one not in (9, 19, 20) else 0\n"
             )
             await target.sandbox.run_python(code + f" except OSError: pass\nos.kill({group}, {number})", timeout_s=2)
-    same((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
+    check_equal((await target.sandbox.exec(["echo", "on"])).stdout, b"on\n", "the next call")
 
 
 async def kernel_memory_and_addresses(target: Target) -> None:
@@ -173,7 +175,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
             line.split()[-1] not in (b"0x0000000000000000",) and line.split()[-1].strip(b"0x")
             for line in text.splitlines() if b"0x" in line)))
     """)
-    deny(bool(through), f"could read {', '.join(through)}")
+    check_not(bool(through), f"could read {', '.join(through)}")
 
 
 async def writing_settings_of_the_machine(target: Target) -> None:
@@ -189,7 +191,7 @@ async def writing_settings_of_the_machine(target: Target) -> None:
                      "/proc/scsi/scsi", "/proc/mtrr", "/proc/acpi/wakeup", "/proc/bus/pci/devices"):
             attempt(path, lambda: os.close(os.open(path, os.O_RDWR)))
     """)
-    deny(bool(through), f"can be opened to write: {', '.join(through[:5])}")
+    check_not(bool(through), f"can be opened to write: {', '.join(through[:5])}")
 
 
 async def control_groups(target: Target) -> None:
@@ -201,7 +203,7 @@ async def control_groups(target: Target) -> None:
                 attempt(path, lambda: os.close(os.open(path, os.O_WRONLY)))
         attempt("a group of its own", lambda: os.mkdir("/sys/fs/cgroup/mine"))
     """)
-    deny(bool(through), f"it got {', '.join(through[:5])}")
+    check_not(bool(through), f"it got {', '.join(through[:5])}")
 
 
 async def writing_outside(target: Target) -> None:
@@ -220,11 +222,20 @@ async def writing_outside(target: Target) -> None:
         """,
         host=str(target.host.folder),
     )
-    deny(bool(through), f"could write {', '.join(through)}")
+    check_not(bool(through), f"could write {', '.join(through)}")
 
 
-CASES = cases_of(
-    "attack", "The host", secrets_in_environments_and_arguments, what_an_earlier_sandbox_was_told, files_of_the_host,
-    tasks_and_their_truth, processes_of_the_host, signals_to_everybody, kernel_memory_and_addresses,
-    writing_settings_of_the_machine, control_groups, writing_outside,
-)  # fmt: skip
+CHECKS = checks_of(
+    "attack",
+    "The host",
+    secrets_in_environments_and_arguments,
+    what_an_earlier_sandbox_was_told,
+    files_of_the_host,
+    tasks_and_their_truth,
+    processes_of_the_host,
+    signals_to_everybody,
+    kernel_memory_and_addresses,
+    writing_settings_of_the_machine,
+    control_groups,
+    writing_outside,
+)

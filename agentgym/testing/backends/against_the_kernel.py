@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.testing.backends.case import cases_of, deny, same
-from agentgym.testing.backends.ground import Target, dedented, reported
+from agentgym.testing.backends.check import check_equal, check_not, checks_of
+from agentgym.testing.backends.testbed import Target, dedented, reported
 
 _CALLS = """
     import ctypes, platform
@@ -24,7 +24,7 @@ _CALLS = """
 
 async def _allowed(target: Target, code: str) -> None:
     through = await target.through(dedented(_CALLS) + "\n" + dedented(code))
-    deny(bool(through), f"allowed: {', '.join(through)}")
+    check_not(bool(through), f"allowed: {', '.join(through)}")
 
 
 async def mounting(target: Target) -> None:
@@ -86,7 +86,7 @@ async def privileges(target: Target) -> None:
             held[name] = "allowed"
         report(held)
     """)
-    deny(bool(found), f"it holds {found}")
+    check_not(bool(found), f"it holds {found}")
 
 
 async def setuid_programs(target: Target) -> None:
@@ -111,7 +111,7 @@ async def setuid_programs(target: Target) -> None:
                     ran.kill(); ran.wait()
         report(held)
     """)
-    deny(bool(found), f"privileges by {', '.join(found)}")
+    check_not(bool(found), f"privileges by {', '.join(found)}")
 
 
 async def device_nodes(target: Target) -> None:
@@ -211,7 +211,7 @@ async def another_architectures_calls(target: Target) -> None:
         report(found)
     """
     found = await target.report(code)
-    deny(bool(found), f"allowed: {', '.join(found)}")
+    check_not(bool(found), f"allowed: {', '.join(found)}")
 
 
 async def typing_into_a_terminal(target: Target) -> None:
@@ -227,7 +227,7 @@ async def typing_into_a_terminal(target: Target) -> None:
             os._exit(done)
         report(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """)
-    same(found, 7, "exit code of the typist (8: it could type)")
+    check_equal(found, 7, "exit code of the typist (8: it could type)")
 
 
 async def crash_files(target: Target) -> None:
@@ -239,13 +239,26 @@ async def crash_files(target: Target) -> None:
         report(resource.getrlimit(resource.RLIMIT_CORE)[1])
         os.abort()
     """)
-    same(result.exit_code, -6, "exit code of a crash")
-    same(reported(result) in ({"value": 0}, {"value": 1}), True, f"the limit on core files is none ({result.text!r})")
-    same(await target.sandbox.list(), [], "files after a crash")
+    check_equal(result.exit_code, -6, "exit code of a crash")
+    check_equal(
+        reported(result) in ({"value": 0}, {"value": 1}), True, f"the limit on core files is none ({result.text!r})"
+    )
+    check_equal(await target.sandbox.list(), [], "files after a crash")
 
 
-CASES = cases_of(
-    "attack", "The kernel", mounting, new_namespaces, privileges, setuid_programs, device_nodes, keyrings, io_uring,
-    bpf_and_performance_counters, administering_the_machine, another_architectures_calls, typing_into_a_terminal,
+CHECKS = checks_of(
+    "attack",
+    "The kernel",
+    mounting,
+    new_namespaces,
+    privileges,
+    setuid_programs,
+    device_nodes,
+    keyrings,
+    io_uring,
+    bpf_and_performance_counters,
+    administering_the_machine,
+    another_architectures_calls,
+    typing_into_a_terminal,
     crash_files,
-)  # fmt: skip
+)

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Sandbox
+from agentgym.sandbox import Sandbox
 from agentgym.sandbox.guest.frames import encode
-from agentgym.testing.backends.case import Breach, cases_of, raises, same
-from agentgym.testing.backends.ground import Target
-from agentgym.testing.backends.impostor import HONEST, Impostor, impostor
+from agentgym.testing.backends.check import Breach, check_equal, check_raises, checks_of
+from agentgym.testing.backends.fake_guest import HONEST, FakeGuest, fake_guest
+from agentgym.testing.backends.testbed import Target
 
 _PATIENCE_S = 15.0  # the host's own grace, and more
 
@@ -23,11 +23,11 @@ async def _answered(
 ) -> None:
     """Each answer, given to a call of its own, must end the sandbox."""
     for answer in answers:
-        async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
             one.guest.sendall(answer)
-            error = await raises(SandboxDied, call(one.sandbox), f"{what} answered by {answer!r:.80}")
-            same(len(str(error)) < 2000, True, "the error is bounded")
-            await raises(SandboxDied, one.sandbox.exec(["true"]), "the next call to a sandbox that lied")
+            error = await check_raises(SandboxDied, call(one.sandbox), f"{what} answered by {answer!r:.80}")
+            check_equal(len(str(error)) < 2000, True, "the error is bounded")
+            await check_raises(SandboxDied, one.sandbox.exec(["true"]), "the next call to a sandbox that lied")
 
 
 def _python(sandbox: Sandbox) -> Awaitable[object]:
@@ -59,10 +59,10 @@ async def replies_that_nobody_asked_for(target: Target) -> None:
     """Answers to other calls, to none, and twice to the same."""
     answers = [encode({**HONEST, "id": one}) for one in (7, "1", [1], None, -1, 2**70, True)]
     await _answered(target, answers[:-1], _python, "a call")
-    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
         one.guest.sendall(encode(HONEST) + encode(HONEST))
         await one.sandbox.run_python("pass")
-        await raises(SandboxDied, one.sandbox.run_python("pass"), "the call after an answer that came twice")
+        await check_raises(SandboxDied, one.sandbox.run_python("pass"), "the call after an answer that came twice")
 
 
 async def files_that_lie(target: Target) -> None:
@@ -73,16 +73,16 @@ async def files_that_lie(target: Target) -> None:
         *(encode({"id": 1, "error": "os", "errno": number, "text": "x"}) for number in (0, -1, 10**6, "13", None)),
         encode({"id": 1, "error": "os", "errno": 2, "text": {"x": 1}}),
     ], lambda sandbox: sandbox.read("f", max_bytes=5), "a read")  # fmt: skip
-    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
         one.guest.sendall(encode({"id": 1, "error": "os", "errno": 2, "text": "x" * 60_000}))
-        error = await raises(FileNotFoundError, one.sandbox.read("f"), "a read with a long error")
-        same(len(str(error)) < 1000, True, "the error is bounded")
+        error = await check_raises(FileNotFoundError, one.sandbox.read("f"), "a read with a long error")
+        check_equal(len(str(error)) < 1000, True, "the error is bounded")
 
 
 async def a_guest_that_stalls(target: Target) -> None:
     """Never answers, answers a byte at a time, answers half: the host's own deadline ends it."""
 
-    async def trickle(one: Impostor) -> None:
+    async def trickle(one: FakeGuest) -> None:
         for byte in encode(HONEST)[:-1]:
             try:
                 one.guest.send(bytes([byte]))
@@ -91,11 +91,13 @@ async def a_guest_that_stalls(target: Target) -> None:
             await asyncio.sleep(0.05)
 
     async def stall(how: str) -> None:
-        async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
             if how == "half":
                 one.guest.sendall(encode(HONEST)[:20])
             trickling = asyncio.create_task(trickle(one)) if how == "trickle" else None
-            await raises(SandboxDied, one.sandbox.run_python("pass", timeout_s=0.1), f"a guest that stalls ({how})")
+            await check_raises(
+                SandboxDied, one.sandbox.run_python("pass", timeout_s=0.1), f"a guest that stalls ({how})"
+            )
             if trickling:
                 trickling.cancel()
 
@@ -106,19 +108,19 @@ async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
     """The reply breaks off after every part of it, with other calls under way: all of them get SandboxDied."""
     frame = encode({**HONEST, "out": 3}, b"abc")
     for cut in (0, 1, 7, 8, 20, len(frame) - 4, len(frame) - 1):
-        async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+        async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
             calls = [asyncio.create_task(one.sandbox.run_python("pass")) for _ in range(3)]
             await asyncio.sleep(0)
             one.guest.sendall(frame[:cut])
             await asyncio.sleep(0.005)
             one.guest.close()
             for call in calls:
-                await raises(SandboxDied, call, f"a call whose reply broke off after {cut} bytes")
+                await check_raises(SandboxDied, call, f"a call whose reply broke off after {cut} bytes")
 
 
 async def a_guest_that_floods(target: Target) -> None:
     """Sends without end what nobody asked for: the host stops reading at the first frame."""
-    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
         one.guest.setblocking(False)
         calling = asyncio.create_task(one.sandbox.run_python("pass"))
         await asyncio.sleep(0)
@@ -130,13 +132,13 @@ async def a_guest_that_floods(target: Target) -> None:
                 await asyncio.sleep(0)
             except OSError:
                 break
-        await raises(SandboxDied, calling, "a call while the guest floods")
-        same(sent < 8 * 2**20, True, f"the host stopped reading early ({sent >> 20} MiB were taken)")
+        await check_raises(SandboxDied, calling, "a call while the guest floods")
+        check_equal(sent < 8 * 2**20, True, f"the host stopped reading early ({sent >> 20} MiB were taken)")
 
 
 async def a_snapshot_that_lies(target: Target) -> None:
     """The guest does not stream its files and says that it could not: an error of ours, and no empty snapshot."""
-    async with impostor(target) as one, asyncio.timeout(_PATIENCE_S):
+    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
         one.guest.sendall(encode({**HONEST, "exit": 1, "out": 0}, b"no"))
         try:
             got = await one.sandbox.snapshot()
@@ -157,8 +159,16 @@ async def numbers_of_json_that_are_none(target: Target) -> None:
     await _answered(target, frames, _python, "a call")
 
 
-CASES = cases_of(
-    "attack", "A guest that was taken over", frames_that_are_none, replies_that_lie, replies_that_nobody_asked_for,
-    numbers_of_json_that_are_none, files_that_lie, a_guest_that_stalls, a_guest_killed_in_the_middle_of_a_reply,
-    a_guest_that_floods, ("snapshots", a_snapshot_that_lies),
-)  # fmt: skip
+CHECKS = checks_of(
+    "attack",
+    "A guest that was taken over",
+    frames_that_are_none,
+    replies_that_lie,
+    replies_that_nobody_asked_for,
+    numbers_of_json_that_are_none,
+    files_that_lie,
+    a_guest_that_stalls,
+    a_guest_killed_in_the_middle_of_a_reply,
+    a_guest_that_floods,
+    ("snapshots", a_snapshot_that_lies),
+)

@@ -9,8 +9,8 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 
-from agentgym.testing.backends.case import NotApplicable, cases_of, deny
-from agentgym.testing.backends.ground import Target
+from agentgym.testing.backends.check import NotApplicable, check_not, checks_of
+from agentgym.testing.backends.testbed import Target
 
 
 @contextlib.asynccontextmanager
@@ -57,7 +57,7 @@ async def reaching_the_host_over_ipv4(target: Target) -> None:
     addresses = [*sorted(own), "172.17.0.1", "10.0.2.2", "192.168.0.1", "169.254.169.254", *sorted(_addresses_here())]
     async with _listening(socket.AF_INET, "0.0.0.0") as (port, arrived):
         through = await target.through(_REACH, addresses=addresses, own=own, port=port, family=int(socket.AF_INET))
-    deny(bool(through or arrived), f"reached {', '.join(through) or 'a server of the host'}: {arrived[:2]}")
+    check_not(bool(through or arrived), f"reached {', '.join(through) or 'a server of the host'}: {arrived[:2]}")
 
 
 async def reaching_the_host_over_ipv6(target: Target) -> None:
@@ -73,14 +73,14 @@ async def reaching_the_host_over_ipv6(target: Target) -> None:
             _REACH, addresses=["::1", "::ffff:127.0.0.1", "ff02::1", "2606:4700:4700::1111"], port=port,
             own={"::1", "::ffff:127.0.0.1"}, family=int(socket.AF_INET6),
         )  # fmt: skip
-    deny(bool(through or arrived), f"reached {', '.join(through) or 'a server of the host'}: {arrived[:2]}")
+    check_not(bool(through or arrived), f"reached {', '.join(through) or 'a server of the host'}: {arrived[:2]}")
 
 
 async def reaching_the_internet(target: Target) -> None:
     """Connects and sends datagrams to public addresses, directly and through broadcast and multicast."""
     addresses = ["1.1.1.1", "8.8.8.8", "255.255.255.255", "224.0.0.1"]
     through = await target.through(_REACH, addresses=addresses, own=set(), port=53, family=int(socket.AF_INET))
-    deny(bool(through), f"reached {', '.join(through)}")
+    check_not(bool(through), f"reached {', '.join(through)}")
 
 
 async def resolving_names(target: Target) -> None:
@@ -95,7 +95,7 @@ async def resolving_names(target: Target) -> None:
                 one.settimeout(0.2); one.sendto(query, (server, 53)); one.recv(512)
         for server in ("127.0.0.53", "127.0.0.11", "1.1.1.1"): attempt(f"an answer of {server}", lambda: ask(server))
     """)
-    deny(bool(through), f"resolved: {', '.join(through)}")
+    check_not(bool(through), f"resolved: {', '.join(through)}")
 
 
 async def raw_and_odd_sockets(target: Target) -> None:
@@ -109,7 +109,7 @@ async def raw_and_odd_sockets(target: Target) -> None:
                              ("nfc", 39), ("x25", 9), ("ax25", 3), ("key", 15), ("phonet", 35), ("alg", 38)):
             for kind in (1, 2, 3, 5): attempt(name, lambda: socket.socket(family, kind, 0))
     """)
-    deny(bool(through), f"could open {', '.join(sorted(set(through)))}")
+    check_not(bool(through), f"could open {', '.join(sorted(set(through)))}")
 
 
 async def reconfiguring_the_network(target: Target) -> None:
@@ -137,7 +137,7 @@ async def reconfiguring_the_network(target: Target) -> None:
         for name in names:
             if name != "lo": attempt(f"the interface {name}", lambda: wire(name))
     """)
-    deny(bool(through), f"it got {', '.join(through)}")
+    check_not(bool(through), f"it got {', '.join(through)}")
 
 
 async def sockets_of_the_host_in_files(target: Target) -> None:
@@ -162,7 +162,7 @@ async def sockets_of_the_host_in_files(target: Target) -> None:
         server.close()
         await server.wait_closed()
         os.unlink(path)
-    deny(bool(through), f"reached {', '.join(through)}")
+    check_not(bool(through), f"reached {', '.join(through)}")
 
 
 async def sockets_without_a_file(target: Target) -> None:
@@ -176,7 +176,7 @@ async def sockets_without_a_file(target: Target) -> None:
     finally:
         server.close()
         await server.wait_closed()
-    deny(bool(through), "an abstract socket of the host was reached")
+    check_not(bool(through), "an abstract socket of the host was reached")
 
 
 async def talking_to_another_sandbox(target: Target) -> None:
@@ -200,7 +200,7 @@ async def talking_to_another_sandbox(target: Target) -> None:
         )  # fmt: skip
     finally:
         await target.neighbour.run_python("import os; os._exit(0)", session="server")
-    deny(bool(through), f"another sandbox was reached by {', '.join(through)}")
+    check_not(bool(through), f"another sandbox was reached by {', '.join(through)}")
 
 
 def _addresses_here() -> set[str]:
@@ -212,10 +212,21 @@ def _addresses_here() -> set[str]:
     return found
 
 
-CASES = cases_of(
-    "attack", "Reaching out", *(("network", attack) for attack in (
-        reaching_the_host_over_ipv4, reaching_the_host_over_ipv6, reaching_the_internet, resolving_names,
-        raw_and_odd_sockets, reconfiguring_the_network, sockets_of_the_host_in_files, sockets_without_a_file,
-        talking_to_another_sandbox,
-    )),
-)  # fmt: skip
+CHECKS = checks_of(
+    "attack",
+    "Reaching out",
+    *(
+        ("network", attack)
+        for attack in (
+            reaching_the_host_over_ipv4,
+            reaching_the_host_over_ipv6,
+            reaching_the_internet,
+            resolving_names,
+            raw_and_odd_sockets,
+            reconfiguring_the_network,
+            sockets_of_the_host_in_files,
+            sockets_without_a_file,
+            talking_to_another_sandbox,
+        )
+    ),
+)

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from agentgym.testing.backends.case import cases_of, raises, same
-from agentgym.testing.backends.ground import Target
+from agentgym.testing.backends.check import check_equal, check_raises, checks_of
+from agentgym.testing.backends.testbed import Target
 
 
 async def content_written_is_content_read(target: Target) -> None:
     """Two megabytes of every byte value, in directories that are made on the way."""
     content = bytes(range(256)) * 8000
     await target.sandbox.write("deep/er/file.bin", content)
-    same(await target.sandbox.read("/work/deep/er/file.bin") == content, True, "what was written is read")
-    same((await target.sandbox.exec(["wc", "-c", "deep/er/file.bin"])).stdout.split()[:1], [b"2048000"], "its size")
+    check_equal(await target.sandbox.read("/work/deep/er/file.bin") == content, True, "what was written is read")
+    check_equal(
+        (await target.sandbox.exec(["wc", "-c", "deep/er/file.bin"])).stdout.split()[:1], [b"2048000"], "its size"
+    )
 
 
 async def a_file_is_replaced_whole_and_has_its_mode(target: Target) -> None:
     """A shorter content leaves nothing of the longer one, and `mode` holds for a file that was there before."""
     await target.sandbox.write("file", b"a longer content")
     await target.sandbox.write("file", b"short", mode=0o755)
-    same(await target.sandbox.read("file"), b"short", "content")
-    same((await target.sandbox.exec(["stat", "-c", "%a", "file"])).stdout, b"755\n", "mode")
+    check_equal(await target.sandbox.read("file"), b"short", "content")
+    check_equal((await target.sandbox.exec(["stat", "-c", "%a", "file"])).stdout, b"755\n", "mode")
 
 
 async def written_files_belong_to_the_agent(target: Target) -> None:
     """The agent may run, change and remove what the host wrote."""
     await target.sandbox.write("tools/run.sh", b"#!/bin/sh\necho ran\n", mode=0o755)
     result = await target.sandbox.exec(["sh", "-c", "tools/run.sh && echo more >> tools/run.sh && rm -r tools"])
-    same((result.exit_code, result.stdout), (0, b"ran\n"), "what the agent did")
-    same(await target.sandbox.list(), [], "names left")
+    check_equal((result.exit_code, result.stdout), (0, b"ran\n"), "what the agent did")
+    check_equal(await target.sandbox.list(), [], "names left")
 
 
 async def names_are_sorted_and_directories_end_with_a_slash(target: Target) -> None:
     """A listing is sorted and tells directories from files; links count as files."""
     await target.sandbox.exec(["sh", "-c", "mkdir b c; touch a d c/x; ln -s b e"])
-    same(await target.sandbox.list(), ["a", "b/", "c/", "d", "e"], "names in /work")
-    same(await target.sandbox.list("c"), ["x"], "names in a directory")
-    same(await target.sandbox.list("/work/b"), [], "names in an empty directory")
+    check_equal(await target.sandbox.list(), ["a", "b/", "c/", "d", "e"], "names in /work")
+    check_equal(await target.sandbox.list("c"), ["x"], "names in a directory")
+    check_equal(await target.sandbox.list("/work/b"), [], "names in an empty directory")
 
 
 async def odd_names_are_kept(target: Target) -> None:
@@ -43,10 +45,10 @@ async def odd_names_are_kept(target: Target) -> None:
     names = sorted(["a b", "-rf", "new\nline", "ümläut", "*", "n" * 255, "\\"])
     for name in names:
         await target.sandbox.write(name, name.encode())
-    same(await target.sandbox.list(), sorted(names, key=lambda name: name.encode()), "names")
+    check_equal(await target.sandbox.list(), sorted(names, key=lambda name: name.encode()), "names")
     for name in names:
-        same(await target.sandbox.read(name), name.encode(), f"content of {name!r:.20}")
-    await raises(OSError, target.sandbox.write("n" * 256, b""), "a name that is too long")
+        check_equal(await target.sandbox.read(name), name.encode(), f"content of {name!r:.20}")
+    await check_raises(OSError, target.sandbox.write("n" * 256, b""), "a name that is too long")
 
 
 async def a_file_that_is_missing_or_none_raises_pythons_own_error(target: Target) -> None:
@@ -54,42 +56,49 @@ async def a_file_that_is_missing_or_none_raises_pythons_own_error(target: Target
     await target.sandbox.write("deep/file", b"")
     sandbox = target.sandbox
     for path, kind in (("none", FileNotFoundError), ("deep", IsADirectoryError), ("deep/file/x", NotADirectoryError)):
-        error = await raises(kind, sandbox.read(path), f"read({path!r})")
-        same(path in str(error), True, f"the error names the path ({error})")
-    await raises(NotADirectoryError, sandbox.list("deep/file"), "list of a file")
-    await raises(OSError, sandbox.read("a\0b"), "a path with a null character")
+        error = await check_raises(kind, sandbox.read(path), f"read({path!r})")
+        check_equal(path in str(error), True, f"the error names the path ({error})")
+    await check_raises(NotADirectoryError, sandbox.list("deep/file"), "list of a file")
+    await check_raises(OSError, sandbox.read("a\0b"), "a path with a null character")
 
 
 async def a_file_larger_than_asked_for_is_refused(target: Target) -> None:
     """`max_bytes` bounds what comes back, with a ValueError that says how large the file is."""
     await target.sandbox.write("file", b"x" * 5000)
-    error = await raises(ValueError, target.sandbox.read("file", max_bytes=4999), "read of a larger file")
-    same("5000" in str(error), True, f"the size is said ({error})")
-    same(len(await target.sandbox.read("file", max_bytes=5000)), 5000, "bytes of a file of just that size")
+    error = await check_raises(ValueError, target.sandbox.read("file", max_bytes=4999), "read of a larger file")
+    check_equal("5000" in str(error), True, f"the size is said ({error})")
+    check_equal(len(await target.sandbox.read("file", max_bytes=5000)), 5000, "bytes of a file of just that size")
 
 
 async def a_full_disk_is_an_error_and_not_the_end(target: Target) -> None:
     """Writing more than there is room for raises OSError; the sandbox goes on, and takes small files again."""
     too_much = bytes((target.spec.disk_mib + 1) * 2**20)
     for _ in range(2):
-        await raises(OSError, target.sandbox.write("big", too_much), "write of more than there is room for")
+        await check_raises(OSError, target.sandbox.write("big", too_much), "write of more than there is room for")
     await target.sandbox.exec(["rm", "-f", "big"])
     await target.sandbox.write("small", b"x")
-    same(await target.sandbox.read("small"), b"x", "a small file afterwards")
+    check_equal(await target.sandbox.read("small"), b"x", "a small file afterwards")
 
 
 async def files_are_written_only_where_the_agent_could(target: Target) -> None:
     """Programs and settings of the sandbox cannot be replaced, by the host's calls either; /tmp can be written."""
     for path in ("/usr/x", "/etc/passwd", "/x", "/proc/self/comm"):
-        await raises(OSError, target.sandbox.write(path, b"x"), f"write({path!r})")
+        await check_raises(OSError, target.sandbox.write(path, b"x"), f"write({path!r})")
     await target.sandbox.write("/tmp/x", b"x")
-    same(await target.sandbox.read("/tmp/x"), b"x", "a file in /tmp")
-    same(len(await target.sandbox.read("/etc/passwd")) > 0, True, "a file of the system can be read")
+    check_equal(await target.sandbox.read("/tmp/x"), b"x", "a file in /tmp")
+    check_equal(len(await target.sandbox.read("/etc/passwd")) > 0, True, "a file of the system can be read")
 
 
-CASES = cases_of(
-    "contract", "Files", content_written_is_content_read, a_file_is_replaced_whole_and_has_its_mode,
-    written_files_belong_to_the_agent, names_are_sorted_and_directories_end_with_a_slash, odd_names_are_kept,
-    a_file_that_is_missing_or_none_raises_pythons_own_error, a_file_larger_than_asked_for_is_refused,
-    a_full_disk_is_an_error_and_not_the_end, files_are_written_only_where_the_agent_could,
-)  # fmt: skip
+CHECKS = checks_of(
+    "contract",
+    "Files",
+    content_written_is_content_read,
+    a_file_is_replaced_whole_and_has_its_mode,
+    written_files_belong_to_the_agent,
+    names_are_sorted_and_directories_end_with_a_slash,
+    odd_names_are_kept,
+    a_file_that_is_missing_or_none_raises_pythons_own_error,
+    a_file_larger_than_asked_for_is_refused,
+    a_full_disk_is_an_error_and_not_the_end,
+    files_are_written_only_where_the_agent_could,
+)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Sandbox
-from agentgym.testing.backends.case import cases_of, raises, same
-from agentgym.testing.backends.ground import Target, growth, settled
+from agentgym.sandbox import Sandbox
+from agentgym.testing.backends.check import check_equal, check_raises, checks_of
+from agentgym.testing.backends.testbed import Target, growth, settled
 
 
 async def a_new_sandbox_is_empty(target: Target) -> None:
     """No file in /work and /tmp, no process, and the agent stands in /work as itself."""
-    same([await target.sandbox.list(), await target.sandbox.list("/tmp")], [[], []], "files of a new sandbox")
-    same((await target.sandbox.usage()).processes, 0, "processes of a new sandbox")
+    check_equal([await target.sandbox.list(), await target.sandbox.list("/tmp")], [[], []], "files of a new sandbox")
+    check_equal((await target.sandbox.usage()).processes, 0, "processes of a new sandbox")
     result = await target.sandbox.run_python("import os; print(os.getcwd(), os.getuid() != 0, os.getgid() != 0)")
-    same(result.stdout, b"/work True True\n", "directory and user")
+    check_equal(result.stdout, b"/work True True\n", "directory and user")
 
 
 async def reset_starts_afresh(target: Target) -> None:
@@ -24,10 +24,10 @@ async def reset_starts_afresh(target: Target) -> None:
     await target.sandbox.run_python("x = 1", session="a")
     await target.sandbox.reset()
     result = await target.sandbox.exec(["sh", "-c", "ls -A /work /tmp; cat /dev/shm/f"])
-    same(result.stdout, b"/tmp:\n\n/work:\n", "files after a reset")
-    same((await target.sandbox.run_python("print(x)", session="a")).exit_code, 1, "a session after a reset")
+    check_equal(result.stdout, b"/tmp:\n\n/work:\n", "files after a reset")
+    check_equal((await target.sandbox.run_python("print(x)", session="a")).exit_code, 1, "a session after a reset")
     await target.sandbox.write("f", b"y")
-    same(await target.sandbox.read("f"), b"y", "a file written after a reset")
+    check_equal(await target.sandbox.read("f"), b"y", "a file written after a reset")
 
 
 async def reset_ends_what_ran(target: Target) -> None:
@@ -36,7 +36,7 @@ async def reset_ends_what_ran(target: Target) -> None:
     channel = await target.sandbox.open_channel(["cat"])
     await target.sandbox.reset()
     await target.idle("after a reset")
-    await raises(SandboxDied, channel.request(1), "a request to a channel of before the reset")
+    await check_raises(SandboxDied, channel.request(1), "a request to a channel of before the reset")
 
 
 async def reset_may_be_repeated(target: Target) -> None:
@@ -44,8 +44,8 @@ async def reset_may_be_repeated(target: Target) -> None:
     for number in range(10):
         await target.sandbox.write("f", b"%d" % number)
         await target.sandbox.reset()
-    same(await target.sandbox.list(), [], "files")
-    same((await target.sandbox.run_python("print(1)")).stdout, b"1\n", "an answer")
+    check_equal(await target.sandbox.list(), [], "files")
+    check_equal((await target.sandbox.run_python("print(1)")).stdout, b"1\n", "an answer")
 
 
 async def close_is_final_and_may_be_repeated(target: Target) -> None:
@@ -53,9 +53,9 @@ async def close_is_final_and_may_be_repeated(target: Target) -> None:
     sandbox = await target.backend.create(target.spec)
     await asyncio.gather(sandbox.close(), sandbox.close())
     await sandbox.close()
-    await raises(SandboxDied, sandbox.run_python("pass"), "a Python call after close")
-    await raises(SandboxDied, sandbox.exec(["true"]), "a command after close")
-    await raises(SandboxDied, sandbox.read("x"), "a read after close")
+    await check_raises(SandboxDied, sandbox.run_python("pass"), "a Python call after close")
+    await check_raises(SandboxDied, sandbox.exec(["true"]), "a command after close")
+    await check_raises(SandboxDied, sandbox.read("x"), "a read after close")
 
 
 async def close_ends_the_calls_under_way(target: Target) -> None:
@@ -69,7 +69,7 @@ async def close_ends_the_calls_under_way(target: Target) -> None:
     async with asyncio.timeout(20):
         await sandbox.close()
         for task in waiting:
-            await raises(SandboxDied, task, "a call under way at close")
+            await check_raises(SandboxDied, task, "a call under way at close")
 
 
 async def sandboxes_are_apart(target: Target) -> None:
@@ -77,7 +77,7 @@ async def sandboxes_are_apart(target: Target) -> None:
     await target.sandbox.exec(["sh", "-c", "echo x | tee /work/f /tmp/f /dev/shm/f"])
     async with target.another() as other:
         result = await other.exec(["sh", "-c", "cat /work/f /tmp/f /dev/shm/f; true"])
-        same(result.stdout, b"", "files of another sandbox")
+        check_equal(result.stdout, b"", "files of another sandbox")
 
 
 async def a_cancelled_creation_leaves_nothing(target: Target) -> None:
@@ -90,7 +90,7 @@ async def a_cancelled_creation_leaves_nothing(target: Target) -> None:
         for made in await asyncio.gather(creating, return_exceptions=True):
             if not isinstance(made, BaseException):
                 await made.close()
-    same(await growth(target.backend, before), {}, "left by creations that were cancelled")
+    check_equal(await growth(target.backend, before), {}, "left by creations that were cancelled")
 
 
 async def a_closed_sandbox_leaves_nothing(target: Target) -> None:
@@ -101,11 +101,19 @@ async def a_closed_sandbox_leaves_nothing(target: Target) -> None:
             await sandbox.run_python("x = 1", session="a")
             await sandbox.open_channel(["cat"])
             await sandbox.write("file", bytes(2**20))
-    same(await growth(target.backend, before), {}, "left by sandboxes that were closed")
+    check_equal(await growth(target.backend, before), {}, "left by sandboxes that were closed")
 
 
-CASES = cases_of(
-    "contract", "From creation to close", a_new_sandbox_is_empty, reset_starts_afresh, reset_ends_what_ran,
-    reset_may_be_repeated, close_is_final_and_may_be_repeated, close_ends_the_calls_under_way, sandboxes_are_apart,
-    a_cancelled_creation_leaves_nothing, a_closed_sandbox_leaves_nothing,
-)  # fmt: skip
+CHECKS = checks_of(
+    "contract",
+    "From creation to close",
+    a_new_sandbox_is_empty,
+    reset_starts_afresh,
+    reset_ends_what_ran,
+    reset_may_be_repeated,
+    close_is_final_and_may_be_repeated,
+    close_ends_the_calls_under_way,
+    sandboxes_are_apart,
+    a_cancelled_creation_leaves_nothing,
+    a_closed_sandbox_leaves_nothing,
+)

@@ -6,8 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from agentgym.registry import shared_backend
-from agentgym.sandbox.contract import Backend, Capabilities
-from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox import Backend, Capabilities, SandboxSpec
 from agentgym.testing.backends import (
     against_exhaustion,
     against_the_files,
@@ -24,19 +23,30 @@ from agentgym.testing.backends import (
     python_calls,
     snapshots,
 )
-from agentgym.testing.backends.case import Breach, Case, NotApplicable, Verdict
-from agentgym.testing.backends.ground import SPEC, Ground
+from agentgym.testing.backends.check import BackendCheck, Breach, CheckVerdict, NotApplicable
+from agentgym.testing.backends.testbed import SPEC, TestBed
 from agentgym.testing.findings import Findings, short
 
 Check = Callable[[Backend], Awaitable[None]]
 
-CONTRACT: tuple[Case, ...] = (
-    *promises.CASES, *commands.CASES, *python_calls.CASES, *files.CASES, *channels.CASES, *life.CASES, *snapshots.CASES,
-)  # fmt: skip
-ATTACKS: tuple[Case, ...] = (
-    *against_exhaustion.CASES, *against_the_network.CASES, *against_the_kernel.CASES, *against_the_host.CASES,
-    *against_the_guest.CASES, *against_the_files.CASES, *against_the_link.CASES,
-)  # fmt: skip
+CONTRACT: tuple[BackendCheck, ...] = (
+    *promises.CHECKS,
+    *commands.CHECKS,
+    *python_calls.CHECKS,
+    *files.CHECKS,
+    *channels.CHECKS,
+    *life.CHECKS,
+    *snapshots.CHECKS,
+)
+ATTACKS: tuple[BackendCheck, ...] = (
+    *against_exhaustion.CHECKS,
+    *against_the_network.CHECKS,
+    *against_the_kernel.CHECKS,
+    *against_the_host.CHECKS,
+    *against_the_guest.CHECKS,
+    *against_the_files.CHECKS,
+    *against_the_link.CHECKS,
+)
 
 
 async def check_backend(
@@ -71,34 +81,34 @@ async def run_checks(
     only: Collection[str] | None = None,
     spec: SandboxSpec = SPEC,
     capabilities: Capabilities | None = None,
-) -> AsyncIterator[Verdict]:
+) -> AsyncIterator[CheckVerdict]:
     """The verdict on each check, one after the other, those that are left out among them.
 
     Raises: what the backend raises if it cannot even make the neighbour of the sandboxes under test.
     """
     capabilities = capabilities or await backend.probe()
     chosen = (*(CONTRACT if contract else ()), *(ATTACKS if attacks else ()))
-    async with Ground(backend, spec) as ground:
-        for case in chosen:
-            if only is None or case.name in only:
-                yield await _judged(ground, case, case.left_out(capabilities))
+    async with TestBed(backend, spec) as testbed:
+        for check in chosen:
+            if only is None or check.name in only:
+                yield await _judged(testbed, check, check.left_out(capabilities))
 
 
-async def _judged(ground: Ground, case: Case, left_out: str) -> Verdict:
-    told = (case.name, case.kind, case.theme, case.sentence)
+async def _judged(testbed: TestBed, check: BackendCheck, left_out: str) -> CheckVerdict:
+    told = (check.name, check.kind, check.theme, check.sentence)
     if left_out:
-        return Verdict(*told, "left out", left_out)
+        return CheckVerdict(*told, "left out", left_out)
     started = time.monotonic()
     try:
-        await ground.make(case)
+        await testbed.make(check)
     except NotApplicable as reason:
-        return Verdict(*told, "left out", str(reason), time.monotonic() - started)
+        return CheckVerdict(*told, "left out", str(reason), time.monotonic() - started)
     except Breach as breach:
-        return Verdict(*told, "failed", short(breach, 600), time.monotonic() - started)
+        return CheckVerdict(*told, "failed", short(breach, 600), time.monotonic() - started)
     except Exception as error:  # noqa: BLE001  a run must survive whatever it checks
         finding = f"raised {type(error).__name__}: {short(error, 500)}"
-        return Verdict(*told, "failed", finding, time.monotonic() - started)
-    return Verdict(*told, "passed", "", time.monotonic() - started)
+        return CheckVerdict(*told, "failed", finding, time.monotonic() - started)
+    return CheckVerdict(*told, "passed", "", time.monotonic() - started)
 
 
 def checks(capabilities: Capabilities, *, attacks: bool = True, spec: SandboxSpec = SPEC) -> dict[str, Check]:
@@ -107,12 +117,12 @@ def checks(capabilities: Capabilities, *, attacks: bool = True, spec: SandboxSpe
     One that raises NotApplicable makes no sense for this backend.
     """
     chosen = (*CONTRACT, *(ATTACKS if attacks else ()))
-    return {case.name: _alone(case, spec) for case in chosen if not case.left_out(capabilities)}
+    return {check.name: _alone(check, spec) for check in chosen if not check.left_out(capabilities)}
 
 
-def _alone(case: Case, spec: SandboxSpec) -> Check:
-    async def check(backend: Backend) -> None:
-        async with Ground(backend, spec) as ground:
-            await ground.make(case)
+def _alone(check: BackendCheck, spec: SandboxSpec) -> Check:
+    async def run_alone(backend: Backend) -> None:
+        async with TestBed(backend, spec) as testbed:
+            await testbed.make(check)
 
-    return check
+    return run_alone

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from agentgym.testing.backends.case import SNAPSHOTS, cases_of, same
-from agentgym.testing.backends.ground import Target
+from agentgym.testing.backends.check import SNAPSHOTS, check_equal, checks_of
+from agentgym.testing.backends.testbed import Target
 
 
 async def snapshots_restore_every_file(target: Target) -> None:
@@ -13,22 +13,22 @@ async def snapshots_restore_every_file(target: Target) -> None:
     await target.sandbox.write("a/b", b"content", mode=0o750)
     await target.sandbox.exec(["sh", "-c", "ln -s a/b link; mkdir empty; echo t > /tmp/t"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as restored:
-        same(await restored.list(), ["a/", "empty/", "link"], "names restored")
+        check_equal(await restored.list(), ["a/", "empty/", "link"], "names restored")
         result = await restored.exec(["sh", "-c", "cat link /tmp/t; stat -c %a a/b"])
-        same(result.stdout, b"contentt\n750\n", "contents, links and modes restored")
+        check_equal(result.stdout, b"contentt\n750\n", "contents, links and modes restored")
 
 
 async def equal_files_have_equal_snapshots(target: Target) -> None:
     """The id is of the content: the same for the same files, another for others."""
     await target.sandbox.write("a/b", b"content")
     first = await target.sandbox.snapshot()
-    same((await target.sandbox.snapshot()).id, first.id, "the id of a second snapshot")
+    check_equal((await target.sandbox.snapshot()).id, first.id, "the id of a second snapshot")
     async with target.another(snapshot=first) as restored:
-        same((await restored.snapshot()).id, first.id, "the id of the same files elsewhere")
+        check_equal((await restored.snapshot()).id, first.id, "the id of the same files elsewhere")
         await restored.write("a/b", b"Content")
-        same((await restored.snapshot()).id == first.id, False, "one changed letter keeps the id")
+        check_equal((await restored.snapshot()).id == first.id, False, "one changed letter keeps the id")
         await restored.write("a/b", b"content")
-        same((await restored.snapshot()).id, first.id, "the id once the letter is changed back")
+        check_equal((await restored.snapshot()).id, first.id, "the id once the letter is changed back")
 
 
 async def odd_files_survive_a_snapshot(target: Target) -> None:
@@ -41,9 +41,9 @@ async def odd_files_survive_a_snapshot(target: Target) -> None:
     """)
     snapshot = await target.sandbox.snapshot()
     async with target.another(snapshot=snapshot) as restored:
-        same((await restored.snapshot()).id, snapshot.id, "the id of the restored files")
+        check_equal((await restored.snapshot()).id, snapshot.id, "the id of the restored files")
         result = await restored.exec(["sh", "-c", "stat -c %a shut shut/in; readlink link; stat -c %s hole"])
-        same(result.stdout, b"500\n0\n/nowhere\n1048576\n", "modes, link and size")
+        check_equal(result.stdout, b"500\n0\n/nowhere\n1048576\n", "modes, link and size")
 
 
 async def a_removed_file_stays_removed(target: Target) -> None:
@@ -54,7 +54,7 @@ async def a_removed_file_stays_removed(target: Target) -> None:
         wanted = b"d2/\nd2/b\ne\nf/\ng@\n"
         async with target.another(snapshot=await second.snapshot()) as third:
             result = await third.exec(["sh", "-c", "ls -dF * d2/*"])
-            same(sorted(result.stdout.split()), sorted(wanted.split()), "names after two generations")
+            check_equal(sorted(result.stdout.split()), sorted(wanted.split()), "names after two generations")
 
 
 async def a_reset_goes_back_to_the_snapshot(target: Target) -> None:
@@ -63,7 +63,7 @@ async def a_reset_goes_back_to_the_snapshot(target: Target) -> None:
     async with target.another(snapshot=await target.sandbox.snapshot()) as restored:
         await restored.exec(["sh", "-c", "echo other > a/b; touch new"])
         await restored.reset()
-        same((await restored.list(), await restored.read("a/b")), (["a/"], b"content"), "files after a reset")
+        check_equal((await restored.list(), await restored.read("a/b")), (["a/"], b"content"), "files after a reset")
 
 
 async def forks_are_apart(target: Target) -> None:
@@ -78,8 +78,8 @@ async def forks_are_apart(target: Target) -> None:
             await asyncio.sleep(0.05)
             return before + await one.read("f")
 
-    same(await asyncio.gather(*map(fork, range(4))), [b"common%d" % number for number in range(4)], "the forks")
-    same(await target.sandbox.read("f"), b"common", "the origin")
+    check_equal(await asyncio.gather(*map(fork, range(4))), [b"common%d" % number for number in range(4)], "the forks")
+    check_equal(await target.sandbox.read("f"), b"common", "the origin")
 
 
 async def a_snapshot_disturbs_nothing(target: Target) -> None:
@@ -87,8 +87,8 @@ async def a_snapshot_disturbs_nothing(target: Target) -> None:
     await target.sandbox.run_python("x = 1", session="a")
     channel = await target.sandbox.open_channel(["cat"])
     await target.sandbox.snapshot()
-    same((await target.sandbox.run_python("print(x)", session="a")).stdout, b"1\n", "a session")
-    same(await channel.request(5), 5, "a channel")
+    check_equal((await target.sandbox.run_python("print(x)", session="a")).stdout, b"1\n", "a session")
+    check_equal(await channel.request(5), 5, "a channel")
 
 
 async def a_restored_sandbox_keeps_its_limits(target: Target) -> None:
@@ -96,15 +96,27 @@ async def a_restored_sandbox_keeps_its_limits(target: Target) -> None:
     half = bytes(target.spec.disk_mib * 2**20 * 5 // 8)
     await target.sandbox.write("half", half)
     async with target.another(snapshot=await target.sandbox.snapshot()) as restored:
-        same((await restored.exec(["wc", "-c", "half"])).stdout.split()[:1], [b"%d" % len(half)], "bytes restored")
+        check_equal(
+            (await restored.exec(["wc", "-c", "half"])).stdout.split()[:1], [b"%d" % len(half)], "bytes restored"
+        )
         result = await restored.exec(["sh", "-c", f"head -c {target.spec.disk_mib * 3}M /dev/zero > more"])
-        same(result.exit_code == 0, False, "writing three times the limit works")
+        check_equal(result.exit_code == 0, False, "writing three times the limit works")
 
 
-CASES = cases_of(
-    "contract", "Snapshots", *((SNAPSHOTS, check) for check in (
-        snapshots_restore_every_file, equal_files_have_equal_snapshots, odd_files_survive_a_snapshot,
-        a_removed_file_stays_removed, a_reset_goes_back_to_the_snapshot, forks_are_apart, a_snapshot_disturbs_nothing,
-        a_restored_sandbox_keeps_its_limits,
-    )),
-)  # fmt: skip
+CHECKS = checks_of(
+    "contract",
+    "Snapshots",
+    *(
+        (SNAPSHOTS, check)
+        for check in (
+            snapshots_restore_every_file,
+            equal_files_have_equal_snapshots,
+            odd_files_survive_a_snapshot,
+            a_removed_file_stays_removed,
+            a_reset_goes_back_to_the_snapshot,
+            forks_are_apart,
+            a_snapshot_disturbs_nothing,
+            a_restored_sandbox_keeps_its_limits,
+        )
+    ),
+)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EvaluationError
-from agentgym.testing.backends.case import Verdict
+from agentgym.testing.backends.check import CheckVerdict
 
 BEGIN = "<!-- attacks: begin (written by `agentgym sandbox attack --out`) -->"
 END = "<!-- attacks: end -->"
@@ -17,19 +17,19 @@ WORDS = {"passed": "held", "failed": "**not held**", "left out": "not tried"}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One run: `label` says of what, for example `namespaces as root`."""
 
     label: str
     level: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CheckVerdict, ...]
 
     @property
-    def failed(self) -> list[Verdict]:
+    def failed(self) -> list[CheckVerdict]:
         return [one for one in self.verdicts if one.outcome == "failed"]
 
 
-def markdown(columns: Sequence[Column]) -> str:
+def markdown(columns: Sequence[TableColumn]) -> str:
     """The table, a row for each attack under its theme; below it, why something was not tried or did not hold."""
     rows = {one.name: one for column in columns for one in column.verdicts}
     by_name = [{one.name: one for one in column.verdicts} for column in columns]
@@ -79,17 +79,17 @@ def rows_of(document: str) -> list[tuple[str, str]]:
     return found
 
 
-def save(columns: Iterable[Column], path: Path) -> None:
+def save(columns: Iterable[TableColumn], path: Path) -> None:
     """Write runs as JSON, to be put beside others later."""
     path.write_text(json.dumps({"columns": [asdict(one) for one in columns]}, indent=1) + "\n", encoding="utf-8")
 
 
-def load(path: Path) -> list[Column]:
+def load(path: Path) -> list[TableColumn]:
     """Runs that `save` wrote. Raises: EvaluationError naming the file and what is wrong with it."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return [
-            Column(one["label"], one["level"], tuple(Verdict(**verdict) for verdict in one["verdicts"]))
+            TableColumn(one["label"], one["level"], tuple(CheckVerdict(**verdict) for verdict in one["verdicts"]))
             for one in record["columns"]
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:

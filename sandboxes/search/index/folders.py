@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.sandbox.images.store import cache
+from agentgym.sandbox import cache_folder
 
 _SMALL = 1 << 20  # bytes; a map holds a file descriptor, and there may be many small corpora
 _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
@@ -32,7 +32,7 @@ _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without
 
 def root() -> Path:
     """Where the indexes lie; made by the first that is built."""
-    return cache() / "search"
+    return cache_folder() / "search"
 
 
 def made_once(place: Path, build: Callable[[Path], None]) -> Path:

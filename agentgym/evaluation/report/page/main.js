@@ -23,7 +23,7 @@ let version = null; // of the files, from before the view was made of them: what
 
 function viewOf({ parts, query }) {
   const [place, key, what, id] = parts;
-  if (place !== "run" || !key) return runsView();
+  if (place !== "run" || !key) return source.alone ? runView(source.key) : runsView();
   if (what === "episodes") return episodesView(key, query);
   if (what === "episode" && id) return episodeView(key, id, query);
   if (what === "compare") return compareView(key, query.a ?? "", query.b ?? "");
@@ -31,14 +31,12 @@ function viewOf({ parts, query }) {
 }
 
 function drawTrail({ parts }) {
-  const [, key, what] = parts;
-  const home = source.alone ? h("a", { class: "brand", href: "#" }, "agentgym") : h("a", { class: "brand", href: link([]) }, "agentgym");
-  const tab = (name, to, on) => h("a", { href: to, "aria-current": on ? "page" : null }, name);
-  fill(trail, home, key && [
+  const [, key = source.key, what] = parts;
+  const tab = (name, to, current) => h("a", { href: to, "aria-current": current ? "page" : null }, name);
+  fill(trail, h("a", { class: "brand", href: source.alone ? "#" : link([]) }, "agentgym"), key && [
     !source.alone && h("span", { class: "run-name" }, key),
-    source.alone ? tab("Report", "#", false) : tab("Overview", link(["run", key]), !what),
-    source.alone && tab("Curves", link(["run", key]), !what),
-    tab("Episodes", link(["run", key, "episodes"]), what === "episodes" || what === "episode" || what === "compare"),
+    tab("Overview", source.alone ? "#" : link(["run", key]), !what),
+    tab("Episodes", link(["run", key, "episodes"]), Boolean(what)),
     !source.alone && h("a", { href: `/api/runs/${encodeURIComponent(key)}/report`, target: "_blank", rel: "noopener" }, "Report \u2197"),
   ]);
 }
@@ -46,8 +44,6 @@ function drawTrail({ parts }) {
 async function show() {
   const wanted = address();
   const mine = ++shownAt;
-  if (source.alone) turnTo(wanted.parts.length > 0);
-  if (source.alone && !wanted.parts.length) return;
   drawTrail(wanted);
   try {
     const made = await viewOf(wanted);
@@ -62,15 +58,8 @@ async function show() {
     if (mine !== shownAt) return;
     view = null;
     keysOfView([]);
-    fill(stage, h("div", { class: "view" }, h("h1", {}, "This cannot be shown"), h("p", { class: "notice", role: "alert" }, error.message), h("p", {}, h("a", { href: link([]) }, "All runs"))));
+    fill(stage, h("div", { class: "view" }, h("h1", {}, "This cannot be shown"), h("p", { class: "notice", role: "alert" }, error.message), h("p", {}, h("a", { href: source.alone ? "#" : link([]) }, source.alone ? "Overview" : "All runs"))));
   }
-}
-
-/** In a report: the page one goes through, or the document; each with its own style. */
-function turnTo(page) {
-  document.getElementById("app-style").media = page ? "all" : "not all";
-  document.getElementById("document-style").media = page ? "not all" : "all";
-  for (const one of document.body.children) one.hidden = one.id === "app" ? !page : page;
 }
 
 async function lookAgain() {
@@ -103,7 +92,7 @@ async function watch() {
 
 listenToKeys([
   { keys: ["d"], told: "light, dark, or as the system", act: theme.next },
-  { keys: ["h"], told: "all runs", act: () => (source.alone ? (location.hash = "") : go([])) },
+  { keys: ["h"], told: source.alone ? "overview" : "all runs", act: () => (source.alone ? (location.hash = "") : go([])) },
 ]);
 fill(app, h("a", { class: "skip", href: "#stage", onclick: (event) => { event.preventDefault(); stage.focus(); } }, "Skip to the content"),
   h("header", { class: "bar" }, trail, h("div", { class: "right" }, live, h("button", { type: "button", class: "quiet", onclick: showHelp, "aria-label": "Keys" }, "? ", h("span", { class: "word" }, "keys")), theme.button)), stage);

@@ -1,10 +1,10 @@
-// One run: what it came to, its curves, its evaluations and its recipe.
+// One run: what was learned, its curves, episodes worth reading, its evaluations, its cost and its recipe.
 
 import { lineChart, smoothed } from "./chart.js";
 import { fill, h } from "./dom.js";
 import { go, link } from "./address.js";
 import { source } from "./source.js";
-import { ago, number, percent, plain, pointsOf } from "./words.js";
+import { ago, duration, failureOf, number, percent, plain, pointsOf } from "./words.js";
 
 /** Builds the view of a run's overview. */
 export async function runView(key) {
@@ -13,7 +13,7 @@ export async function runView(key) {
   let run = null;
   async function refresh() {
     run = await source.run(key);
-    fill(body, headline(run), charts(run), everything(run, open), evaluations(run), passes(run), recipe(run, open));
+    fill(body, headline(run), gains(run), failures(run), charts(run), allNumbers(run, open), toRead(run), evaluations(run), passes(run), costs(run), settings(run, open));
   }
   await refresh();
   return {
@@ -26,19 +26,79 @@ export async function runView(key) {
 }
 
 function headline(run) {
+  const after = run.held_out.at(-1);
   const facts = [
     ["Tasks", run.tasks], ["Credit", run.estimator], ["Agent", run.policy],
     ["Progress", run.steps ? `step ${number(run.step)} of ${number(run.steps)}` : run.phase && plain(run.phase)],
+    ["Control: tools on other data", run.control && percent(run.control.value)],
+    ["Earlier uses of the held-out tasks", after?.opened === null || after === undefined ? null : number(after.opened)],
     ["Last written", ago(run.updated)],
   ].filter(([, value]) => value);
-  return h("section", { class: "headline", "aria-label": "What it came to" },
-    run.gain && h("p", { class: "gain" }, h("span", { class: "faint" }, run.stratum ? `Held-out success on ${run.stratum} ` : "Held-out success "),
-      percent(run.held_out[0].headline.value), " \u2192 ", h("b", {}, percent(run.held_out.at(-1).headline.value)),
-      h("span", { class: run.gain.low > 0 ? "badge good" : run.gain.high < 0 ? "badge bad" : "badge none" },
-        `${pointsOf(run.gain.value)} points, 95 % interval ${pointsOf(run.gain.low)} to ${pointsOf(run.gain.high)}`)),
+  return h("section", { class: "headline", "aria-label": "Result" },
+    h("h1", {}, run.name), claim(run),
     h("dl", { class: "facts-list" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    run.alarms.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "The guard raised an alarm. "), run.alarms.join("; ")) : null,
+    run.alarms.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "The collapse guard raised an alarm. "), run.alarms.join("; ")) : null,
     run.notes.length ? h("div", { class: "notice", role: "note" }, h("b", {}, "Could not be read: "), run.notes.join("; ")) : null);
+}
+
+/** The result in one sentence, with its paired interval below. */
+function claim(run) {
+  const after = run.held_out.at(-1);
+  if (!after) return h("p", { class: "facts" }, "Nothing has been evaluated yet.");
+  const what = after.split === "held_out" ? "Held-out success" : "Success";
+  const where = run.stratum ? ` on ${run.stratum}` : "";
+  const row = run.gains.find((one) => one.tag === run.stratum) ?? run.gains[0];
+  if (!row?.gain) return h("p", { class: "gain" }, `${what}${where}: `, h("b", {}, percent(row.after.value)), h("span", { class: "faint" }, ` ${rangeOf(row.after)}`));
+  const [low, high] = [row.gain.low, row.gain.high];
+  const kind = low > 0 ? "good" : high < 0 ? "bad" : "none";
+  const moved = percent(row.before.value) === percent(row.after.value) ? "stayed at" : row.after.value > row.before.value ? "rose from" : "fell from";
+  return [
+    h("p", { class: "gain" }, `${what}${where} ${moved} `, moved === "stayed at" ? null : [percent(row.before.value), " to "], h("b", {}, percent(row.after.value)),
+      h("span", { class: `badge ${kind}` }, `${pointsOf(row.gain.value)} points, 95 % interval ${pointsOf(low)} to ${pointsOf(high)}`)),
+    h("p", { class: "facts" }, row.gain.significant ? "Chance does not explain the difference" : "Chance could explain the difference",
+      ` (sign test p ${row.gain.p < 1e-4 ? "< 0.0001" : `= ${row.gain.p.toPrecision(1)}`}). `,
+      `Of ${number(row.tasks)} tasks, ${number(row.gain.better)} are solved more often than before, ${number(row.gain.worse)} less often, ${number(row.gain.same)} equally often.`),
+  ];
+}
+
+/** Success by kind of task, before and after, with the paired gain of each. */
+function gains(run) {
+  if (!run.gains.length) return null;
+  const paired = run.gains[0].before !== null;
+  const heads = paired ? ["Tasks", "n", "Before", "After", "Gain, points"] : ["Tasks", "n", "Success, 95 % interval"];
+  const rows = run.gains.map((row) => h("tr", { class: row.tag === null ? "all" : null }, h("th", { scope: "row" }, row.tag ?? "all tasks"), h("td", { class: "num" }, number(row.tasks)),
+    paired && h("td", {}, interval(row.before)), h("td", {}, interval(row.after)), paired && h("td", { class: "num" }, gainOf(row.gain))));
+  const failed = run.held_out.reduce((sum, one) => sum + one.failed, 0);
+  return h("section", { "aria-label": "By kind of task" }, h("h2", {}, "By kind of task"), table("evaluations", heads, rows),
+    h("p", { class: "facts" }, "n counts tasks. Success has Wilson's 95 % interval, the gain a bootstrap interval over pairs of tasks. ",
+      failed ? `${number(failed)} episodes failed with their infrastructure and are excluded from every number.` : "No episode failed with its infrastructure."));
+}
+
+function gainOf(gain) {
+  if (gain === null || gain.value === null) return "no data";
+  const kind = gain.low > 0 ? "good" : gain.high < 0 ? "bad" : "none";
+  return [h("span", { class: `badge ${kind}` }, pointsOf(gain.value)), h("span", { class: "faint" }, ` ${pointsOf(gain.low)} to ${pointsOf(gain.high)}`)];
+}
+
+/** What went wrong in the evaluated episodes, per 100 of them. */
+function failures(run) {
+  const kinds = [...new Set(run.held_out.flatMap((one) => Object.keys(one.failures)))];
+  if (!kinds.length) return null;
+  const rate = (one, kind) => (100 * (one.failures[kind] ?? 0)) / Math.max(1, one.episodes);
+  const largest = Math.max(...run.held_out.flatMap((one) => kinds.map((kind) => rate(one, kind))));
+  kinds.sort((a, b) => rate(run.held_out.at(-1), b) - rate(run.held_out.at(-1), a));
+  const rows = kinds.map((kind) => h("tr", {}, h("th", { scope: "row" }, failureOf(kind)), run.held_out.map((one) =>
+    h("td", {}, h("span", { class: "share", vars: { "--share": `${(100 * rate(one, kind)) / largest}%` } }, h("i", { "aria-hidden": "true" })), number(Math.round(10 * rate(one, kind)) / 10)))));
+  return h("section", { "aria-label": "What goes wrong" }, h("h2", {}, "What goes wrong, per 100 episodes"), table("evaluations", ["Failure", ...run.held_out.map((one) => one.label)], rows));
+}
+
+/** Links to pairs of episodes that show what changed. */
+function toRead(run) {
+  if (!run.to_read.length) return null;
+  const to = ({ ids: [a, b] }) => (b ? link(["run", run.key, "compare"], { a, b }) : link(["run", run.key, "episode", a]));
+  return h("section", { "aria-label": "Episodes to read" }, h("h2", {}, "Episodes to read"),
+    h("ul", { class: "to-read" }, run.to_read.map((pair) => h("li", {}, h("a", { href: to(pair) }, pair.task), h("span", { class: "faint" }, ` ${pair.reason}`))),
+      h("li", {}, h("a", { href: link(["run", run.key, "episodes"]) }, "All episodes"))));
 }
 
 function charts(run) {
@@ -63,7 +123,7 @@ function charts(run) {
   return h("section", { "aria-label": "Curves" }, h("h2", {}, "Curves"), h("div", { class: "charts" }, drawn));
 }
 
-function everything(run, open) {
+function allNumbers(run, open) {
   const phases = Object.entries(run.curves);
   const count = phases.reduce((sum, [, curves]) => sum + Object.keys(curves).length, 0);
   if (!count) return null;
@@ -91,7 +151,7 @@ function evaluations(run) {
   ]);
   const heads = ["Evaluation", "Tasks", "n", "Success, 95 % interval", "Turns", "Calls ran", "Failed", "Manifest"];
   return h("section", { "aria-label": "Evaluations" }, h("h2", {}, "Evaluations"),
-    h("div", { class: "scroll" }, h("table", { class: "evaluations" }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["n", "Turns", "Calls ran", "Failed"].includes(name) ? "num" : null }, name)))), h("tbody", {}, rows))));
+    table("evaluations", heads, rows));
 }
 
 function passes(run) {
@@ -104,14 +164,33 @@ function passes(run) {
       h("tbody", {}, rows.filter(([, curve]) => curve.size > 1).map(([name, curve]) => h("tr", {}, h("th", { scope: "row" }, name), ks.map((k) => h("td", {}, curve.has(k) ? interval(curve.get(k)) : ""))))))));
 }
 
+function table(kind, heads, rows) {
+  const right = ["n", "Turns", "Calls ran", "Failed", "Gain, points"];
+  return h("div", { class: "scroll" }, h("table", { class: kind }, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: right.includes(name) ? "num" : null }, name)))), h("tbody", {}, rows)));
+}
+
+function rangeOf(estimate) {
+  return `95 % interval ${percent(estimate.low, 1)} to ${percent(estimate.high, 1)}`;
+}
+
 function interval(estimate) {
   if (estimate.value === null) return "no data";
   return h("span", { class: "interval", vars: { "--low": percent(estimate.low, 1).replace(" ", ""), "--high": percent(estimate.high, 1).replace(" ", ""), "--value": percent(estimate.value, 1).replace(" ", "") } },
     h("span", { class: "bar", "aria-hidden": "true" }), h("b", {}, percent(estimate.value)), h("span", { class: "faint" }, ` ${percent(estimate.low)} to ${percent(estimate.high)}`));
 }
 
-function recipe(run, open) {
-  if (!run.recipe) return null;
-  return h("details", { open: open.has("recipe"), ontoggle: (event) => open[event.target.open ? "add" : "delete"]("recipe") },
-    h("summary", {}, "The recipe, resolved"), h("pre", { class: "recipe" }, run.recipe));
+/** Wall time of each phase, and what the episodes of each evaluation used. */
+function costs(run) {
+  if (!run.timings.length && !run.usage.length) return null;
+  return h("section", { "aria-label": "Time and cost" }, h("h2", {}, "Time and cost"),
+    run.timings.length > 0 && table("evaluations", ["Phase", "Wall time", "Per step"], run.timings.map((one) => h("tr", {}, h("th", { scope: "row" }, plain(one.phase)), h("td", {}, duration(one.seconds)), h("td", {}, duration(one.step_s))))),
+    run.usage.length > 0 && table("evaluations", ["Evaluation", "Used by its episodes"], run.usage.map((one) => h("tr", {}, h("th", { scope: "row" }, one.label), h("td", {}, one.phrases.join(", "))))));
+}
+
+function settings(run, open) {
+  const folded = (name, title, content) => h("details", { open: open.has(name), ontoggle: (event) => open[event.target.open ? "add" : "delete"](name) }, h("summary", {}, title), content);
+  return [
+    run.recipe && folded("recipe", "The resolved recipe", h("pre", { class: "recipe" }, run.recipe)),
+    run.state.length > 0 && folded("state", "The trainer's state", table("evaluations", ["Key", "Value"], run.state.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))))),
+  ];
 }

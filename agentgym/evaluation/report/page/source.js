@@ -75,6 +75,7 @@ function embedded(data) {
 
   return {
     alone: true,
+    key: data.run.key,
     runs: async () => [data.run],
     run: async () => data.run,
     pulse: async () => ({ version: data.run.version, live: false }),

@@ -1,0 +1,175 @@
+"""What a run came to, as plain data for a page: gains by kind of task, episodes worth reading, time and cost."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from agentgym.errors import AgentGymError
+from agentgym.evaluation.comparison import compare
+from agentgym.evaluation.cost import in_words
+from agentgym.evaluation.record import Evaluation, Row
+from agentgym.evaluation.report.contents import Contents
+from agentgym.evaluation.statistics import Estimate
+from agentgym.evaluation.visible import visible
+
+MOST_TAGS = 12
+"""Tags in the table of gains; tasks may carry many more."""
+MOST_PAIRS = 2
+"""Tasks whose episodes before and after are offered for reading."""
+
+
+def findings(contents: Contents) -> dict[str, Any]:
+    """Everything below, under the names that the page's scripts use."""
+    return {
+        "gains": gains(contents),
+        "to_read": episodes_to_read(contents),
+        "timings": timings(contents),
+        "usage": usage(contents),
+        "control": control(contents),
+    }
+
+
+def stratum(contents: Contents) -> str | None:
+    """The tag that the headline is about: the recipe names it, and the evaluated tasks carry it."""
+    tag = contents.setting("evaluate", "stratum")
+    return tag if any(e is not None and tag in e.tags for e in contents.pair()) else None
+
+
+def gains(contents: Contents) -> list[dict[str, Any]]:
+    """Success before and after with the paired gain: over all tasks first (tag None), then by tag."""
+    before, after = contents.pair()
+    if after is None:
+        return []
+    tags = [tag for tag in after.tags if len(after.select(tag)) < len(after.rows)]
+    headline = stratum(contents)
+    tags.sort(key=lambda tag: tag != headline)  # stable: the other tags stay in order of frequency
+    return [_gain(tag, before, after) for tag in (None, *tags[:MOST_TAGS])]
+
+
+def _gain(tag: str | None, before: Evaluation | None, after: Evaluation) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "tag": None if tag is None else visible(tag),
+        "tasks": len(after.select(tag)),
+        "before": None,
+        "after": estimate_data(after.success(tag)),
+        "gain": None,
+    }
+    if before is None:
+        return row
+    row["before"] = estimate_data(before.success(tag))
+    try:
+        comparison = compare(before, after, tag=tag)
+    except AgentGymError:
+        return row
+    row["gain"] = estimate_data(comparison.difference) | {
+        "p": finite(comparison.p_value),
+        "better": comparison.better,
+        "worse": comparison.worse,
+        "same": comparison.same,
+        "significant": comparison.significant,
+    }
+    return row
+
+
+def control(contents: Contents) -> dict[str, Any] | None:
+    """Success of the control evaluation, in which the tools work on another environment's data."""
+    evaluation = next((e for e in contents.evaluations if e.label == "control"), None)
+    if evaluation is None:
+        return None
+    tag = stratum(contents)
+    return estimate_data(evaluation.success(tag if tag in evaluation.tags else None))
+
+
+def episodes_to_read(contents: Contents) -> list[dict[str, Any]]:
+    """Pairs of episode ids worth comparing side by side, each with the reason why.
+
+    The same task before and after: newly solved tasks first, of different tags. Then the two attempts of one training
+    group whose credit differs most, where `contents.credit` was read.
+    """
+    before, after = contents.pair()
+    pairs = []
+    for task in _tasks_to_read(before, after):
+        ids = [f"{e.run}/{task}#0" for e in (before, after) if e is not None]
+        reason = "before and after training" if before is not None else "after training"
+        pairs.append({"task": visible(task), "reason": reason, "ids": ids})
+    if group := _group_to_read(contents.credit):
+        task = group[0].rpartition("#")[0].partition("/")[2]
+        pairs.append({"task": visible(task), "reason": "most and least credit of one training group", "ids": group})
+    return pairs
+
+
+def _tasks_to_read(before: Evaluation | None, after: Evaluation | None) -> list[str]:
+    if after is None:
+        return []
+    rows_before = {row.task: row for row in before.rows} if before else {}
+    rows = {row.task: row for row in after.rows if row.success and row.success[0] is not None}
+
+    def rank(task: str) -> tuple[int, int]:
+        outcome = (_first_is_solved(rows[task]), _first_is_solved(rows_before.get(task)))
+        order = {(True, False): 0, (True, True): 1, (False, True): 2, (False, False): 3}
+        return order[outcome], -max(rows[task].turns, default=0)
+
+    ordered = sorted(rows, key=rank)
+    by_tags: dict[tuple[str, ...], str] = {}
+    for task in ordered:
+        by_tags.setdefault(tuple(rows[task].tags), task)
+    different = list(by_tags.values())
+    return [*different, *(task for task in ordered if task not in different)][:MOST_PAIRS]
+
+
+def _first_is_solved(row: Row | None) -> bool:
+    return bool(row is not None and row.success and row.success[0])
+
+
+def _group_to_read(credit: Mapping[str, Sequence[float]]) -> list[str]:
+    """The attempts with the highest and the lowest mean credit, of the task where these differ most."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in credit:
+        groups[name.rpartition("#")[0]].append(name)
+
+    def mean(name: str) -> float:
+        return sum(credit[name]) / max(1, len(credit[name]))
+
+    gaps = {task: max(map(mean, names)) - min(map(mean, names)) for task, names in groups.items() if len(names) > 1}
+    if not gaps or max(gaps.values()) < 1e-9:
+        return []
+    names = groups[max(gaps, key=lambda task: gaps[task])]
+    return [max(names, key=mean), min(names, key=mean)]
+
+
+def timings(contents: Contents) -> list[dict[str, Any]]:
+    """Seconds of each phase, from its first to its last line in the metrics, and seconds of a step."""
+    phases = []
+    for phase, rows in contents.metrics.items():
+        times = [row["time"] for row in rows if "time" in row]
+        if len(times) > 1 and "validation" not in phase:
+            seconds = max(times) - min(times)
+            steps = int(rows[-1]["step"] - rows[0]["step"])
+            phases.append(
+                {
+                    "phase": visible(phase),
+                    "seconds": finite(seconds),
+                    "step_s": finite(seconds / steps) if steps else None,
+                }
+            )
+    return phases
+
+
+def usage(contents: Contents) -> list[dict[str, Any]]:
+    """What the episodes of each evaluation used of sandboxes, tools and APIs, as phrases."""
+    phrases = {e.label: in_words(e.usage()) for e in contents.evaluations}
+    return [{"label": visible(label), "phrases": words} for label, words in phrases.items() if words]
+
+
+def estimate_data(estimate: Estimate) -> dict[str, Any]:
+    """Value and interval; None where nothing was observed."""
+    return {name: finite(value) for name, value in asdict(estimate).items() if name in ("value", "low", "high")}
+
+
+def finite(value: float) -> float | None:
+    """The number, None for NaN and infinities, which JSON does not have."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,111 @@
+"""The guest's start inside a container: the container runtime has made the walls, what is left is to confine itself.
+
+It runs as the container's process 1 and root, reaches the host through the one socket in `SOCKET_FOLDER`, and reads its
+order from there. Every module beyond the standard library's most basic ones is imported once the host is reached,
+so that an image whose Python is too old or incomplete is told about rather than just gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import Any
+
+from . import frames
+
+FOLDER = "/.agentgym/code"  # where the guest's own folder lies inside a container
+SOCKET_FOLDER = "/.agentgym/meeting"  # ... and the directory with the host's socket
+SOCKET_NAME = "socket"
+GUEST_CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # capabilities the guest serves with
+START_CAPABILITIES = (*GUEST_CAPABILITIES, "SETPCAP")  # ... and starts with: the last is for emptying the bounding set
+_MEMORY_FILES = (
+    ("memory/memory.oom_control", "memory/memory.max_usage_in_bytes"),  # control groups version 1
+    ("memory.events", "memory.peak"),
+)
+
+
+def main() -> None:
+    """Serve the host from within a container, until it hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.umask(0o022)
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(f"{SOCKET_FOLDER}/{SOCKET_NAME}")
+    order = _order(control)
+    try:
+        if os.uname().machine != "x86_64":
+            raise OSError(f"this machine is {os.uname().machine}; the filter of system calls is for x86_64")
+        _serve(control, order)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the host shall know
+        said = "".join(traceback.format_exception_only(type(error), error)).strip()
+        text = f"Python {sys.version.split()[0]} of the image says {said}"
+        control.sendall(frames.encode({"id": 0, "error": "setup", "text": text[:8000]}))
+
+
+def _order(control: socket.socket) -> dict[str, Any]:
+    """The host's first frame: what SandboxSpec asks of the guest."""
+    reader = frames.FrameReader(1 << 26, 0)
+    while (frame := reader.next()) is None:
+        data = control.recv(1 << 16)
+        if not data:
+            os._exit(1)
+        reader.feed(data)
+    return frame[0]
+
+
+def _serve(control: socket.socket, order: dict[str, Any]) -> None:
+    import gc
+    import importlib
+    import resource
+
+    from . import boot, python, server
+
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
+    os.close(null)
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    python.prepare()
+    for name in order["preload"]:
+        importlib.import_module(name)
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise OSError(f"preloading {', '.join(order['preload'])} started threads; such a process cannot be forked")
+    memory = _memory_files()
+    if order["address_space"]:
+        most = order["address_space"] + boot.own_address_space()
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    _confine()
+    gc.disable()
+    gc.collect()
+    gc.freeze()
+    control.sendall(server.greeting(order))
+    server.serve(control, order, memory)
+
+
+def _confine() -> None:
+    """Keep what serving takes. No code of the agent's has run before this ends."""
+    from . import kernel, seccomp, syscalls
+
+    os.chdir("/work")
+    with contextlib.suppress(
+        OSError
+    ):  # read-only, but for crun with control groups of version 1: anybody may write there
+        os.chmod("/sys/fs/cgroup", 0o755)
+    os.setgroups([])
+    syscalls.execute(
+        syscalls.drop_privileges(kernel.filter_at(seccomp.program()), keep=tuple(GUEST_CAPABILITIES.values()))
+    )
+
+
+def _memory_files() -> tuple[int, int] | None:
+    """Read-only descriptors of the counter of memory kills and of the peak, if the container shows its groups."""
+    for names in _MEMORY_FILES:
+        paths = [f"/sys/fs/cgroup/{name}" for name in names]
+        if all(map(os.path.exists, paths)):
+            first, second = (os.open(path, os.O_RDONLY) for path in paths)
+            return first, second
+    return None

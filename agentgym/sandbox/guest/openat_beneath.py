@@ -1,0 +1,63 @@
+"""Opening a path that must not leave a directory, step by step: for kernels that cannot do it in one call (gVisor).
+
+The rules are those of openat2 with RESOLVE_BENEATH: a link is followed if it is relative and stays inside.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+_MOST_LINKS = 40  # as in Linux
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_beneath_stepwise(directory: int, path: str, flags: int, mode: int, *, same_device: bool) -> int:
+    """Open `path` below `directory`, on its file system only if so asked. Returns: descriptor. Raises: OSError."""
+    waiting = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    trail = [os.dup(directory)]  # so that `..` goes back the way it came
+    links = 0
+    try:
+        while waiting:
+            name = waiting.pop()
+            if name == "..":
+                if len(trail) == 1:
+                    raise _outside(path)
+                os.close(trail.pop())
+                continue
+            wanted = _STEP if waiting else flags | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                found = os.open(name, wanted, mode, dir_fd=trail[-1])
+            except OSError as error:
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                    raise
+                target = _link(name, trail[-1])
+                if target is None:
+                    raise
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
+                if target.startswith("/"):
+                    raise _outside(path) from error
+                waiting += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+                continue
+            trail.append(found)
+            if same_device and os.fstat(found).st_dev != os.fstat(directory).st_dev:
+                raise _outside(path)
+            if not waiting:
+                return trail.pop()
+        return os.open(".", flags | os.O_CLOEXEC, dir_fd=trail[-1])
+    finally:
+        for descriptor in trail:
+            os.close(descriptor)
+
+
+def _link(name: str, directory: int) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=directory)
+    except OSError:
+        return None
+
+
+def _outside(path: str) -> OSError:
+    return OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)

@@ -1,0 +1,400 @@
+"""Keeping track of what runs: calls with their deadlines, sessions, channels, and what each leaves behind.
+
+Whose process is whose: a session or channel adopts its own orphans (it is a subreaper), so every child of
+process 1 is either one we started or was left behind by a command. What is left behind is killed as soon as no
+one-off command runs that it could belong to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+from . import frames, identity, jobs, kernel, python
+from .exit_watcher import ExitWatcher
+from .jobs import Capture, Process, RunningCall, Session
+from .metering import Meter, peak_kib, written_by
+from .poller import Poller
+from .prefork import Prefork
+
+
+class Runner:
+    """What runs in the sandbox on request: commands, Python calls, sessions and channels, and how each ended."""
+
+    def __init__(self, poller: Poller, send: Callable[[bytes], None], memory_kills: Callable[[], int]) -> None:
+        self.poller, self.send, self.memory_kills = poller, send, memory_kills
+        self.calls: dict[int, RunningCall] = {}
+        self.sessions: dict[str, Session] = {}
+        self.channels: dict[int, Process] = {}
+        self.meter, self.exit_watcher = Meter(), ExitWatcher()
+        self.dev_null = os.open("/dev/null", os.O_RDWR)
+        self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[
+            0
+        ]  # now, when no agent code can have lowered it
+        self.prefork = Prefork(poller, self.exit_watcher, self.meter)
+        try:
+            self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
+        except OSError:  # not every kernel is built with it
+            self._children = None
+
+    def next_timeout_s(self) -> float | None:
+        """Seconds until there is something to do without an event: a call is overdue; None if none runs."""
+        left_s = self.prefork.expires_in_s()
+        for call in self.calls.values():
+            own_s = max(call.deadline - time.monotonic(), 0.0)
+            left_s = own_s if left_s is None else min(left_s, own_s)
+        return self.exit_watcher.limit_timeout(left_s, busy=bool(self.calls))
+
+    def is_active(self) -> bool:
+        """Anything of the agent's may be running now."""
+        return bool(self.calls or self.sessions or self.channels)
+
+    def is_frozen(self) -> bool:
+        """Everything of the agent's is stopped, and has to stay so."""
+        return any(call.freezes for call in self.calls.values())
+
+    def kill_overdue(self) -> None:
+        """Kill what is overdue."""
+        self.exit_watcher.poll()
+        if self.prefork.expires_in_s() == 0.0:
+            self.prefork.drop()
+        for call in tuple(self.calls.values()):
+            if call.deadline <= time.monotonic():
+                self._finish(call, timed_out=True)
+
+    def cancel(self, number: int) -> None:
+        if number in self.calls:
+            self._finish(self.calls[number], timed_out=True)
+
+    # One-off commands
+
+    def run(self, request: dict[str, Any], start: Callable[..., int], *arguments: Any) -> None:
+        """Run a child with captured output until it ends, its time is over, or the host cancels.
+
+        Args:
+            start: starts it, given the descriptors of its two outputs and the arguments. Returns: its pid.
+        """
+        python_call = request["op"] == "python"
+        if not python_call:
+            self.prefork.forget()
+        stdout, stderr = Capture(), Capture()
+        started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
+        try:
+            process = Process(self._start_process(start, (stdout.write, stderr.write), *arguments), self.exit_watcher)
+        except (OSError, ValueError) as error:
+            stdout.close()
+            stderr.close()
+            self.send(jobs.start_failure_reply(request, error))
+            return
+        call = RunningCall(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
+        call.freezes, call.started_before, call.python = request["op"] == "pack", pids, python_call
+        stdout.limit = stderr.limit = request["limit"]
+        self.calls[call.id] = call
+        self._watch_call(call)
+
+    def run_python(self, request: dict[str, Any], code: bytes) -> None:
+        """Run Python code in a child that waits for it, if there is one; else in a fork."""
+        call = None if self.is_active() else self.prefork.take(code)
+        if call is None:
+            self.run(request, self._fork_python, code)
+            return
+        call.id, call.started = request["id"], time.monotonic()
+        call.deadline = call.started + request["timeout"]
+        call.stdout.limit = call.stderr.limit = request["limit"]
+        self.calls[call.id] = call
+
+    def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
+        return python.fork_to_run(code, (self.dev_null, *out), self.max_descriptors)
+
+    def _fork_waiting(self, out: tuple[int, int], told: int) -> int:
+        return python.fork_to_wait(told, (self.dev_null, *out), self.max_descriptors)
+
+    def _watch_call(self, call: RunningCall) -> None:
+        """Watch a call's process, and take its output."""
+        for stream in (call.stdout, call.stderr):
+            self.poller.add(stream.read, partial(stream.pump, self.dev_null))
+        self.poller.add(call.process.handle, partial(self._finish, call))
+
+    def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
+        """Our own code in a child, so that the loop stays free. It keeps the guest's protection from the agent."""
+
+        def start(out: tuple[int, int]) -> int:
+            pid = os.fork()
+            if pid == 0:
+                with jobs.never_returning():
+                    os.dup2(out[1], 2)
+                    try:
+                        with identity.as_agent():
+                            work()
+                    except (OSError, ValueError, KeyError, TypeError) as error:
+                        os.write(2, f"{type(error).__name__}: {error}".encode())
+                        os._exit(1)
+                    os._exit(0)
+            return pid
+
+        self.run(request, start)
+
+    def stop_everything(self) -> None:
+        jobs.signal_all(signal.SIGSTOP)
+
+    def clear(self) -> None:
+        """Kill everything, and forget about it without another word."""
+        self.prefork.forget()
+        jobs.signal_all(signal.SIGKILL)
+        streams = {id(stream): stream for call in self.calls.values() for stream in (call.stdout, call.stderr)}
+        processes = [call.process for call in self.calls.values() if call.session is None]
+        for session in self.sessions.values():
+            streams.update({id(stream): stream for stream in (session.stdout, session.stderr)})
+            processes.append(session.process)
+            self.poller.remove(session.calls.fileno())
+            session.calls.close()
+        for process in [*processes, *self.channels.values()]:
+            self.poller.remove(process.handle)
+            os.close(process.handle)
+        for stream in streams.values():
+            self.poller.remove(stream.read)
+            stream.close()
+        for owned in (self.calls, self.sessions, self.channels):
+            owned.clear()
+        jobs.reap_all()
+
+    def _start_process(self, start: Callable[..., int], *arguments: Any) -> int:
+        """Start a child; if the process limit is full, kill what nobody owns and try once more."""
+        try:
+            return start(*arguments)
+        except BlockingIOError:
+            self._kill_orphans()
+            return start(*arguments)
+
+    def _capture(self, stream: Capture, limit: int) -> None:
+        stream.start(limit)
+        self.poller.add(stream.read, partial(stream.pump, self.dev_null))
+
+    def _finish(self, call: RunningCall, *, timed_out: bool = False) -> None:
+        """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
+        if self.calls.pop(call.id, None) is None:
+            self.prefork.drop()  # it died before it was called
+            return
+        if call.session is not None:
+            self._end_session(call.session)
+        else:
+            self.poller.remove(call.process.handle)
+            if timed_out:
+                self._kill_tree(call.process)
+        written = self.meter.written()
+        status, used = call.process.wait()
+        if call.freezes:
+            jobs.signal_all(signal.SIGCONT)
+        self._kill_orphans()
+        written = self.meter.written() - written - call.written_before
+        seconds = used.ru_utime + used.ru_stime - call.cpu_before
+        self._answer(call, os.waitstatus_to_exitcode(status), timed_out, seconds, used.ru_maxrss, written)
+        for stream in (call.stdout, call.stderr):
+            self.poller.remove(stream.read)
+            stream.close()
+        if call.python and not self.is_active():
+            self.prefork.call_ended(self.memory_kills(), self._fork_waiting, self._watch_call)
+
+    def _answer(self, call: RunningCall, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
+        for stream in (call.stdout, call.stderr):
+            stream.drain(self.dev_null)
+        truncated = call.stdout.truncated or call.stderr.truncated
+        oom = code != 0 and self.memory_kills() > call.memory_kills
+        header = jobs.RESULT % (
+            call.id, code, len(call.stdout.data), jobs.JSON[truncated], jobs.JSON[timed_out], jobs.JSON[oom],
+            time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
+            self.meter.started() - call.started_before,
+        )  # fmt: skip
+        self.send(frames.joined(header, call.stdout.data + call.stderr.data))
+
+    # Sessions
+
+    def run_in_session(self, request: dict[str, Any], code: bytes, descriptors: list[int]) -> None:
+        """Run code in a session's process, which is started if need be. It lies in a descriptor if it is long."""
+        session = self.sessions.get(request["session"])
+        if session is not None and session.call is not None:
+            raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
+        self.prefork.forget()
+        kills, pids = self.memory_kills(), self.meter.started()
+        if session is None:
+            try:
+                session = self._open_session(request["session"])
+            except OSError as error:
+                self.send(jobs.start_failure_reply(request, error))
+                return
+        started = time.monotonic()
+        session.number += 1
+        call = session.call = self.calls[request["id"]] = RunningCall(
+            request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
+            session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
+            started_before=pids,
+        )  # fmt: skip
+        for stream in (call.stdout, call.stderr):
+            self._capture(stream, request["limit"])
+        try:
+            with (
+                jobs.as_file(code, descriptors)
+                if len(code) > python.MAX_INLINE_CODE
+                else nullcontext(descriptors) as passed
+            ):
+                inline = b"" if passed else code
+                socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
+        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
+            session.process.kill()  # it has not taken its last request: the agent's code has broken it
+
+    def _open_session(self, name: str) -> Session:
+        stdout, stderr = Capture(), Capture()
+        # messages rather than a stream: what the agent's code writes there never shifts what comes after
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def start() -> int:
+            pid = os.fork()
+            if pid == 0:
+                with jobs.never_returning():
+                    kernel.adopt_orphans()
+                    python.enter_child(
+                        (self.dev_null, stdout.write, stderr.write), self.max_descriptors, keep=theirs.detach()
+                    )
+                    python.run_session(socket.socket(fileno=3), python.MAX_INLINE_CODE)
+            return pid
+
+        try:
+            process = Process(self._start_process(start), self.exit_watcher)
+        except OSError:
+            stdout.close()
+            stderr.close()
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        session = self.sessions[name] = Session(name, process, ours, stdout, stderr)
+        self.poller.add(ours.fileno(), lambda: self._session_replied(session))
+        self.poller.add(process.handle, lambda: self._session_ended(session))
+        return session
+
+    def _session_replied(self, session: Session) -> None:
+        try:
+            reply = session.calls.recv(python.SESSION_REPLY.size + 1)
+        except (BlockingIOError, ConnectionResetError):
+            return
+        call = session.call
+        if not reply:
+            self.poller.remove(session.calls.fileno())  # its death follows; if not, the deadline does
+            return
+        if call is None or len(reply) != python.SESSION_REPLY.size:
+            return  # forged: nobody asked, or it is no reply
+        number, code = python.SESSION_REPLY.unpack(reply)
+        if number != session.number:
+            return
+        session.call = None
+        del self.calls[call.id]
+        for stream in (call.stdout, call.stderr):
+            self.poller.remove(stream.read)  # until the next call: what its threads print later waits in the pipe
+        pid = session.process.pid
+        self._answer(
+            call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, peak_kib(pid),
+            written_by(pid) - call.written_before,
+        )  # fmt: skip
+
+    def _session_ended(self, session: Session) -> None:
+        """Its process is gone, in a call or between calls."""
+        if session.call is not None:
+            self._finish(session.call)
+            return
+        self._end_session(session)
+        session.process.wait()
+        session.stdout.close()
+        session.stderr.close()
+        self._kill_orphans()
+
+    def _end_session(self, session: Session) -> None:
+        """Kill a session and all below it. The caller has still to wait for it, and to close its streams."""
+        del self.sessions[session.name]
+        self.poller.remove(session.calls.fileno())
+        self.poller.remove(session.process.handle)
+        session.calls.close()
+        self._kill_tree(session.process)
+
+    # Channels
+
+    def start_channel(
+        self, number: int, argv: list[str], environment: dict[str, str], standard: tuple[int, int, int]
+    ) -> None:
+        arguments = [os.fsencode(argument) for argument in argv]
+        self.prefork.forget()
+
+        def start() -> int:
+            pid = os.fork()
+            if pid == 0:
+                with jobs.never_returning():
+                    kernel.adopt_orphans()
+                    python.enter_child(standard, self.max_descriptors)
+                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
+                        signal.signal(ignored, signal.SIG_DFL)
+                    try:
+                        os.execvpe(arguments[0], arguments, environment)
+                    except OSError as error:
+                        os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
+            return pid
+
+        process = self.channels[number] = Process(self._start_process(start), self.exit_watcher)
+        self.poller.add(process.handle, lambda: self.end_channel(number))
+
+    def end_channel(self, number: int) -> None:
+        process = self.channels.pop(number, None)
+        if process is not None:
+            self.poller.remove(process.handle)
+            self._kill_tree(process)
+            process.wait()
+            self._kill_orphans()
+
+    # What is left behind
+
+    def _owners(self) -> set[int]:
+        """Pids of everything that is meant to live now."""
+        found = {call.process.pid for call in self.calls.values()} | {one.pid for one in self.channels.values()}
+        return found | {session.process.pid for session in self.sessions.values()}
+
+    def _kill_tree(self, process: Process) -> None:
+        """Kill a process and all below it; alone in the sandbox, it goes with everything there is."""
+        if not self._owners() - {process.pid}:
+            jobs.signal_all(signal.SIGKILL)
+            return
+        for _ in range(3):  # some may fork while we look
+            for pid in jobs.descendants(process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _kill_orphans(self) -> None:
+        """Kill what no call, session or channel owns."""
+        for call in self.calls.values():
+            if call.session is None:
+                return
+        if not self.is_active():
+            if self._children is not None and not os.pread(self._children, 1, 0):
+                return  # whatever lives is below this process
+            if jobs.signal_all(signal.SIGKILL):
+                jobs.reap_all()
+            return
+        owners = self._owners()
+        for _ in range(50):
+            orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
+            if not orphans:
+                return
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+        jobs.signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them

@@ -1,0 +1,149 @@
+"""Setting up, prepared ahead: system calls that one process lists and another carries out.
+
+Forks share memory until they write to it, and Python writes to every object that it looks at. A process that does
+no more than carry out a list keeps most of its pages shared: it is ready sooner, and takes less memory ever after.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import signal
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from . import kernel
+
+# An error number that is no failure, or 0; the call's number; its six arguments.
+Syscall = tuple[Any, ...]
+PREVIOUS_RESULT: Any = ...  # as a first argument: what the step before gave
+
+_NUMBERS = {  # x86-64; from mount_setattr on they are the same everywhere
+    "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
+    "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "prctl": 157, "mount": 165, "umount2": 166,
+    "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292, "prlimit64": 302, "setns": 308, "seccomp": 317,
+    "close_range": 436, "mount_setattr": 442,
+}  # fmt: skip
+_NAMES = {number: name for name, number in _NUMBERS.items()}
+_ARGUMENTS = 6
+_HERE = -100  # AT_FDCWD
+_RECURSIVE = 0x8000  # AT_RECURSIVE
+
+_library = ctypes.PyDLL(None, use_errno=True)  # of its own: the functions of another would take these types too
+_system_call = _library.syscall
+_system_call.restype = ctypes.c_long
+_system_call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * _ARGUMENTS]  # numbers and addresses, 64 bits each
+
+
+def syscall(name: str, *arguments: int | str | bytes | None, ignored_errno: int = 0) -> Syscall:
+    """A call to be made. `ignored_errno`: the error number that is no failure; 0 for none."""
+    ready = [os.fsencode(one) if isinstance(one, str) else one for one in arguments]
+    return ignored_errno, _NUMBERS[name], *ready, *[None] * (_ARGUMENTS - len(ready))
+
+
+def execute(syscalls: Iterable[Syscall]) -> int:
+    """Make the calls in their order. Returns: what the last gave. Raises: OSError that names the first that fails."""
+    result = 0
+    for ignored_errno, number, first, *others in syscalls:
+        result = _system_call(number, result if first is ... else first, *others)
+        if result < 0:
+            error = ctypes.get_errno()
+            if error != ignored_errno:
+                words = [_NAMES[number], *(os.fsdecode(one) for one in (first, *others) if isinstance(one, bytes))]
+                raise OSError(error, os.strerror(error), " ".join(words)[:200])
+    return result
+
+
+def open_as(descriptor: int, path: str, flags: int, folder: int = _HERE) -> list[Syscall]:
+    """Open a file, as a descriptor that is known ahead; another one is open beside it until the last are closed."""
+    return [
+        syscall("openat", folder, path, flags | os.O_CLOEXEC, 0),
+        syscall("dup3", PREVIOUS_RESULT, descriptor, os.O_CLOEXEC),
+    ]
+
+
+def write(path: str, text: str, folder: int = _HERE) -> list[Syscall]:
+    """One write to a file of the kernel's."""
+    return [
+        syscall("openat", folder, path, os.O_WRONLY | os.O_CLOEXEC, 0),
+        syscall("write", PREVIOUS_RESULT, text.encode(), len(text)),
+    ]
+
+
+def close_others(kept: Iterable[int]) -> Iterator[Syscall]:
+    """Close every descriptor but the standard ones and these."""
+    lowest = 3
+    for descriptor in [*sorted(kept), 1 << 31]:
+        if descriptor > lowest:
+            yield syscall("close_range", lowest, descriptor - 1, 0)
+        lowest = descriptor + 1
+
+
+def poll_readable(descriptor: int, patience_ms: int) -> Syscall:
+    """Gives 1 if there is something to read, or nothing to come any more; else 0. A patience of -1 has no end."""
+    return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, patience_ms)
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Syscall:
+    return syscall("mount", source, target, kind, flags, options)
+
+
+def set_mount(target: str, attributes: int) -> Syscall:
+    """Add attributes to a mount and everything mounted below it."""
+    wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
+    return syscall("mount_setattr", _HERE, target, _RECURSIVE, wanted, len(wanted))
+
+
+def make_folder(path: str, mode: int) -> list[Syscall]:
+    return [syscall("mkdir", path, 0o777), syscall("chmod", path, mode)]
+
+
+def become_user(user: int) -> list[Syscall]:
+    """A user who was mapped to the only one there is. Groups an ordinary user mapped cannot be dropped."""
+    ids = (user, user, user)
+    return [
+        syscall("setgroups", 0, None, ignored_errno=errno.EPERM),
+        syscall("setresgid", *ids),
+        syscall("setresuid", *ids),
+    ]
+
+
+def set_rlimit(kind: int, most: int) -> Syscall:
+    """A limit of resources, for good."""
+    return syscall("prlimit64", 0, kind, struct.pack("QQ", most, most), None)
+
+
+def raise_loopback() -> list[Syscall]:
+    inet, datagrams, set_flags, up_and_running = 2, 2, 0x8914, 0x41
+    return [
+        syscall("socket", inet, datagrams | os.O_CLOEXEC, 0),
+        syscall("ioctl", PREVIOUS_RESULT, set_flags, struct.pack("16sh14x", b"lo", up_and_running)),
+    ]
+
+
+def die_with_parent() -> Syscall:
+    """After every change of user, which would undo it."""
+    return syscall("prctl", kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Syscall]:
+    """Give up privileges for good: capabilities but those to `keep`, new privileges, calls the filter denies.
+
+    Args:
+        filter_program: address of the seccomp filter, as `kernel.filter_at` gives it.
+    """
+    kept = sum(1 << capability for capability in keep)
+    header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
+    return [
+        syscall(
+            "prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, ignored_errno=errno.EINVAL
+        ),  # gVisor
+        *(syscall("prctl", kernel.PR_CAPBSET_DROP, one, 0, 0, 0) for one in range(kernel.capabilities())),
+        syscall("capset", header, sets),
+        syscall("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        syscall("seccomp", 1, 0, filter_program),
+        syscall("prctl", kernel.PR_SET_DUMPABLE, 0, 0, 0, 0),
+    ]

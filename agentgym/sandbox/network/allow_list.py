@@ -1,0 +1,139 @@
+"""The allow list: what a rule may say, and whether a destination is on it.
+
+Names are compared in one form only: lower case, ASCII, no dot at the end. Whatever could be read in two ways by
+two programs (127.1, 0x7f000001, 0177.0.0.1, percent signs, Unicode look-alikes) is refused rather than guessed at.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agentgym.errors import SandboxError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+DEFAULT_PORTS = (80, 443)
+_LISTED = 12  # rules that a refusal names; there may be hundreds
+_AUTHORITY = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a request wants to go. `host` is in the one form that is compared; `address` is None for a name."""
+
+    host: str
+    port: int
+    address: Address | None
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, authority: str, default_port: int | None = None) -> Destination:
+        """Read `name:port`, `1.2.3.4:port` or `[v6]:port`. Raises: ValueError, with a sentence for the agent."""
+        host, address, port = _parts(authority)
+        if port is None and default_port is None:
+            raise ValueError(f"{authority!a:.80} names no port")
+        return cls(host, port or default_port or 0, address)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One entry of the list. `below`: every name under `host`, at any depth, but not `host` itself."""
+
+    text: str
+    host: str
+    ports: tuple[int, ...]
+    below: bool
+    address: Address | None
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """Raises: SandboxError for what is no rule."""
+        if not isinstance(text, str):
+            raise SandboxError(f"SandboxSpec.network holds {text!r}: each rule is a text, such as 'example.org:8443'.")
+        if text == "*":
+            return cls(text, "", DEFAULT_PORTS, True, None)
+        below, name = text.startswith("*."), text.removeprefix("*.")
+        bare = f"[{name}]" if name.count(":") > 1 and "[" not in name else name  # ::1, written without brackets
+        try:
+            host, address, port = _parts(bare)
+            if below and address is not None:
+                raise ValueError("an address has no names below it")
+            if host.split(".")[-1] == "localhost":
+                raise ValueError("that is the sandbox itself; the host's loopback is written 127.0.0.1")
+        except ValueError as error:
+            raise SandboxError(
+                f"SandboxSpec.network names {text!r}: {error}. A rule is a name (example.org), all names below one "
+                "(*.example.org), an address (127.0.0.1), or * for every public name; without scheme or path, with "
+                "a port (example.org:8443) or else for ports 80 and 443."
+            ) from error
+        return cls(text, host, DEFAULT_PORTS if port is None else (port,), below, address)
+
+    def allows(self, place: Destination) -> bool:
+        """Whether a destination is what this rule names."""
+        if place.port not in self.ports:
+            return False
+        if not self.below:
+            return place.host == self.host
+        return place.address is None and (not self.host or place.host.endswith(f".{self.host}"))
+
+
+@dataclass(frozen=True, slots=True)
+class AllowList:
+    """The whole list of one sandbox."""
+
+    entries: tuple[Rule, ...]
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> AllowList:
+        """Raises: SandboxError for what is no rule."""
+        return cls(tuple(Rule.parse(text) for text in texts))
+
+    def allow(self, place: Destination) -> bool:
+        return any(rule.allows(place) for rule in self.entries)
+
+    def __str__(self) -> str:
+        """The list, for the agent to read."""
+        texts = [rule.text for rule in self.entries]
+        more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+        return (", ".join(texts[:_LISTED]) or "nothing at all") + more
+
+
+def canonical(address: Address) -> Address:
+    """An IPv4 address in IPv6's clothes is the IPv4 address."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped
+
+
+def _parts(authority: str) -> tuple[str, Address | None, int | None]:
+    """Host, its address if it is one, and the port if there is one. Raises: ValueError."""
+    found = _AUTHORITY.fullmatch(authority) if authority.isascii() else None
+    if found is None:
+        raise ValueError(f"{authority!a:.80} is no host and port in ASCII, such as example.org:443")
+    port = int(found["port"]) if found["port"] else None
+    if port is not None and not 0 < port < 65_536:
+        raise ValueError(f"{authority!a:.80} names no port from 1 to 65535")
+    return *_host(found["v6"] or found["name"], bracketed=found["v6"] is not None), port
+
+
+def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
+    """A host in the form that is compared, and its address if it is one. Raises: ValueError."""
+    name = text.lower().removesuffix(".")
+    labels = name.split(".")
+    if bracketed or _NUMBER.fullmatch(labels[-1]):  # what C libraries take for a number, they take for an address
+        try:
+            address = canonical(ipaddress.IPv6Address(name) if bracketed else ipaddress.IPv4Address(name))
+        except ValueError as error:
+            raise ValueError(
+                f"{text!a:.80} is no address as it is usually written: four decimal numbers with dots, or [v6]"
+            ) from error
+        return str(address), address
+    if len(name) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError(f"{text!a:.80} is no host name (letters, digits, - and _; write others in their xn-- form)")
+    return name, None

@@ -1,0 +1,129 @@
+"""How much of this machine is left for more sandboxes: memory, descriptors, processes."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+_MIB = 2**20
+_DESCRIPTORS_EACH = 3  # two of its own, and one for what a call passes along
+_DESCRIPTORS_KEPT = 32
+_PROCESSES_EACH = 2  # process 1 and a call
+_PROCESSES_KEPT = 64
+_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # whichever is less stays free for everything else
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What can still be had at a moment; infinity where nothing limits it or nobody says.
+
+    Attributes:
+        memory_mib: memory this process and its sandboxes may take. `memory_kept_mib`: how much of it is left alone.
+        descriptors: that this process may open. `processes`: that may be started.
+    """
+
+    memory_mib: float = float("inf")
+    memory_kept_mib: float = 0.0
+    descriptors: float = float("inf")
+    processes: float = float("inf")
+
+    def shortage(self, *, cost_mib: float, taken_mib: float, taken: int) -> str:
+        """What is exhausted and what to do, if no more sandbox fits; empty if one does.
+
+        Args:
+            cost_mib: memory that one more is going to take.
+            taken_mib, taken: memory and number of those that were let in after this was measured.
+        """
+        free_mib = self.memory_mib - self.memory_kept_mib - taken_mib
+        if free_mib < cost_mib:
+            return (
+                f"memory: {max(free_mib, 0):.0f} MiB are free beyond the {self.memory_kept_mib:.0f} kept for all "
+                f"else, and a sandbox of this spec takes {cost_mib:.0f}. Run fewer at once, or free memory"
+            )
+        if self.descriptors - _DESCRIPTORS_KEPT < _DESCRIPTORS_EACH * (taken + 1):
+            return (
+                f"descriptors: {self.descriptors:.0f} are left to this process and a sandbox takes "
+                f"{_DESCRIPTORS_EACH}. Raise the limit (ulimit -n), or run fewer at once"
+            )
+        if self.processes - _PROCESSES_KEPT < _PROCESSES_EACH * (taken + 1):
+            return (
+                f"processes: {self.processes:.0f} more may be started on this machine or in its control group. Raise "
+                "kernel.pid_max or the group's pids.max, or run fewer at once"
+            )
+        return ""
+
+
+def measure_headroom() -> Headroom:
+    """Look at the machine, and at the control groups around this process. Takes some tenths of a millisecond."""
+    total, available = _memory_mib()
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        descriptors = float("inf") if soft == resource.RLIM_INFINITY else soft - len(os.listdir("/proc/self/fd"))
+    except OSError:
+        descriptors = float(soft)
+    return Headroom(available, min(_MEMORY_KEPT_MIB, total * _MEMORY_KEPT_SHARE), descriptors, _processes())
+
+
+def _memory_mib() -> tuple[float, float]:
+    """All memory there is and what of it is available, MiB; of the tightest group around us if that is less."""
+    facts = dict.fromkeys(("MemTotal", "MemAvailable"), float("inf"))
+    for line in _text("/proc/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        if name in facts:
+            facts[name] = float(rest.split()[0]) / 1024
+    total, available = facts["MemTotal"], facts["MemAvailable"]
+    for folder, most, used in _groups("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max",
+                                      "memory.current"):  # fmt: skip
+        limit = _number(folder / most) / _MIB
+        cache = 0.0  # what the kernel gives back when it is asked for
+        for line in _text(folder / "memory.stat").splitlines():
+            if line.startswith(("inactive_file ", "total_inactive_file ")):
+                cache = float(line.split()[1]) / _MIB
+        total = min(total, limit)
+        available = min(available, limit - _number(folder / used) / _MIB + cache)
+    return total, available
+
+
+def _processes() -> float:
+    fields = _text("/proc/loadavg").split()
+    room = float("inf")
+    if len(fields) > 3 and "/" in fields[3]:
+        most = min(_number("/proc/sys/kernel/pid_max"), _number("/proc/sys/kernel/threads-max"))
+        room = most - float(fields[3].split("/")[1])
+    for folder, most_file, used in _groups("pids", "pids.max", "pids.current", "pids.max", "pids.current"):
+        room = min(room, _number(folder / most_file) - _number(folder / used, 0.0))
+    return room
+
+
+def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> list[tuple[Path, str, str]]:
+    """The control groups around this process that limit something, with the names of limit and use."""
+    found = []
+    for line in _text("/proc/self/cgroup").splitlines():
+        number, names, path = line.split(":", 2)
+        if controller in names.split(","):
+            root, most, used = Path("/sys/fs/cgroup", controller), max1, used1
+        elif number == "0":
+            root, most, used = Path("/sys/fs/cgroup"), max2, used2
+        else:
+            continue
+        folder = root / path.strip("/")
+        for group in (folder, *folder.parents):
+            if not group.is_relative_to(root):
+                break
+            if (group / most).is_file() and (group / used).is_file():
+                found.append((group, most, used))
+    return found
+
+
+def _number(path: str | Path, absent: float = float("inf")) -> float:
+    text = _text(path).strip()
+    return float(text) if text.isdecimal() else absent
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,268 @@
+"""The forms an image comes in, each read as a digest, a configuration and layers that fill a tree.
+
+A root file system: a folder, or a tar of one (`docker export`). An OCI image layout or what `docker save` writes:
+again a folder, or a tar. Archives may be compressed with gzip, bzip2 or xz. What an image says about itself is
+bounded, and checked against its digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from agentgym.sandbox.guest import kernel
+from agentgym.sandbox.rootfs.archive import first_names, unpack_archive
+from agentgym.sandbox.rootfs.tree import ImageError, Parts, RootfsTree, agent_mode
+
+_MAX_JSON = 4 << 20
+_MAX_LAYERS = 256
+_MAX_NESTING = 4
+_PIECE = 1 << 20
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class ImageSource(Protocol):
+    """An image as it was found. `digest` names its content; `environment` is what it sets for its programs."""
+
+    digest: str
+    environment: dict[str, str]
+
+    def fill(self, tree: RootfsTree) -> None:
+        """Unpack it. Raises: ImageError if it is not what its digest says, or no image at all."""
+
+
+def open_source(path: Path, scratch: Path) -> ImageSource:
+    """Find out what form an image has, read its configuration, and hash it where it has no digest of its own.
+
+    Args:
+        scratch: an empty folder for what a packed layout holds; it has to stay until the source is filled.
+    Raises: ImageError for what is no image; OSError if it cannot be read.
+    """
+    if path.is_file():
+        if not any(name in ("oci-layout", "manifest.json") or name.startswith("blobs/") for name in first_names(path)):
+            return TarballImage(path)
+        tree = RootfsTree(scratch, mode_of=lambda *_: 0o700)
+        try:
+            with open(path, "rb") as file:
+                unpack_archive(tree, file)
+            tree.finish()
+        finally:
+            tree.close()
+        return _read_layout(scratch, path)
+    if any((path / name).is_file() for name in ("oci-layout", "manifest.json")):
+        return _read_layout(path, path)
+    return FolderImage(path)
+
+
+@dataclass
+class FolderImage:
+    """A root file system as a folder, such as debootstrap makes."""
+
+    path: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not any((self.path / name).is_dir() for name in ("usr", "bin", "lib")):
+            raise ImageError(
+                f"{self.path} is no root file system: it has none of usr, bin and lib. An image is a folder with the "
+                "files of a Linux system, an OCI image layout, or a tar of either (docker export, docker save)."
+            )
+        total = hashlib.sha256()
+        for parts, status, where in self._walk():
+            mode = agent_mode(status.st_mode, status.st_uid, status.st_gid)
+            name = os.fsencode("/".join(parts))
+            total.update(b"%o %o %d %d %s" % (stat.S_IFMT(status.st_mode), mode, status.st_size, len(name), name))
+            if stat.S_ISLNK(status.st_mode):
+                total.update(os.fsencode(os.readlink(where)))
+            elif stat.S_ISREG(status.st_mode):
+                with open(where, "rb") as file:
+                    while piece := file.read(_PIECE):
+                        total.update(piece)
+        self.digest = f"sha256:{total.hexdigest()}"
+
+    def fill(self, tree: RootfsTree) -> None:
+        """Copy it, without what is mounted in it. Files with several names stay one file."""
+        seen: dict[tuple[int, int], Parts] = {}
+        for parts, status, where in self._walk():
+            mode = agent_mode(status.st_mode, status.st_uid, status.st_gid)
+            if stat.S_ISDIR(status.st_mode):
+                tree.directory(parts, mode, status.st_mtime)
+            elif stat.S_ISLNK(status.st_mode):
+                tree.symlink(parts, os.readlink(where))
+            elif (status.st_dev, status.st_ino) in seen:
+                tree.link(parts, seen[status.st_dev, status.st_ino])
+            else:
+                with open(where, "rb") as file:
+                    tree.file(parts, file, status.st_size, mode, status.st_mtime)
+                if status.st_nlink > 1:
+                    seen[status.st_dev, status.st_ino] = parts
+
+    def _walk(self) -> Iterator[tuple[Parts, os.stat_result, str]]:
+        """Everything but devices, pipes, sockets and what other file systems hold, folders before their content."""
+        device = os.stat(self.path).st_dev
+        waiting: list[tuple[Parts, str]] = [((), str(self.path))]
+        while waiting:
+            parts, where = waiting.pop()
+            status = os.lstat(where) if parts else os.stat(where)
+            kind = stat.S_IFMT(status.st_mode)
+            if status.st_dev != device or kind not in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK):
+                continue
+            yield parts, status, where
+            if kind == stat.S_IFDIR:
+                names = sorted(os.listdir(where), reverse=True)
+                waiting += [((*parts, name), f"{where}/{name}") for name in names]
+
+
+@dataclass
+class TarballImage:
+    """A root file system as one archive, such as `docker export` writes."""
+
+    path: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        with open(self.path, "rb") as file:
+            self.digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+    def fill(self, tree: RootfsTree) -> None:
+        """Unpack the one archive."""
+        with open(self.path, "rb") as file:
+            unpack_archive(tree, file, blob_digest=self.digest)
+
+
+@dataclass
+class LayeredImage:
+    """An image of layers, each an archive laid over those before it."""
+
+    digest: str
+    environment: dict[str, str]
+    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # what opens it; digests of its bytes and of its archive
+
+    def fill(self, tree: RootfsTree) -> None:
+        """Unpack every layer in its order, each against its digest."""
+        for opened, blob_digest, archive_digest in self.layers:
+            with opened() as file:
+                unpack_archive(tree, file, blob_digest=blob_digest, archive_digest=archive_digest)
+
+
+class _Layout:
+    """A folder of blobs. No name in it leads out of it."""
+
+    def __init__(self, folder: Path, shown: Path) -> None:
+        self.folder, self.shown = folder, shown
+
+    def open(self, name: str) -> BinaryIO:
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            descriptor = kernel.open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise ImageError(f"{self.shown} names {name!r:.120}, which is not in it ({error.strerror}).") from error
+        finally:
+            os.close(folder)
+        return open(descriptor, "rb")
+
+    def blob(self, digest: str) -> BinaryIO:
+        return self.open(f"blobs/{digest.replace(':', '/')}")
+
+    def content(self, name: str, digest: str = "") -> bytes:
+        """A small file, checked against its digest."""
+        with self.open(name) as file:
+            data = file.read(_MAX_JSON + 1)
+        if len(data) > _MAX_JSON:
+            raise ImageError(f"{name} in {self.shown} is larger than {_MAX_JSON >> 20} MiB.")
+        if digest and f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+            raise ImageError(f"{name} in {self.shown} is not what its digest says: it is damaged or was changed.")
+        return data
+
+
+def _read_layout(folder: Path, shown: Path) -> LayeredImage:
+    layout = _Layout(folder, shown)
+    try:
+        return _read_oci_layout(layout) if (folder / "oci-layout").is_file() else _read_docker_save(layout)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError) as error:
+        raise ImageError(f"{shown} is no image layout ({type(error).__name__}: {error!s:.200}).") from error
+
+
+def _read_oci_layout(layout: _Layout) -> LayeredImage:
+    document, digest = json.loads(layout.content("index.json")), ""
+    for _ in range(_MAX_NESTING):
+        if "manifests" not in document:
+            break
+        digest = _digest_for_this_machine(document["manifests"], layout)
+        document = json.loads(layout.content(f"blobs/{digest.replace(':', '/')}", digest))
+    config_digest = _check_digest(document["config"]["digest"])
+    config = json.loads(layout.content(f"blobs/{config_digest.replace(':', '/')}", config_digest))
+    layers = [_check_digest(layer["digest"]) for layer in document["layers"]]
+    return LayeredImage(
+        digest,
+        _environment(config),
+        [(_make_opener(layout.blob, each), each, "") for each in _check_layer_count(layers)],
+    )
+
+
+def _read_docker_save(layout: _Layout) -> LayeredImage:
+    images = json.loads(layout.content("manifest.json"))
+    if len(images) != 1:
+        raise ImageError(f"{layout.shown} holds {len(images)} images: save one alone.")
+    data = layout.content(str(images[0]["Config"]))
+    config = json.loads(data)
+    names, digests = (
+        [str(name) for name in images[0]["Layers"]],
+        [_check_digest(d) for d in config["rootfs"]["diff_ids"]],
+    )
+    layers = [
+        (_make_opener(layout.open, name), "", digest)
+        for name, digest in zip(_check_layer_count(names), digests, strict=True)
+    ]
+    return LayeredImage(f"sha256:{hashlib.sha256(data).hexdigest()}", _environment(config), layers)
+
+
+def _make_opener(opening: Callable[[str], BinaryIO], name: str) -> Callable[[], BinaryIO]:
+    return lambda: opening(name)
+
+
+def _check_layer_count(layers: list[str]) -> list[str]:
+    if len(layers) > _MAX_LAYERS:
+        raise ImageError(f"The image has {len(layers)} layers; {_MAX_LAYERS} are allowed.")
+    return layers
+
+
+def _digest_for_this_machine(manifests: list[dict[str, Any]], layout: _Layout) -> str:
+    """The image for this machine, out of those an index lists."""
+    machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    fitting = []
+    for entry in manifests:
+        wanted = entry.get("platform", {})
+        if wanted.get("architecture", machine) == machine and wanted.get("os", "linux") == "linux":
+            fitting.append(_check_digest(entry["digest"]))
+    if len(set(fitting)) != 1:
+        raise ImageError(f"{layout.shown} holds {len(fitting)} images for linux/{machine}: one alone is needed.")
+    return fitting[0]
+
+
+def _check_digest(digest: object) -> str:
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise ImageError(f"{digest!r:.120} is no digest: 'sha256:' and 64 hexadecimal digits are expected.")
+    return digest
+
+
+def _environment(config: dict[str, Any]) -> dict[str, str]:
+    """The variables that the image sets. What is no variable is left out."""
+    found = {}
+    for line in (config.get("config") or {}).get("Env") or ():
+        name, _, value = str(line).partition("=")
+        if _VARIABLE.fullmatch(name) and "\0" not in value and len(value) <= 8192:
+            found[name] = value
+    return dict(list(found.items())[:256])

@@ -1,0 +1,233 @@
+"""Root file systems for sandboxes: found by path or name, unpacked once, and kept by their content.
+
+    <cache>/images/NAME[.tar...]     images by name: a folder, an archive, or a link to one
+    <cache>/roots/FORMAT/DIGEST/     what was unpacked: image.json, and the tree under root/
+    <cache>/roots/FORMAT/seen/       which file had which digest, so that it is hashed once
+
+The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Only its owner can enter roots/. What is
+there was complete when it got its name, so a process killed while it unpacks leaves nothing that is ever used.
+Delete a folder of roots/ whenever no sandbox runs on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentgym.errors import SandboxUnavailable
+from agentgym.sandbox.guest.root import AGENT_ID, ETC, MOUNT_POINTS
+from agentgym.sandbox.rootfs.sources import ImageSource, open_source
+from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree
+
+HOST_IMAGE = "host"
+_FORMAT = "1"  # of what is unpacked; another one is another folder
+_ENDINGS = ("", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class RootFilesystem:
+    """A root file system ready to be used. `digest` is of the image as it was found, not of the tree made of it."""
+
+    digest: str
+    root: Path
+    environment: tuple[tuple[str, str], ...]
+
+
+def prepare_rootfs(name: str) -> RootFilesystem:
+    """Find an image and unpack it, unless that was done before. Takes seconds for one that is new.
+
+    Args:
+        name: a path (it holds a slash), or a name in the cache's folder images/.
+    Raises: SandboxUnavailable if there is none, or it is no image.
+    """
+    path = locate(name)
+    try:
+        roots = _private_folder(cache_folder() / "roots" / _FORMAT)
+        stamp = _stamp(path)
+        digest = _remembered_digest(roots, path, stamp)
+        if digest and (found := _find_unpacked(roots, digest)):
+            return found
+        with tempfile.TemporaryDirectory(prefix=".scratch-", dir=roots) as scratch:
+            source = open_source(path, Path(scratch))
+            image = _find_unpacked(roots, source.digest) or _unpack(roots, source)
+        _remember_digest(roots, path, stamp, image.digest)
+        return image
+    except ImageError as error:
+        raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: {error}") from error
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"The image {name!r} cannot be unpacked below {cache_folder()} ({error}). Free space there, or set "
+            "AGENTGYM_CACHE to another folder."
+        ) from error
+
+
+def locate(name: str) -> Path:
+    """Where an image is. Raises: SandboxUnavailable if there is none of this name, with those there are."""
+    if "/" in name:
+        path = Path(name).expanduser().absolute()
+        if path.exists():
+            return path
+        raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: nothing is there.")
+    folder = cache_folder() / "images"
+    for ending in _ENDINGS:
+        if name not in ("", ".", "..") and (folder / (name + ending)).exists():
+            return (folder / (name + ending)).resolve()
+    raise SandboxUnavailable(
+        f"SandboxSpec.image is {name!r}: no image has this name. Known: {', '.join([HOST_IMAGE, *names()])}. "
+        f"An image is '{HOST_IMAGE}' (this machine's own Python and programs), the path of a root file system "
+        f"or OCI image layout (a folder or a tar), or the name of one in {folder}."
+    )
+
+
+def names() -> list[str]:
+    """Names of the images in the cache, sorted."""
+    found = set()
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.listdir(cache_folder() / "images"):
+            found.add(next(entry.removesuffix(e) for e in sorted(_ENDINGS, key=len, reverse=True) if entry.endswith(e)))
+    return sorted(found)
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made again. Nothing is made by asking."""
+    if named := os.environ.get("AGENTGYM_CACHE"):
+        return Path(named).expanduser().absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "agentgym"
+
+
+def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
+    """Fill a tree beside its place and move it there; one process at a time for one digest."""
+    place, under_way = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
+    with _locked(roots / f".lock-{_folder_name(source.digest)}"):
+        if found := _find_unpacked(roots, source.digest):
+            return found  # another process was faster
+        _delete(under_way)  # of one that was killed
+        (under_way / "root").mkdir(parents=True)
+        try:
+            tree = RootfsTree(under_way / "root")
+            try:
+                source.fill(tree)
+                _add_required_files(tree)
+                tree.finish()
+            finally:
+                tree.close()
+            record = {"digest": source.digest, "environment": {"PATH": _PATH, **source.environment}}
+            (under_way / "image.json").write_text(json.dumps(record, indent=1, sort_keys=True))
+            os.sync()
+            under_way.rename(place)
+        except BaseException:
+            _delete(under_way)
+            raise
+    image = _find_unpacked(roots, source.digest)
+    assert image is not None
+    return image
+
+
+def _add_required_files(tree: RootfsTree) -> None:
+    """What every sandbox needs of its root: places to mount on, and the few files that programs ask for."""
+    for name in ("etc", *MOUNT_POINTS):
+        tree.directory(tuple(name.split("/")))
+    if not tree.names(("var", "tmp")):
+        with contextlib.suppress(ImageError):  # where var is a link that leads nowhere
+            tree.symlink(("var", "tmp"), "/tmp")
+    for name, text in ETC.items():
+        content = tree.read(("etc", name), 1 << 20)
+        if not content and not (content is None and tree.exists(("etc", name))):
+            _put(tree, ("etc", name), text.encode())
+    for name, line in (("passwd", ETC["passwd"]), ("group", ETC["group"])):
+        content = tree.read(("etc", name), 1 << 20)
+        if content is not None and f":{AGENT_ID}:".encode() not in content:
+            ours = next(entry for entry in line.splitlines() if f":{AGENT_ID}:" in entry)
+            _put(tree, ("etc", name), content.rstrip(b"\n") + f"\n{ours}\n".encode())
+
+
+def _put(tree: RootfsTree, path: tuple[str, ...], content: bytes) -> None:
+    tree.file(path, io.BytesIO(content), len(content), 0o444)
+
+
+def _find_unpacked(roots: Path, digest: str) -> RootFilesystem | None:
+    place = roots / _folder_name(digest)
+    try:
+        record = json.loads((place / "image.json").read_text())
+        return RootFilesystem(record["digest"], place / "root", tuple(record["environment"].items()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _folder_name(digest: str) -> str:
+    return digest.replace(":", "-")
+
+
+def _private_folder(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "another user's folder: what is in it cannot be trusted", str(folder))
+    folder.chmod(0o700)
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _delete(folder: Path) -> None:
+    """Remove a tree, also one whose folders forbid it."""
+    if folder.exists():
+        for where, _, _ in os.walk(folder):
+            os.chmod(where, 0o700)
+        shutil.rmtree(folder)
+
+
+# Which file had which digest
+
+
+def _stamp(path: Path) -> str:
+    """What changes when a file, or anything in a folder, does; nothing for what changed just now."""
+    total, newest = hashlib.sha256(), 0
+    waiting = [str(path)]
+    while waiting:
+        where = waiting.pop()
+        status = os.stat(where) if where == str(path) else os.lstat(where)
+        kept = (status.st_dev, status.st_ino, status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns)
+        total.update(repr((where, *kept, status.st_ctime_ns)).encode("utf-8", "surrogateescape"))
+        newest = max(newest, status.st_ctime_ns)
+        if os.path.isdir(where) and not (os.path.islink(where) and where != str(path)):
+            waiting += [f"{where}/{name}" for name in sorted(os.listdir(where))]
+    return "" if time.time_ns() - newest < _SETTLED_NS else total.hexdigest()
+
+
+def _digest_note(roots: Path, path: Path) -> Path:
+    return roots / "seen" / hashlib.sha256(os.fsencode(path)).hexdigest()
+
+
+def _remembered_digest(roots: Path, path: Path, stamp: str) -> str:
+    try:
+        kept, digest = _digest_note(roots, path).read_text().split()
+    except (FileNotFoundError, ValueError):
+        return ""
+    return digest if stamp and kept == stamp else ""
+
+
+def _remember_digest(roots: Path, path: Path, stamp: str, digest: str) -> None:
+    if stamp:
+        place = _digest_note(roots, path)
+        place.parent.mkdir(exist_ok=True)
+        draft = place.with_suffix(f".{os.getpid()}")
+        draft.write_text(f"{stamp} {digest}\n")
+        draft.replace(place)

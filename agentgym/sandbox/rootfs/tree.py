@@ -1,0 +1,316 @@
+"""A root file system being unpacked: whatever an archive says, nothing outside of its folder is touched.
+
+Every path is resolved inside the folder, as if that were the root of the machine (openat2), and its last part is
+never followed. Permissions are kept as the agent meets them: the bits that user 1000 would have in the image are
+given to everyone, so that a tree looks the same from every sandbox, whoever unpacked it. Set-user-id bits, device
+nodes, pipes, sockets and extended attributes are left out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from agentgym.errors import SandboxError
+from agentgym.sandbox.guest import kernel
+from agentgym.sandbox.guest.root import AGENT_ID
+
+MAX_BYTES = 64 * 2**30
+MAX_ENTRIES = 4_000_000
+_MAX_DEPTH = 128
+_PIECE = 1 << 20
+_MAX_GLOBAL_HEADERS = 64
+_NEWEST_S = 2**33  # a time of year 2242; times beyond it are an archive's mistake
+_WHITEOUT, _OPAQUE_WHITEOUT, _AUFS_PRIVATE = (
+    ".wh.",
+    ".wh..wh..opq",
+    ".wh..wh.",
+)  # as the OCI image specification names them
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+
+Parts = tuple[str, ...]
+
+
+class ImageError(SandboxError):
+    """An image that cannot be used: what is wrong with it, and where."""
+
+
+_MISSING_ERRORS = (OSError, ImageError)
+
+
+class RootfsTree:
+    """A folder that is being filled. Close it with `finish`, which sets what only the end can settle."""
+
+    def __init__(self, folder: Path, mode_of: Callable[[int, int, int], int] | None = None) -> None:
+        """`mode_of` gives an archive's files their permissions, from their mode, user and group; see agent_mode."""
+        self._mode_of = mode_of or agent_mode
+        self._root = os.open(folder, _DIRECTORY | os.O_CLOEXEC)
+        self._modes: dict[Parts, tuple[int, float]] = {}
+        self._parent: tuple[Parts, int] | None = None  # the last one opened: archives list a folder's files together
+        self._fresh: set[Parts] = set()  # what the layer at hand has made, which its own whiteouts do not hide
+        self.entries = self.bytes = 0
+
+    # What a tree is made of
+
+    def directory(self, path: Parts, mode: int = 0o755, time_s: float = 0.0) -> None:
+        """Make a directory, or take over the one that is there."""
+        if path:
+            parent = self._open_parent(path)
+            if not self._is_directory(parent, path[-1]):
+                self._remove(path)
+                os.mkdir(path[-1], 0o700, dir_fd=parent)
+        self._count_entry(path)
+        self._modes[path] = (mode if path else 0o555, time_s)  # a root that nobody may enter is a temporary folder's
+
+    def file(self, path: Parts, content: BinaryIO, size: int, mode: int = 0o644, time_s: float = 0.0) -> None:
+        """Write a regular file of exactly `size` bytes."""
+        if size < 0:
+            raise ImageError(f"{_quoted(path)} has a size of {size} bytes.")
+        parent = self._replace(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path[-1], flags, 0o600, dir_fd=parent), "wb") as out:
+            while size:
+                piece = content.read(min(size, _PIECE))
+                if not piece:
+                    raise ImageError(f"{_quoted(path)} ends {size} bytes too early: the archive is cut short.")
+                self.bytes += len(piece)
+                if self.bytes > MAX_BYTES:
+                    raise ImageError(f"The image unpacks to more than {MAX_BYTES >> 30} GiB. That is no sandbox's.")
+                size -= len(piece)
+                out.write(piece)
+            out.flush()
+            os.fchmod(out.fileno(), mode)
+            os.utime(out.fileno(), (time_s, time_s))
+
+    def symlink(self, path: Parts, target: str) -> None:
+        """Make a link. Where it leads is decided inside the sandbox, never here."""
+        os.symlink(target, path[-1], dir_fd=self._replace(path))
+
+    def link(self, path: Parts, target: Parts) -> None:
+        """Make a second name for a file that is there already."""
+        if not target:
+            raise ImageError(f"{_quoted(path)} is a hard link to nothing.")
+        parent = os.dup(self._replace(path))
+        try:
+            source = self._open_parent(target)
+            if self._is_directory(source, target[-1]):
+                raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, a directory.")
+            os.link(target[-1], path[-1], src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError as error:
+            raise ImageError(f"{_quoted(path)} is a hard link to {_quoted(target)}, which is not there.") from error
+        finally:
+            os.close(parent)
+
+    # Layers
+
+    def apply(self, layer: tarfile.TarFile) -> None:
+        """Lay an archive over what is there: its files replace, its whiteouts remove.
+
+        Raises: ImageError for a name that leads out of the tree, and for what no archive of an image holds.
+        """
+        self._fresh.clear()
+        for member in members(layer):
+            self._apply(layer, member)
+
+    def _apply(self, layer: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        path = split(member.name)
+        mode = self._mode_of(member.mode, member.uid, member.gid)
+        time_s = float(member.mtime) if 0 <= member.mtime <= _NEWEST_S else 0.0
+        if path and path[-1].startswith(_WHITEOUT):
+            self._apply_whiteout(path)
+        elif member.isdir():
+            self.directory(path, mode, time_s)
+        elif not path:
+            raise ImageError(f"An entry named {member.name!r:.200} is no directory: that is the root itself.")
+        elif member.isfile():
+            content = layer.extractfile(member)
+            assert content is not None
+            self.file(path, cast(BinaryIO, content), member.size, mode, time_s)
+        elif member.issym():
+            self.symlink(path, member.linkname)
+        elif member.islnk():
+            self.link(path, split(member.linkname))
+
+    def _apply_whiteout(self, path: Parts) -> None:
+        name = path[-1]
+        if name == _OPAQUE_WHITEOUT:
+            self._remove_stale(path[:-1])
+        elif not name.startswith(_AUFS_PRIVATE):
+            hidden = (*path[:-1], name.removeprefix(_WHITEOUT))
+            if hidden[-1] in ("", ".", ".."):
+                raise ImageError(f"The whiteout {_quoted(path)} hides nothing that can be named.")
+            if hidden not in self._fresh:
+                self._remove(hidden)
+
+    def _remove_stale(self, folder: Parts) -> None:
+        """Empty a folder of what lower layers put there."""
+        try:
+            descriptor = self._open(folder, _DIRECTORY)
+        except FileNotFoundError:
+            return
+        try:
+            names = [(name, self._is_directory(descriptor, name)) for name in os.listdir(descriptor)]
+        finally:
+            os.close(descriptor)
+        for name, is_directory in names:
+            path = (*folder, name)
+            if path not in self._fresh:
+                self._remove(path)
+            elif is_directory:
+                self._remove_stale(path)
+
+    # The end
+
+    def read(self, path: Parts, most: int) -> bytes | None:
+        """Content of a regular file, or None if there is none of at most `most` bytes."""
+        try:
+            descriptor = self._open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except _MISSING_ERRORS:
+            return None
+        with open(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            return file.read(most) if stat.S_ISREG(status.st_mode) and status.st_size <= most else None
+
+    def names(self, path: Parts) -> list[str] | None:
+        """Names in a directory; None if there is no such directory."""
+        try:
+            descriptor = self._open(path, _DIRECTORY | os.O_NOFOLLOW)
+        except _MISSING_ERRORS:
+            return None
+        try:
+            return sorted(os.listdir(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def exists(self, path: Parts) -> bool:
+        """Something has this name, if only a link that leads nowhere."""
+        try:
+            os.lstat(path[-1], dir_fd=self._open_parent(path, make=False))
+        except _MISSING_ERRORS:
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Give the directories their modes and times, the deepest first."""
+        for path, (mode, time_s) in sorted(self._modes.items(), key=lambda item: -len(item[0])):
+            try:
+                descriptor = self._open(path, _DIRECTORY | os.O_NOFOLLOW)
+            except _MISSING_ERRORS:
+                continue  # a later layer has put something else there
+            os.fchmod(descriptor, mode)
+            os.utime(descriptor, (time_s, time_s))
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._forget_parent()
+        os.close(self._root)
+
+    # Paths
+
+    def _open(self, path: Parts, flags: int) -> int:
+        try:
+            return kernel.open_beneath(self._root, "/".join(path) or ".", flags, resolve=kernel.RESOLVE_IN_ROOT)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG):
+                raise ImageError(f"{_quoted(path)} cannot be reached in the image: {error.strerror}.") from error
+            raise
+
+    def _open_parent(self, path: Parts, *, make: bool = True) -> int:
+        """A descriptor of the directory that a path's last part lies in; it stays ours."""
+        folder = path[:-1]
+        if self._parent is not None and self._parent[0] == folder:
+            return self._parent[1]
+        try:
+            descriptor = self._open(folder, _DIRECTORY)
+        except FileNotFoundError:
+            if not make or not folder:
+                raise
+            above = self._open_parent(folder)
+            if stat.S_ISLNK(_mode(above, folder[-1])):
+                raise ImageError(f"{_quoted(path)} lies below {_quoted(folder)}, a link that leads nowhere.") from None
+            os.mkdir(folder[-1], 0o700, dir_fd=above)
+            self._count_entry(folder)
+            self._modes[folder] = (0o755, 0.0)
+            descriptor = self._open(folder, _DIRECTORY)
+        self._forget_parent()
+        self._parent = (folder, descriptor)
+        return descriptor
+
+    def _forget_parent(self) -> None:
+        if self._parent is not None:
+            os.close(self._parent[1])
+            self._parent = None
+
+    def _replace(self, path: Parts) -> int:
+        """Make room for something new. Returns: a descriptor of its directory, which stays ours."""
+        self._remove(path)
+        self._count_entry(path)
+        return self._open_parent(path)
+
+    def _remove(self, path: Parts) -> None:
+        if not path:
+            raise ImageError("An archive replaces or hides the root itself.")
+        try:
+            parent = self._open_parent(path, make=False)
+            mode = os.lstat(path[-1], dir_fd=parent).st_mode
+        except FileNotFoundError:
+            return
+        if not stat.S_ISDIR(mode):
+            os.unlink(path[-1], dir_fd=parent)
+            return
+        shutil.rmtree(path[-1], dir_fd=parent)
+        self._forget_parent()  # it may have been below
+
+    def _count_entry(self, path: Parts) -> None:
+        for count in range(len(path), 0, -1):
+            if path[:count] in self._fresh:
+                break
+            self._fresh.add(path[:count])
+        self.entries += 1
+        if self.entries > MAX_ENTRIES:
+            raise ImageError(f"The image holds more than {MAX_ENTRIES} files and directories.")
+
+    @staticmethod
+    def _is_directory(parent: int, name: str) -> bool:
+        return stat.S_ISDIR(_mode(parent, name))
+
+
+def members(layer: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Entries of an archive; tarfile's own loop would remember them all."""
+    while (member := layer.next()) is not None:
+        yield member
+        layer.members = []  # type: ignore[attr-defined]  # typeshed does not know it
+        if len(layer.pax_headers) > _MAX_GLOBAL_HEADERS:
+            raise ImageError("An archive of the image has too many global headers.")
+
+
+def split(name: str) -> Parts:
+    """The parts of a path in an archive. Raises: ImageError for one that climbs, or is no path."""
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts or "\0" in name or len(parts) > _MAX_DEPTH:
+        raise ImageError(f"The image names the path {name!r:.200}: that leads out of it, or nowhere.")
+    return parts
+
+
+def agent_mode(mode: int, user: int, group: int) -> int:
+    """What the agent may do with a file of the image, as the permissions of everyone; nobody may write."""
+    allowed = mode >> 6 if user == AGENT_ID else mode >> 3 if group == AGENT_ID else mode
+    return (allowed & 0o5) * 0o111
+
+
+def _mode(parent: int, name: str) -> int:
+    try:
+        return os.lstat(name, dir_fd=parent).st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _quoted(path: Parts) -> str:
+    return repr("/" + "/".join(path))[:200]

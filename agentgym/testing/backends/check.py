@@ -1,0 +1,105 @@
+"""What a check of a backend is, and what came of one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from agentgym.sandbox import Capabilities
+
+if TYPE_CHECKING:
+    from agentgym.testing.backends.testbed import Target
+
+Kind = Literal["contract", "attack"]
+Outcome = Literal["passed", "failed", "left out"]
+SNAPSHOTS = "snapshots"
+
+
+class Breach(AssertionError):
+    """A check failed: what was got, what was expected."""
+
+
+class NotApplicable(Exception):
+    """A check found out that it cannot be made on this backend; it is left out, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCheck:
+    """One check.
+
+    Attributes:
+        run: does it, on a target; its name and the first line of its docstring say what is checked.
+        theme: the heading it stands under.
+        needs: name of the limit without which it makes no sense, or `snapshots`; empty for none.
+    """
+
+    run: Callable[[Target], Awaitable[None]]
+    kind: Kind
+    theme: str
+    needs: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    @property
+    def sentence(self) -> str:
+        return (inspect.getdoc(self.run) or "").partition("\n")[0].rstrip(".")
+
+    def left_out(self, capabilities: Capabilities) -> str:
+        """Why a backend of these capabilities is spared this check; empty if it is not."""
+        if self.needs == SNAPSHOTS:
+            return "" if capabilities.snapshots else "the backend takes no snapshots"
+        if not self.needs or self.needs in capabilities.enforced:
+            return ""
+        reason = dict(capabilities.missing).get(self.needs, "the backend does not say why")
+        return f"the limit on {self.needs} is not enforced here: {reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVerdict:
+    """What came of one check. `finding`: what went wrong, or why it was left out. `seconds`: wall time it took."""
+
+    name: str
+    kind: Kind
+    theme: str
+    sentence: str
+    outcome: Outcome
+    finding: str = ""
+    seconds: float = 0.0
+
+
+def checks_of(
+    kind: Kind, theme: str, *listed: Callable[[Target], Awaitable[None]] | tuple[str, Callable[..., Awaitable[None]]]
+) -> tuple[BackendCheck, ...]:
+    """Cases of one theme; a pair names what the check needs."""
+    return tuple(
+        BackendCheck(one[1], kind, theme, one[0]) if isinstance(one, tuple) else BackendCheck(one, kind, theme)
+        for one in listed
+    )
+
+
+def check_equal(got: object, expected: object, what: str) -> None:
+    """Raises: Breach if they differ."""
+    if got != expected:
+        raise Breach(f"{what}: got {got!r:.300}, expected {expected!r:.300}")
+
+
+def check_not(breached: bool, what: str) -> None:
+    """Raises: Breach saying what was possible, if it was."""
+    if breached:
+        raise Breach(what)
+
+
+async def check_raises(
+    kind: type[BaseException] | tuple[type[BaseException], ...], awaitable: Awaitable[object], what: str
+) -> BaseException:
+    """Returns: the error. Raises: Breach if there is none."""
+    try:
+        got = await awaitable
+    except kind as error:
+        return error
+    names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+    raise Breach(f"{what} returned {got!r:.100}; {names} was expected")

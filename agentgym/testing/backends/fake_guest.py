@@ -1,0 +1,45 @@
+"""A guest that has been taken over: the far end of a real sandbox's link in the hands of a check.
+
+The sandbox is the backend's own, with everything behind it; only the socket to its guest is exchanged. What the
+host reads from then on is whatever the check writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from agentgym.sandbox.host.guest_sandbox import GuestSandbox
+from agentgym.sandbox.host.link import Link
+from agentgym.testing.backends.check import NotApplicable
+from agentgym.testing.backends.testbed import Target
+
+HONEST = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
+          "peak": 0, "disk": 0}  # fmt: skip
+
+
+@dataclass
+class FakeGuest:
+    """`sandbox`: what the host calls. `guest`: the socket that is read by nobody but the check."""
+
+    sandbox: GuestSandbox
+    guest: socket.socket
+
+
+@contextlib.asynccontextmanager
+async def fake_guest(target: Target) -> AsyncIterator[FakeGuest]:
+    """A sandbox of the backend whose guest is the check. Raises: NotApplicable if it speaks to no guest."""
+    async with target.another() as sandbox:
+        if not isinstance(sandbox, GuestSandbox):
+            raise NotApplicable(f"a {type(sandbox).__name__} has no guest whose place could be taken")
+        ours, guest = socket.socketpair()
+        honest, sandbox._guest.link = sandbox._guest.link, Link(ours)
+        try:
+            yield FakeGuest(sandbox, guest)
+        finally:
+            guest.close()
+            honest.close("Its place was taken by a check.")
+            await asyncio.sleep(0)

@@ -1,0 +1,280 @@
+"""Where checks are made: a sandbox to try things on, a neighbour that must not notice, and a host that is watched.
+
+The host puts something in the agent's way for each kind of harm: a process that could be seen or killed, a word
+that could be read, a file that could be changed. After each attack all of it must be as it was, nothing of the
+attack may be left, and the next sandbox must work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agentgym.sandbox import Backend, ExecResult, Sandbox, SandboxSpec, Snapshot
+from agentgym.testing.backends.check import BackendCheck, Breach, check_equal, check_not
+
+SPEC = SandboxSpec(memory_mib=128, disk_mib=16, inodes=2000, processes=32, open_files=64, insecure_ok=True)
+_CALL_S = 20.0
+_SETTLE_S = 5.0
+_SLACK = {"descriptors": 32}  # connections that a client library keeps; a leak at every check exceeds it in a run
+_PRELUDE = """
+import json, os
+def report(value): print("FOUND " + json.dumps(value), flush=True)
+through = []
+def attempt(what, call):
+    try: call()
+    except (OSError, ValueError): return
+    through.append(what)
+"""
+
+
+class Host:
+    """What must be on the host before and after an attack.
+
+    Attributes:
+        word: a secret, in the canary's arguments and environment and in `file`. `canary`: pid of a process.
+    """
+
+    def __init__(self) -> None:
+        self.word = secrets.token_hex(16)
+        self.folder = Path(tempfile.mkdtemp(prefix="agentgym-check-"))
+        self.folder.chmod(0o777)  # open to all: only the sandbox keeps the agent out
+        self.file = self.folder / "secret"
+        self.file.write_text(self.word)
+        self.file.chmod(0o666)
+        read, self._hold = os.pipe()
+        try:
+            self.canary = os.posix_spawn(
+                "/bin/sh", ["sh", "-c", "read line", self.word], {"AGENTGYM_CHECK": self.word},
+                file_actions=[(os.POSIX_SPAWN_DUP2, read, 0)],
+            )  # fmt: skip
+        finally:
+            os.close(read)
+
+    def close(self) -> None:
+        """End the canary and remove the folder."""
+        os.close(self._hold)  # the end of its input ends it
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.canary, 0)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def unharmed(self) -> None:
+        """Raises: Breach saying what an attack did to the host."""
+        try:
+            ended = os.waitpid(self.canary, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            ended = True
+        check_equal(ended, False, "a process of the host was ended")
+        check_equal(sorted(os.listdir(self.folder)), ["secret"], "files in a folder of the host")
+        check_equal(self.file.read_text(), self.word, "content of a file of the host")
+
+
+def kernel_settings() -> dict[str, str]:
+    """Settings of the whole machine that an attack would like to change."""
+    names = ("core_pattern", "hostname", "domainname", "modprobe", "randomize_va_space")
+    return {name: _text(f"/proc/sys/kernel/{name}") for name in names}
+
+
+async def footprint(backend: Backend) -> dict[str, int]:
+    """How much this process has of what could be left behind: sandboxes, mounts, processes, descriptors.
+
+    A pool keeps sandboxes ready on purpose, and as many as it sees fit: they are counted off.
+    """
+    own = sum(one.owner == os.getpid() for one in await backend.running())
+    counts = {"sandboxes": own, "mounts": _text("/proc/self/mountinfo").count("\n")}
+    stats = getattr(backend, "stats", None)
+    if stats is not None:
+        kept = stats()
+        return {**counts, "sandboxes": own - kept.ready - kept.changing}
+    return {**counts, "processes": _descendants(os.getpid()), "descriptors": len(os.listdir("/proc/self/fd"))}
+
+
+async def settled(backend: Backend) -> dict[str, int]:
+    """The footprint once it is steady: a pool may still be filling itself, a process still be ending."""
+    last = await footprint(backend)
+    for _ in range(250):
+        await asyncio.sleep(0.02)
+        now = await footprint(backend)
+        if now == last:
+            break
+        last = now
+    return last
+
+
+@dataclass
+class Target:
+    """What a check is made on.
+
+    Attributes:
+        sandbox: fresh, of `spec`, and closed afterwards. `neighbour`: another of the same backend.
+    """
+
+    backend: Backend
+    sandbox: Sandbox
+    neighbour: Sandbox
+    host: Host
+    spec: SandboxSpec
+
+    async def python(
+        self, code: str, *, session: str | None = None, timeout_s: float = _CALL_S, **values: Any
+    ) -> ExecResult:
+        """Run Python in the sandbox, with `values` as variables."""
+        given = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+        return await self.sandbox.run_python(_PRELUDE + given + dedented(code), session=session, timeout_s=timeout_s)
+
+    async def report(self, code: str, **values: Any) -> Any:
+        """Run Python that hands its finding to `report`. Raises: Breach if it found nothing: then nothing is proved."""
+        result = await self.python(code, **values)
+        found = reported(result)
+        if found is None:
+            raise Breach(f"the check's own code failed, nothing is proved: {result.exit_code} {result.stderr[-500:]!r}")
+        return found["value"]
+
+    async def through(self, code: str, **values: Any) -> list[str]:
+        """Run Python that notes by `attempt` what it got through with. Returns: that."""
+        return list(await self.report(dedented(code) + "\nreport(through)", **values))
+
+    async def idle(self, what: str, most: int = 0) -> None:
+        """Raises: Breach if more than `most` processes stay alive in the sandbox; the dying are given a moment."""
+        count = most
+        for _ in range(100):
+            count = (await self.sandbox.usage()).processes
+            if count <= most:
+                return
+            await asyncio.sleep(0.02)
+        raise Breach(f"{count} processes are alive {what}; at most {most} may be")
+
+    def beside(self) -> Target:
+        """The neighbour as the target."""
+        return Target(self.backend, self.neighbour, self.neighbour, self.host, self.spec)
+
+    @contextlib.asynccontextmanager
+    async def another(
+        self, spec: SandboxSpec | None = None, snapshot: Snapshot | None = None
+    ) -> AsyncIterator[Sandbox]:
+        """One more sandbox for as long as the block lasts."""
+        sandbox = await self.backend.create(spec or self.spec, snapshot=snapshot)
+        try:
+            yield sandbox
+        finally:
+            await sandbox.close()
+
+
+@dataclass
+class TestBed:
+    """A backend under test. `async with TestBed(backend) as testbed: await testbed.make(check)`."""
+
+    __test__: ClassVar[bool] = False  # pytest must not collect it by its name
+
+    backend: Backend
+    spec: SandboxSpec = SPEC
+    host: Host = field(default_factory=Host)
+    neighbour: Sandbox | None = None
+
+    async def __aenter__(self) -> TestBed:
+        try:
+            self.neighbour = await self.backend.create(self.spec)
+            await self.neighbour.write("mine", b"kept")
+            self.settings, self.before = kernel_settings(), await settled(self.backend)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.host.close()
+        if self.neighbour is not None:
+            await self.neighbour.close()
+
+    async def make(self, check: BackendCheck) -> None:
+        """One check on a sandbox of its own. Raises: Breach, NotApplicable; whatever the backend raises."""
+        assert self.neighbour is not None
+        sandbox = await self.backend.create(self.spec)
+        try:
+            await check.run(Target(self.backend, sandbox, self.neighbour, self.host, self.spec))
+        finally:
+            await sandbox.close()
+        if check.kind == "attack":
+            await self.unharmed()
+
+    async def unharmed(self) -> None:
+        """Raises: Breach if the host, the neighbour or the next sandbox took harm, or something was left behind."""
+        assert self.neighbour is not None
+        self.host.unharmed()
+        check_equal(kernel_settings(), self.settings, "settings of the host's kernel")
+        check_equal(await self.neighbour.list(), ["mine"], "files of another sandbox")
+        check_equal(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
+        check_equal((await self.neighbour.run_python("print(6 * 7)")).stdout, b"42\n", "an answer of another sandbox")
+        following = await self.backend.create(self.spec)
+        try:
+            check_equal(await following.list(), [], "files in the next sandbox")
+            result = await following.exec(["sh", "-c", "echo well"])
+            check_equal((result.exit_code, result.stdout), (0, b"well\n"), "an answer of the next sandbox")
+        finally:
+            await following.close()
+        await self._nothing_left()
+
+    async def _nothing_left(self) -> None:
+        left = await growth(self.backend, self.before)
+        check_not(
+            bool(left), f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}"
+        )
+
+
+async def growth(backend: Backend, before: dict[str, int]) -> dict[str, int]:
+    """By how much a footprint has grown for good: what is still ending is waited for."""
+    left: dict[str, int] = {}
+    for pause in (0.0, 0.01, 0.05, 0.2, 0.7, 2.0, _SETTLE_S):
+        await asyncio.sleep(pause)
+        now = await footprint(backend)
+        left = {name: now[name] - most for name, most in before.items() if now[name] > most + _SLACK.get(name, 0)}
+        if not left:
+            break
+    return left
+
+
+def reported(result: ExecResult) -> dict[str, Any] | None:
+    """What the code of a check handed to `report`; None if nothing."""
+    for line in result.text.splitlines():
+        if line.startswith("FOUND "):
+            with contextlib.suppress(ValueError):
+                return {"value": json.loads(line[6:])}
+    return None
+
+
+def dedented(code: str) -> str:
+    """Code as if it stood at the left margin."""
+    lines = code.strip("\n").splitlines()
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return "\n".join(line[margin:] for line in lines)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _descendants(pid: int) -> int:
+    """Processes below one that have not ended."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            state, _, rest = _text(f"/proc/{name}/stat").rpartition(") ")[2].partition(" ")
+            if rest and state not in "ZX":
+                children.setdefault(int(rest.split(" ", 1)[0]), []).append(int(name))
+    found, front = 0, children.get(pid, [])
+    while front:
+        found += len(front)
+        front = [below for one in front for below in children.get(one, ())]
+    return found

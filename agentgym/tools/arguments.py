@@ -1,0 +1,314 @@
+"""The arguments of a tool: a JSON Schema for the model, and the check of what the model wrote.
+
+The schema comes from a Python signature (pydantic makes and checks it) or is given as it is (jsonschema checks it).
+Both checks raise `InvalidArguments` with the same sentences.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from agentgym.errors import ToolDefinitionError
+
+Check = Callable[[Any], dict[str, Any]]
+"""Returns the arguments converted to their types, or raises InvalidArguments."""
+
+MAX_PROBLEMS = 5
+"""More problems of one call than these are not told."""
+
+_CLOSING_KEYWORDS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
+_COMBINING_KEYWORDS = ("allOf", "anyOf", "oneOf", "if", "$ref")
+_TYPE_NAMES = {"object": "dictionary", "array": "list"}
+_RULES = {
+    "const": "Input should be {!r}",
+    "minimum": "Input should be greater than or equal to {}",
+    "maximum": "Input should be less than or equal to {}",
+    "exclusiveMinimum": "Input should be greater than {}",
+    "exclusiveMaximum": "Input should be less than {}",
+    "multipleOf": "Input should be a multiple of {}",
+    "minLength": "String should have at least {} characters",
+    "maxLength": "String should have at most {} characters",
+    "pattern": "String should match pattern {!r}",
+    "minItems": "List should have at least {} items",
+    "maxItems": "List should have at most {} items",
+    "uniqueItems": "List should have no item twice",
+}
+
+
+class WrongArguments(Exception):
+    """The arguments of a call do not fit the tool; the message is written for the model."""
+
+
+class InvalidArguments(Exception):
+    """What is wrong with the arguments: `problems`, each one clause such as `argument 'x' is missing`."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def arguments_of_signature(
+    function: Callable[..., Any], descriptions: Mapping[str, str]
+) -> tuple[dict[str, Any], Check]:
+    """The JSON Schema of a function's parameters, `self` left out, and their check.
+
+    Args:
+        descriptions: text for the model by name of parameter.
+    Raises: ToolDefinitionError naming the function and the parameter.
+    """
+    from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter
+    from typing_extensions import TypedDict
+
+    hints = _hints_of(function)
+    parameters = [p for name, p in inspect.signature(function).parameters.items() if name != "self"]
+    fields = {p.name: _field(function, p, hints, descriptions) for p in parameters}
+    if unknown := set(descriptions) - set(fields):
+        raise ToolDefinitionError(
+            f"The docstring of {function.__qualname__!r} describes {sorted(unknown)}, which it does not take."
+        )
+    shape = cast("Any", TypedDict(f"{function.__name__}_arguments", fields))  # type: ignore[operator]
+    shape.__pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+    try:
+        adapter = TypeAdapter(shape)
+        schema = adapter.json_schema()
+    except PydanticSchemaGenerationError as error:
+        raise ToolDefinitionError(
+            f"The tool {function.__qualname__!r} has a type that has no JSON Schema: {error}"
+        ) from error
+    _drop_titles(schema)
+    schema.setdefault("properties", {})
+    for parameter in parameters:
+        if parameter.default is not parameter.empty:
+            schema["properties"][parameter.name]["default"] = parameter.default
+    schema["additionalProperties"] = False
+    return schema, _pydantic_check(adapter.validator.validate_python)
+
+
+def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any], Check]:
+    """A given JSON Schema in the shape that models are shown, and its check.
+
+    A schema that does not say what becomes of other arguments than its own gets `additionalProperties: false`, so that
+    a misspelt name is an error that the model is told.
+    Raises: ToolDefinitionError for what is no JSON Schema of an object, and for a reference to another document.
+    """
+    from jsonschema import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    given = copy.deepcopy(dict(schema))
+    given.setdefault("type", "object")
+    given.setdefault("properties", {})
+    if not any(keyword in given for keyword in (*_CLOSING_KEYWORDS, *_COMBINING_KEYWORDS)):
+        given["additionalProperties"] = False
+    if given["type"] != "object" or not isinstance(given["properties"], dict):
+        raise ToolDefinitionError(
+            f"The parameters of the tool {tool_name!r} are no JSON Schema of an object: {_short(schema, 200)}. "
+            'Write {"type": "object", "properties": {...}, "required": [...]}.'
+        )
+    validator_class = validator_for(given, default=Draft202012Validator)
+    try:
+        validator_class.check_schema(given)
+        _check_references(given)
+    except (SchemaError, ValueError) as error:
+        text = error.message if isinstance(error, SchemaError) else str(error)
+        raise ToolDefinitionError(
+            f"The parameters of the tool {tool_name!r} are no usable JSON Schema: {text[:300]}"
+        ) from error
+    return given, _json_schema_check(validator_class(given))
+
+
+def holds_lone_surrogate(value: Any) -> bool:
+    """Whether plain data holds half a character, which JSON escapes can write and UTF-8 cannot."""
+    if isinstance(value, str):
+        return not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, dict):
+        return any(holds_lone_surrogate(key) or holds_lone_surrogate(item) for key, item in value.items())
+    return isinstance(value, (list, tuple, set, frozenset)) and any(map(holds_lone_surrogate, value))
+
+
+# ---- from a signature ------------------------------------------------------------------------------------------------
+
+
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ToolDefinitionError(
+            f"The tool {function.__qualname__!r} has a type hint that cannot be resolved: {error}."
+        ) from error
+
+
+def _field(
+    function: Callable[..., Any],
+    parameter: inspect.Parameter,
+    hints: Mapping[str, Any],
+    descriptions: Mapping[str, str],
+) -> Any:
+    """The type of one parameter as a field of a TypedDict, with its description."""
+    from typing import NotRequired  # pydantic refuses the one of typing before 3.12
+
+    from pydantic import Field
+
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        raise ToolDefinitionError(
+            f"The tool {function.__qualname__!r} takes {parameter}: a model can only name plain parameters."
+        )
+    if parameter.name not in hints:
+        raise ToolDefinitionError(
+            f"The tool {function.__qualname__!r} has no type hint for {parameter.name!r}. The schema the model sees is "
+            f"made from it: write for example `{parameter.name}: str`."
+        )
+    hint = hints[parameter.name]
+    if parameter.name in descriptions:
+        hint = typing.Annotated[hint, Field(description=descriptions[parameter.name])]
+    return hint if parameter.default is parameter.empty else NotRequired[hint]
+
+
+def _drop_titles(schema: Any) -> None:
+    """pydantic titles every field with its own name: noise that a model pays tokens for."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("title"), str):
+            del schema["title"]
+        for value in schema.values():
+            _drop_titles(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            _drop_titles(value)
+
+
+def _pydantic_check(validate: Callable[[Any], Any]) -> Check:
+    from pydantic import ValidationError
+
+    def check(arguments: Any) -> dict[str, Any]:
+        try:
+            return cast("dict[str, Any]", validate(arguments))
+        except ValidationError as error:
+            details = error.errors(include_url=False)[:MAX_PROBLEMS]
+            raise InvalidArguments([_pydantic_problem(detail) for detail in details]) from error
+
+    return check
+
+
+def _pydantic_problem(detail: Mapping[str, Any]) -> str:
+    path = ".".join(map(str, detail["loc"]))
+    if detail["type"] == "missing":
+        return _missing(path)
+    if detail["type"] == "extra_forbidden":
+        return _unknown(path)
+    return _wrong(path, detail["msg"], detail.get("input"))
+
+
+# ---- from a JSON Schema ----------------------------------------------------------------------------------------------
+
+
+def _check_references(schema: dict[str, Any]) -> None:
+    """Raises: ValueError for a reference that leads nowhere or out of the schema."""
+    for node in _schemas_in(schema):
+        reference = node.get("$ref", node.get("$dynamicRef", "#"))
+        if isinstance(reference, str) and not reference.startswith("#"):
+            raise ValueError(f"it refers to another document, {reference!r}; put what it needs into `$defs`.")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            target: Any = schema
+            for step in reference[2:].split("/"):
+                step = step.replace("~1", "/").replace("~0", "~")
+                if not isinstance(target, dict) or step not in target:
+                    raise ValueError(f"it refers to {reference!r}, which is not there.")
+                target = target[step]
+
+
+def _schemas_in(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for item in value.values():
+            yield from _schemas_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _schemas_in(item)
+
+
+def _json_schema_check(validator: Any) -> Check:
+    def check(arguments: Any) -> dict[str, Any]:
+        problems = islice(
+            (line for error in validator.iter_errors(arguments) for line in _problems(error)), MAX_PROBLEMS
+        )
+        if lines := list(problems):
+            raise InvalidArguments(lines)
+        if (path := _not_finite(arguments)) is not None:
+            raise InvalidArguments([_wrong(path, "Input should be a finite number", math.nan)])
+        return dict(arguments)
+
+    return check
+
+
+def _problems(error: Any) -> Iterator[str]:
+    """The clauses about one error of jsonschema: its own messages hold the whole value, however long."""
+    path, rule = ".".join(map(str, error.absolute_path)), error.validator_value
+    if error.validator == "required":
+        name = next((name for name in rule if f"{name!r} is" in error.message), rule[0])
+        yield _missing(_join(path, name))
+    elif error.validator in ("additionalProperties", "unevaluatedProperties") and rule is False:
+        known = error.schema.get("properties", {})
+        patterns = error.schema.get("patternProperties", {})
+        for name in error.instance:
+            if name not in known and not any(re.search(pattern, name) for pattern in patterns):
+                yield _unknown(_join(path, name))
+    else:
+        yield _wrong(path, _expected(error.validator, rule), error.instance)
+
+
+def _expected(keyword: str, rule: Any) -> str:
+    """What a keyword of JSON Schema asks for, in the words that pydantic has for it."""
+    if keyword == "type":
+        names = [_TYPE_NAMES.get(name, name) for name in ([rule] if isinstance(rule, str) else rule)]
+        return f"Input should be a valid {' or '.join(names)}"
+    if keyword == "enum":
+        texts = [repr(choice) for choice in rule]
+        return f"Input should be {', '.join(texts[:-1])}{' or ' if texts[1:] else ''}{texts[-1]}"
+    if keyword in ("anyOf", "oneOf"):
+        names = [
+            _TYPE_NAMES.get(str(kind := shape.get("type")), str(kind)) for shape in rule if isinstance(shape, dict)
+        ]
+        return f"Input should be {'exactly one' if keyword == 'oneOf' else 'one'} of: {', '.join(names)}"
+    template = _RULES.get(keyword)
+    return template.format(rule) if template else f"Input should satisfy {keyword}: {_short(rule)}"
+
+
+def _not_finite(value: Any, path: str = "") -> str | None:
+    """Where plain data holds NaN or an infinity, which no JSON has; None if nowhere."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next((hit for key, item in items if (hit := _not_finite(item, _join(path, key))) is not None), None)
+
+
+def _join(path: str, name: object) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+# ---- the sentences ---------------------------------------------------------------------------------------------------
+
+
+def _missing(path: str) -> str:
+    return f"argument {_short(path)} is missing"
+
+
+def _unknown(path: str) -> str:
+    return f"there is no argument {_short(path)}"  # the agent may have made up a very long name
+
+
+def _wrong(path: str, expected: str, value: Any) -> str:
+    return f"argument {_short(path or 'arguments')}: {expected} (you gave {_short(value)})"
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a hostile __repr__ or endless nesting must not break an error message
+        text = type(value).__name__
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,0 +1,301 @@
+"""The tool contract: a typed function, or a JSON Schema and a function behind it, that the agent may call.
+
+`@tool` reads the signature and the Google docstring, builds a JSON Schema in the OpenAI function-call shape and a
+check of the arguments, which runs before the body. `Tool.from_schema` takes the schema as it is. A tool raises
+`ToolError` to tell the agent something; any other exception is our fault or the machine's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar, overload
+
+from agentgym.errors import ToolDefinitionError
+
+from .arguments import (
+    Check,
+    InvalidArguments,
+    WrongArguments,
+    arguments_of_schema,
+    arguments_of_signature,
+    holds_lone_surrogate,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__agentgym_tool__"
+_NOT_FOR_THE_MODEL = re.compile(r"\n(?:Returns|Raises|Yields|Example|Examples|Source):")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What `@tool(...)` was given. Times in seconds, output in characters, cost in the user's own unit.
+
+    Attributes:
+        final: a call that succeeds ends the episode.
+        inline: run a sync tool in the event loop instead of a thread; for what is cheap and in memory only.
+        parallel: False lets the tools of one environment so marked run one after another, in the order of the calls.
+            The time that a call waits for others does not count towards `timeout_s`.
+        name: what the agent writes, where it is not the function's own name.
+    """
+
+    final: bool = False
+    inline: bool = False
+    parallel: bool = True
+    timeout_s: float = 30.0
+    max_output_chars: int = 16_384
+    cost: float = 0.0
+    name: str | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Options from keywords. Raises: ToolDefinitionError when they make no sense."""
+        try:
+            chosen = cls(**options)
+        except TypeError as error:
+            raise ToolDefinitionError(f"@tool was given an unknown option: {error}.") from error
+        if chosen.timeout_s <= 0 or chosen.max_output_chars <= 0:
+            raise ToolDefinitionError(f"@tool needs timeout_s and max_output_chars above 0, not {chosen}.")
+        return chosen
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Tool:
+    """A tool: its name, its description, the schema of its arguments, and how to check them and run it.
+
+    Made by `Tool.from_function` (which `@tool` uses) or `Tool.from_schema`.
+
+    Attributes:
+        name: what the agent writes.
+        description: what the model reads about it.
+        parameters: JSON Schema of the arguments, an object.
+        options: see ToolOptions.
+        function: takes the environment and, as keywords, the arguments.
+        is_async: the function is a coroutine function.
+        check: returns the converted arguments; raises InvalidArguments.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    options: ToolOptions
+    function: Callable[..., Any]
+    is_async: bool
+    check: Check
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], options: ToolOptions = ToolOptions()) -> Tool:
+        """A method of an environment (its first parameter is `self`) or a free function as a tool.
+
+        Raises: ToolDefinitionError naming the function and what is missing.
+        """
+        description, argument_texts = _read_docstring(function)
+        parameters, check = arguments_of_signature(function, argument_texts)
+        is_method = next(iter(inspect.signature(function).parameters), None) == "self"
+        return cls(
+            name=options.name or function.__name__,
+            description=description,
+            parameters=parameters,
+            options=options,
+            function=function if is_method else _ignoring_environment(function),
+            is_async=inspect.iscoroutinefunction(function),
+            check=check,
+        )
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        parameters: Mapping[str, Any],
+        call: Callable[[dict[str, Any]], Any],
+        **options: Any,
+    ) -> Tool:
+        """A tool whose arguments are described by a JSON Schema, such as one of a server or of a file.
+
+        Args:
+            name: what the agent writes.
+            description: what the model reads about it.
+            parameters: JSON Schema of the arguments, an object (draft 2020-12 unless `$schema` names another).
+                References must stay inside it.
+            call: takes the checked arguments as one dictionary; sync or async. It runs and fails as any tool does.
+            options: as of `@tool`.
+        Raises: ToolDefinitionError for what is no such schema.
+        """
+        checked_parameters, check = arguments_of_schema(name, parameters)
+
+        def function(_environment: object, /, **arguments: Any) -> Any:
+            return call(arguments)
+
+        function.__qualname__ = name
+        return cls(
+            name=name,
+            description=description,
+            parameters=checked_parameters,
+            options=ToolOptions.of(options),
+            function=function,
+            is_async=_is_async(call),
+            check=check,
+        )
+
+    def __repr__(self) -> str:
+        return f"Tool({self.signature()})"
+
+    def schema(self) -> dict[str, Any]:
+        """The tool in the OpenAI function-call shape."""
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
+        }
+
+    def signature(self) -> str:
+        """One line such as `query(sql: string)`, for error messages and short prompts."""
+        required = set(self.parameters.get("required", ()))
+        parts = []
+        for name, given in self.parameters["properties"].items():
+            schema = given if isinstance(given, dict) else {}
+            kind = schema.get("type") or "any"
+            kind = kind if isinstance(kind, str) else " or ".join(kind)
+            parts.append(f"{name}: {kind}" if name in required else f"{name}: {kind} = {schema.get('default')!r}")
+        return f"{self.name}({', '.join(parts)})"
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments converted to their types.
+
+        Raises: WrongArguments naming each field, what was given and what is expected.
+        """
+        try:
+            valid = self.check(arguments)
+            broken = [name for name, value in valid.items() if holds_lone_surrogate(value)]
+        except InvalidArguments as error:
+            expected = f". Expected {self.signature()}."
+            raise WrongArguments(f"Wrong arguments for {self.name!r}: {error}{expected}") from error
+        except RecursionError as error:
+            raise WrongArguments(f"The arguments of {self.name!r} are nested too deeply.") from error
+        if broken:
+            raise WrongArguments(
+                f"Wrong arguments for {self.name!r}: argument {broken[0]!r} holds half a character, an escape from "
+                "\\ud800 to \\udfff without its other half. Write the character itself."
+            )
+        return valid
+
+
+@overload
+def tool(function: F) -> F: ...
+@overload
+def tool(
+    *,
+    final: bool = ...,
+    inline: bool = ...,
+    parallel: bool = ...,
+    timeout_s: float = ...,
+    max_output_chars: int = ...,
+    cost: float = ...,
+    name: str | None = ...,
+) -> Callable[[F], F]: ...
+def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
+    """Mark a typed method or function as a tool.
+
+    A marked method is a tool of its environment class. A marked free function is given to environments by the class
+    keyword `tools=[...]` or by `add_tools`. The schema is built then.
+
+    Args:
+        function: the function, when used as `@tool` without parentheses.
+        options: see ToolOptions.
+    Raises: ToolDefinitionError when the options make no sense.
+    """
+    chosen = ToolOptions.of(options)
+
+    def mark(marked: F) -> F:
+        setattr(marked, _MARK, chosen)
+        return marked
+
+    return mark(function) if function is not None else mark
+
+
+def collect_tools(owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = ()) -> dict[str, Tool]:
+    """The tools that a class defines or inherits, in order of definition, and then the free ones, by name.
+
+    Raises: ToolDefinitionError naming the class, the function and what is missing.
+    """
+    methods: list[Tool] = []
+    for cls in reversed(owner.__mro__):
+        for attribute in vars(cls):
+            function: Callable[..., Any] = vars(cls)[attribute]
+            options: ToolOptions | None = getattr(function, _MARK, None)
+            if options is None:
+                continue
+            if isinstance(function, (staticmethod, classmethod)):
+                raise ToolDefinitionError(
+                    f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, since "
+                    "it acts on the environment of one episode."
+                )
+            if getattr(owner, attribute, None) is function:
+                methods.append(Tool.from_function(function, options))
+    return tools_by_name((*methods, *free_tools), owner.__qualname__)
+
+
+def tools_by_name(tools: Iterable[Tool | Callable[..., Any]], owner: str) -> dict[str, Tool]:
+    """Tools, and functions that `@tool` marked, by name, in their order.
+
+    Raises: ToolDefinitionError, naming the owner, for two of one name and for what is no tool.
+    """
+    by_name: dict[str, Tool] = {}
+    for item in tools:
+        made = item if isinstance(item, Tool) else _tool_of(item, owner)
+        if made.name in by_name:
+            raise ToolDefinitionError(f"{owner} has two tools named {made.name!r}. Give one of them another `name`.")
+        by_name[made.name] = made
+    return by_name
+
+
+def _tool_of(function: Callable[..., Any], owner: str) -> Tool:
+    options: ToolOptions | None = getattr(function, _MARK, None)
+    if options is None:
+        raise ToolDefinitionError(
+            f"{owner} was given {function!r:.80} as a tool: mark the function with @tool, or use Tool.from_schema."
+        )
+    return Tool.from_function(function, options)
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
+def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A free function with the environment as a first argument, which it does not get."""
+
+    @functools.wraps(function)
+    def call(_environment: object, /, **arguments: Any) -> Any:
+        return function(**arguments)
+
+    return call
+
+
+def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The description in a Google docstring, and the text of each argument.
+
+    Written by hand, since docstring-parser takes a section that begins on its own line (`Raises: ToolError if ...`)
+    for a part of the description, so that the model would read it.
+    """
+    text = inspect.getdoc(function)
+    if not text:
+        raise ToolDefinitionError(
+            f"The tool {function.__qualname__!r} has no docstring. The model reads it to know what the tool "
+            "does: add one line, and an `Args:` section where the names do not say enough."
+        )
+    head, _, rest = text.partition("\nArgs:\n")
+    description = _NOT_FOR_THE_MODEL.split(head)[0]
+    section = re.split(r"\n\S", rest)[0]
+    argument_texts: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if match := re.match(r"\s{2,}(\w+)(?:\s*\([^)]*\))?:\s*(.*)", line):
+            name = match[1]
+            argument_texts[name] = match[2].strip()
+        elif name:
+            argument_texts[name] += " " + line.strip()
+    return " ".join(description.split()), argument_texts

@@ -1,0 +1,51 @@
+"""Turns what a tool returned into the content of a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Content, ImagePart, Part, TextPart
+
+from .arguments import holds_lone_surrogate
+
+
+def render_output(value: Any, limit: int) -> tuple[Content, bool]:
+    """Turn what a tool returned into content, at most `limit` characters of text.
+
+    Text passes; content parts pass; other data is written as compact JSON.
+    Returns: the content and whether it was cut.
+    Raises: TypeError when the value is neither text, parts nor JSON-able data.
+    """
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, (TextPart, ImagePart)):
+        return _render_parts((value,), limit)
+    elif isinstance(value, (list, tuple)) and value and all(isinstance(x, (TextPart, ImagePart)) for x in value):
+        return _render_parts(value, limit)
+    elif value is None:
+        text = ""
+    else:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    length = len(text)
+    visible = text if length <= limit else text[:limit]
+    if holds_lone_surrogate(visible):  # no tokenizer, ledger or socket takes it
+        visible = visible.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if length <= limit:
+        return visible, False
+    return f"{visible}\n[output cut: {limit} of {length} characters are shown]", True
+
+
+def _render_parts(parts: Sequence[Part], limit: int) -> tuple[Content, bool]:
+    """Keep every image, and together at most `limit` characters of the text parts."""
+    rendered: list[Part] = []
+    any_cut = False
+    for part in parts:
+        if isinstance(part, TextPart):
+            text, cut = render_output(part.text, limit)
+            rendered.append(TextPart(str(text)))
+            limit, any_cut = max(0, limit - len(part.text)), any_cut or cut
+        else:
+            rendered.append(part)
+    return tuple(rendered), any_cut

@@ -1,0 +1,117 @@
+"""Python calls in quick succession find a process that was forked before they came; nothing else ever meets it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from agentgym.sandbox.metering import usage_since
+
+pytestmark = pytest.mark.needs_namespaces
+
+STARTED = """
+import os
+print(int(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK'))
+"""
+OTHERS = "import os; print(sorted({int(p) for p in os.listdir('/proc') if p.isdecimal()} - {1, os.getpid()}))"
+
+
+@pytest.fixture
+async def sandbox(backend, small):
+    made = await backend.create(small)
+    yield made
+    await made.close()
+
+
+async def hurry(sandbox, calls: int = 3) -> None:
+    for _ in range(calls):
+        assert (await sandbox.run_python("pass")).ok
+
+
+async def waited(sandbox) -> bool:
+    """Whether the process of a call is older than the call, by more than the kernel's clock ticks."""
+    asked = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return float((await sandbox.run_python(STARTED)).stdout) < asked - 0.05
+
+
+async def test_the_process_of_the_next_call_is_there_before_the_call(sandbox):
+    for _ in range(10):  # on a machine with much to do, calls may lie further apart than they were meant to
+        await hurry(sandbox)
+        await asyncio.sleep(0.15)
+        if await waited(sandbox):
+            return
+    raise AssertionError("no call found its process ready")
+
+
+async def test_none_is_made_where_calls_are_rare_and_one_that_waits_in_vain_ends(sandbox):
+    await sandbox.run_python("pass")
+    await asyncio.sleep(0.7)
+    await sandbox.run_python("pass")
+    await asyncio.sleep(0.2)
+    assert not await waited(sandbox), "the calls before were not close together"
+    await hurry(sandbox)
+    await asyncio.sleep(0.7)
+    assert not await waited(sandbox), "the one that was made ahead has ended meanwhile"
+
+
+@pytest.mark.parametrize("how", ["exec", "session", "channel"])
+async def test_nothing_else_of_the_agents_lives_beside_it(sandbox, how):
+    await hurry(sandbox)
+    if how == "exec":
+        seen = (await sandbox.exec(["python3", "-S", "-c", OTHERS])).stdout
+    elif how == "session":
+        seen = (await sandbox.run_python(OTHERS, session="a")).stdout
+    else:
+        channel = await sandbox.open_channel(["python3", "-S", "-c", f"input(); {OTHERS}"])
+        seen = str(await channel.request(1)).encode()
+    assert seen.strip() == b"[]"
+
+
+async def test_it_is_a_fresh_interpreter_and_sees_the_files_of_now(sandbox):
+    await hurry(sandbox)
+    await sandbox.write("late.py", b"x = 7")
+    result = await sandbox.run_python("import late, os, sys; print(late.x, os.getcwd(), sys.stdin.read(), __name__)")
+    assert result.stdout == b"7 /work  __main__\n"
+    await sandbox.run_python("import builtins; builtins.kept = 1")
+    assert (await sandbox.run_python("kept")).exit_code == 1, "nothing of one call is left in the next"
+
+
+@pytest.mark.parametrize("code", ["", "print('\u00e4' * 3)", "# " + "x" * 200_000 + "\nprint('long')"])
+async def test_any_code_can_be_given_to_it(sandbox, code):
+    await hurry(sandbox)
+    result = await sandbox.run_python(code)
+    assert result.ok
+    assert result.stdout.decode().strip() == {"": "", "p": "\u00e4" * 3, "#": "long"}[code[:1]]
+
+
+async def test_it_is_nobodys_use_until_it_is_called(sandbox):
+    before = await sandbox.usage()
+    await hurry(sandbox, 5)
+    used = usage_since(await sandbox.usage(), before)
+    assert (used.started, used.processes) == (5, 0)
+    result = await sandbox.run_python("import os; os.wait() if os.fork() else os._exit(0)")
+    assert result.usage.started == 2
+
+
+async def test_a_time_limit_counts_from_the_call_and_ends_it(sandbox):
+    await hurry(sandbox)
+    result = await sandbox.run_python("import time; time.sleep(60)", timeout_s=0.3)
+    assert result.timed_out
+    assert 0.3 <= result.duration_s < 5
+    assert (await sandbox.run_python("print(1)")).stdout == b"1\n"
+
+
+async def test_a_reset_and_a_snapshot_end_it_too(sandbox):
+    await hurry(sandbox)
+    await sandbox.write("f", b"1")
+    snapshot = await sandbox.snapshot()
+    await hurry(sandbox)
+    await sandbox.reset()
+    assert await sandbox.list() == []
+    used = await sandbox.usage()
+    assert (used.started, used.processes) == (0, 0)
+    await hurry(sandbox)
+    assert await sandbox.list() == []
+    assert (await sandbox.snapshot()).id != snapshot.id, "the file was in it"
