@@ -12,7 +12,7 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 FLOORS = {
     "errors": 0, "messages": 0, "threads": 0, "deprecation": 0, "validated": 0,
     "tools": 1, "task": 1, "reward": 1, "sandbox": 1,
-    "environment": 2, "registry": 2, "trajectory": 2,
+    "environment": 2, "guest_module": 2, "observed_state": 2, "registry": 2, "trajectory": 2,
     "policy": 3, "storage": 3,
     "rollout": 4, "credit": 4, "episode": 4,
     "training": 5, "evaluation": 5,
@@ -163,7 +163,7 @@ from agentgym.policy import scripted
 from ..credit import group
 from . import budgets
 if TYPE_CHECKING:
-    from agentgym.training import train
+    from agentgym.training.run import train
 def late():
     import torch.nn
 """
