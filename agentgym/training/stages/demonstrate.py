@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.recipe import WarmStartSection
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.stages.context import RunContext
 from agentgym.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from agentgym.training.stages.context import RunContext
 
 
 def demonstrate(context: RunContext) -> list[Trajectory]:
