@@ -78,11 +78,11 @@ def test_levels_of_the_window_are_drawn_equally_often_whatever_their_number_of_t
 def test_one_that_went_through_a_checkpoint_goes_on_as_one_that_did_not(step, history):
     whole, resumed = Curriculum(TASKS, seed=3), Curriculum(TASKS, seed=3)
     for level, success in history:
-        whole.note(groups(level, success))
+        whole.update(groups(level, success))
     resumed.load(json.loads(json.dumps(whole.state())))
     for _ in range(3):
         assert whole.draw(8, step) == resumed.draw(8, step)
-        assert whole.note(groups(whole.cap, 1.0)) == resumed.note(groups(resumed.cap, 1.0))
+        assert whole.update(groups(whole.cap, 1.0)) == resumed.note(groups(resumed.cap, 1.0))
     assert whole.state() == resumed.state()
 
 
