@@ -82,7 +82,7 @@ def test_one_that_went_through_a_checkpoint_goes_on_as_one_that_did_not(step, hi
     resumed.load(json.loads(json.dumps(whole.state())))
     for _ in range(3):
         assert whole.draw(8, step) == resumed.draw(8, step)
-        assert whole.update(groups(whole.cap, 1.0)) == resumed.note(groups(resumed.cap, 1.0))
+        assert whole.update(groups(whole.cap, 1.0)) == resumed.update(groups(resumed.cap, 1.0))
     assert whole.state() == resumed.state()
 
 
