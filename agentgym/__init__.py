@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         MissingSignalError,
         PolicyError,
         RecipeError,
+        RegistrationError,
         ReplayDiverged,
         RewardError,
         SandboxDied,
@@ -41,7 +42,9 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from agentgym.evaluation import compare, evaluate
+    from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.observed_state import ObservedState
     from agentgym.policy import Policy
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
@@ -70,6 +73,7 @@ _HOME = {
         "MissingSignalError",
         "PolicyError",
         "RecipeError",
+        "RegistrationError",
         "ReplayDiverged",
         "RewardError",
         "SandboxDied",
@@ -82,6 +86,7 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
     "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
@@ -94,6 +99,7 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
+    "observed_state": ("ObservedState",),
     "policy": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
@@ -122,6 +128,9 @@ __all__ = [
     "EpisodeManager",
     "EvaluationError",
     "Gate",
+    "GuestModule",
+    "GuestObject",
+    "GuestStopped",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -130,10 +139,12 @@ __all__ = [
     "Message",
     "MissingExtraError",
     "MissingSignalError",
+    "ObservedState",
     "Part",
     "Policy",
     "PolicyError",
     "RecipeError",
+    "RegistrationError",
     "ReplayDiverged",
     "Result",
     "ResultStatus",

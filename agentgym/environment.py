@@ -31,7 +31,8 @@ class Environment:
 
     A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody
     answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if it has a canonical
-    state, `potential` if it can tell how near the end is. It opens sandboxes with `open_sandbox`; `close` ends them.
+    state, `potential` if it can tell how near the end is. It gets its sandbox from `default_sandbox`, or opens several
+    with `open_sandbox`; `close` ends them.
 
     Free functions and tools made by `Tool.from_schema` are given to the class by the keyword `tools`, or to one
     instance by `add_tools`:
@@ -54,7 +55,9 @@ class Environment:
     _free_tools: ClassVar[tuple[Tool | Callable[..., Any], ...]] = ()
     _sandboxes: list[Sandbox]
     _meter: SandboxMeter
+    _default_sandbox: Sandbox | None
     _in_order: asyncio.Lock
+    _opening: asyncio.Lock
     _ended = False
 
     progress = renamed_member("potential")
@@ -66,7 +69,8 @@ class Environment:
         environment = super().__new__(cls)
         environment._sandboxes = []
         environment._meter = SandboxMeter()
-        environment._in_order = asyncio.Lock()
+        environment._default_sandbox = None
+        environment._in_order, environment._opening = asyncio.Lock(), asyncio.Lock()
         return environment
 
     def __init_subclass__(cls, *, tools: Iterable[Tool | Callable[..., Any]] = (), **kwargs: Any) -> None:
@@ -133,7 +137,7 @@ class Environment:
 
     async def close(self) -> None:
         """Free everything. Always awaited, also when the episode is cancelled; may be called twice."""
-        sandboxes, self._sandboxes = self._sandboxes, []
+        sandboxes, self._sandboxes, self._default_sandbox = self._sandboxes, [], None
         outcomes = await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
         failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         if failures:  # raised only when every sandbox was closed
@@ -147,6 +151,22 @@ class Environment:
     def ended(self) -> bool:
         return self._ended
 
+    async def default_sandbox(self) -> Sandbox:
+        """The one sandbox that most environments need: opened at the first use, with the spec of the class.
+
+        Raises: SandboxUnavailable, LimitUnenforceable.
+        """
+        async with self._opening:
+            if self._default_sandbox is None:
+                self._default_sandbox = await self.open_sandbox()
+            return self._default_sandbox
+
+    async def empty_sandbox(self) -> Sandbox:
+        """The default sandbox without anything in it: what an earlier task left there is gone."""
+        if self._default_sandbox is not None:
+            await self._default_sandbox.reset()
+        return await self.default_sandbox()
+
     async def open_sandbox(self, spec: SandboxSpec | None = None, *, snapshot: Snapshot | None = None) -> Sandbox:
         """A new sandbox that lives until `close`. Raises: SandboxUnavailable, LimitUnenforceable."""
         spec = spec or self.sandbox
@@ -158,6 +178,11 @@ class Environment:
         sandbox = await self.backend.create(spec, snapshot=snapshot)
         self._sandboxes.append(sandbox)
         return sandbox
+
+    @property
+    def unwrapped(self) -> Environment:
+        """The environment itself; of one that stands in front of another, that other one."""
+        return self
 
     @property
     def image_digests(self) -> list[str]:

@@ -5,6 +5,7 @@ AgentGymError
 |-- ToolDefinitionError     a tool without type hints, docstring or a usable signature (TypeError)
 |-- UnknownNameError        nothing is registered under this name (KeyError)
 |-- DuplicateNameError      the name is taken by something else (ValueError)
+|-- RegistrationError       what is registered is not what its kind needs (TypeError)
 |-- MissingExtraError       an optional dependency is not installed (ImportError)
 |-- TaskError               a task file, row or set that cannot be used (ValueError)
 |   |-- SplitLeakError      two splits share an id or the same content
@@ -51,6 +52,10 @@ class UnknownNameError(AgentGymError, KeyError):
 
 class DuplicateNameError(AgentGymError, ValueError):
     """The name is already taken by something else."""
+
+
+class RegistrationError(AgentGymError, TypeError):
+    """What is registered under a name is not what its kind needs."""
 
 
 class MissingExtraError(AgentGymError, ImportError):

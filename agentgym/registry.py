@@ -1,10 +1,11 @@
-"""Names to things: environments, task sets, importers, rewards, estimators and their wrappers, backends, policies...
+"""Registered names: environments, task sets, importers, rewards, estimators, backends, policies and the like.
 
-An importer reads a public data set's file: a function from its path to a task set. An asset is what a world
-is built from (a database, a corpus, a repository): a function that returns its bytes.
+What a name stands for, by kind: an environment is a class or a factory, called to make an instance; a task set or a
+reward is an instance or something that makes one; an importer is a function from the path of a public data set to a
+task set; an asset (a database, a corpus, a repository) is a function that returns its bytes.
 
-A thing is found if it was registered in this process (`register`) or if an installed package offers it
-as an entry point in the group `agentgym.<kind>`. Nothing is imported before it is asked for.
+A name is registered in this process (`register`), or by an installed package as an entry point in the group
+`agentgym.<kind>`. Nothing is imported before it is loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Literal, get_args
 from weakref import WeakSet
 
 from agentgym.environment import Environment
-from agentgym.errors import DuplicateNameError, MissingExtraError, UnknownNameError
+from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import TaskSet
@@ -45,11 +46,17 @@ _backends: dict[str, Backend] = {}
 _backend_users: WeakSet[BackendUser] = WeakSet()
 
 
-def register(name: str, thing: Any, *, kind: Kind = "environments") -> None:
-    """Offer `thing` under a name in this process; a package uses an entry point instead.
+def register(name: str, registered: Any, *, kind: Kind = "environments") -> None:
+    """Register something under a name in this process; a package uses an entry point instead.
 
+    Args:
+        name: `namespace/name-vN` for environments and task sets.
+        registered: for an environment its class, or a factory: anything that is called with the options of `make` and
+            returns a new instance, such as a function that builds one from a file or from the tools of a server.
+        kind: one of KINDS.
     Raises: DuplicateNameError if the name stands for something else; ValueError if an environment or
-    task set is not named `namespace/name-vN`, or for an unknown kind.
+        task set is not named `namespace/name-vN`, or for an unknown kind; RegistrationError for an environment that
+        cannot be called.
     """
     _check_kind(kind)
     if kind in ("environments", "task_sets") and not _VERSIONED.fullmatch(name):
@@ -57,9 +64,14 @@ def register(name: str, thing: Any, *, kind: Kind = "environments") -> None:
             f"{name!r} cannot name one of the {kind}: write namespace/name-vN, for example 'acme/sql-v1'. "
             "The version goes up when old results would no longer compare."
         )
+    if kind == "environments" and not callable(registered):
+        raise RegistrationError(
+            f"{name!r} was given {registered!r:.80}: register an Environment class, or a function that returns a new "
+            "instance."
+        )
     point = None if name in _registered[kind] else _points(kind).get(name)
-    taken = point.load() if point is not None else _registered[kind].setdefault(name, thing)
-    if taken is not thing:
+    holder = point.load() if point is not None else _registered[kind].setdefault(name, registered)
+    if holder is not registered:
         raise DuplicateNameError(f"{name!r} is already registered in {kind}. Choose another name or version.")
 
 
@@ -97,11 +109,26 @@ def make(name: str, *, backend: Backend | str | None = None, **options: Any) -> 
     Args:
         name: registered id of the environment.
         backend: makes its sandboxes; a name or a Backend, by default `namespaces`.
-        options: passed to the environment's constructor.
+        options: passed to the environment's class or factory.
+    Raises: UnknownNameError; RegistrationError if a factory returns something else.
     """
-    environment: Environment = load("environments", name)(**options)
+    environment = prototype(name, **options)
     if environment.sandbox is not None:
         environment.backend = shared_backend(backend or DEFAULT_BACKEND)
+    return environment
+
+
+def prototype(name: str, **options: Any) -> Environment:
+    """An instance without a backend, to read its declarations: `tools`, `reward`, `sandbox`, `unavailable_reason()`.
+
+    What is registered may be a class or a factory; only an instance has them for certain.
+    """
+    environment = load("environments", name)(**options)
+    if not isinstance(environment, Environment):
+        raise RegistrationError(
+            f"{name!r} is registered as an environment, but it made {environment!r:.80}, which is no instance of "
+            "Environment. A factory returns the instance."
+        )
     return environment
 
 
@@ -144,15 +171,15 @@ def load_task_set(name: str) -> TaskSet:
     """
     if name.endswith((".jsonl", ".json")) or Path(name).is_file():
         return TaskSet.from_jsonl(name)
-    made = load("task_sets", name)
-    task_set: TaskSet = made if isinstance(made, TaskSet) else made()
+    registered = load("task_sets", name)
+    task_set: TaskSet = registered if isinstance(registered, TaskSet) else registered()
     return task_set
 
 
 def load_reward(name: str, **options: Any) -> Reward:
     """A reward by registered name: a Reward, or something that makes one when called with the options."""
-    made = load("rewards", name)
-    reward: Reward = made if isinstance(made, Reward) and not options else made(**options)
+    registered = load("rewards", name)
+    reward: Reward = registered if isinstance(registered, Reward) and not options else registered(**options)
     return reward
 
 

@@ -78,6 +78,54 @@ class TokenArrays:
     prompt_length: int
 
 
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """Where a branch left another trajectory: its id, and the first turn that the branch does not repeat."""
+
+    trajectory: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedTurns:
+    """Which turns of another trajectory, by its id, were replayed alone."""
+
+    trajectory: str
+    turns: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Provenance:
+    """What made an episode, and what befell it on the way. What is not known is None or empty.
+
+    Attributes:
+        agentgym: version that played it.
+        seed, temperature, top_p, max_turn_tokens: of the rollout config.
+        policy: its name. `environment`: its class with its module.
+        image_digests: of the images that its sandboxes ran on.
+        reset_usage: what the reset took, by name as in `Turn.usage`.
+        retries: each failure of the infrastructure that was tried again, and what was being done.
+        close_error: what went wrong in closing the environment.
+        branch: where it left the trajectory that it continues. `replay`: what it replays.
+        extra: anything else, as JSON data; agentgym writes nothing here.
+    """
+
+    agentgym: str | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    max_turn_tokens: int | None = None
+    policy: str | None = None
+    environment: str | None = None
+    image_digests: list[str] = field(default_factory=list)
+    reset_usage: dict[str, float] = field(default_factory=dict)
+    retries: list[str] = field(default_factory=list)
+    close_error: str | None = None
+    branch: ForkPoint | None = None
+    replay: ReplayedTurns | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Trajectory:
     """The record of one episode.
@@ -90,7 +138,7 @@ class Trajectory:
         outcome: outcome components by name.
         stop_reason: None while running. `error`: what failed, for a failed episode.
         weights: of the reward components, so that `turn_rewards` and `outcome_reward` can be computed.
-        provenance: versions, fingerprints and digests of what made it.
+        provenance: see Provenance.
     """
 
     id: str
@@ -104,7 +152,7 @@ class Trajectory:
     stop_reason: StopReason | None = None
     error: str | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
-    provenance: dict[str, Any] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=Provenance)
     duration_s: float = 0.0
 
     @property
@@ -136,23 +184,23 @@ class Trajectory:
 
     def usage(self) -> dict[str, float]:
         """What the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
-        return combine_usage([self.provenance.get("reset_usage", {}), *(turn.usage for turn in self.turns)])
+        return combine_usage([self.provenance.reset_usage, *(turn.usage for turn in self.turns)])
 
     def messages(self) -> list[Message]:
         """The whole conversation."""
-        found = list(self.opening)
+        messages = list(self.opening)
         for turn in self.turns:
-            found.append(turn.message)
-            found.extend(result.message() for result in turn.results)
-            found.extend(turn.replies)
-        return found
+            messages.append(turn.message)
+            messages.extend(result.message() for result in turn.results)
+            messages.extend(turn.replies)
+        return messages
 
     def turn_spans(self) -> list[tuple[int, int]]:
         """Start and end of each turn's own tokens, counted from the end of the prompt."""
-        spans, at = [], 0
+        spans, start = [], 0
         for turn in self.turns:
-            spans.append((at, at + len(turn.token_ids)))
-            at += len(turn.token_ids) + len(turn.observation_ids)
+            spans.append((start, start + len(turn.token_ids)))
+            start += len(turn.token_ids) + len(turn.observation_ids)
         return spans
 
     def arrays(self) -> TokenArrays:
@@ -162,13 +210,16 @@ class Trajectory:
         logprobs = [0.0] * len(ids)
         index = [-1] * len(ids)
         for turn in self.turns:
-            own, seen = len(turn.token_ids), len(turn.observation_ids)
+            sampled, observed = len(turn.token_ids), len(turn.observation_ids)
             ids += turn.token_ids
             ids += turn.observation_ids
-            mask += [True] * own + [False] * seen
-            logprobs += (turn.logprobs or [0.0] * own) + [0.0] * seen
-            index += [turn.index] * (own + seen)
+            mask += [True] * sampled + [False] * observed
+            logprobs += (turn.logprobs or [0.0] * sampled) + [0.0] * observed
+            index += [turn.index] * (sampled + observed)
         return TokenArrays(
-            np.array(ids, np.int64), np.array(mask, np.bool_), np.array(logprobs, np.float64),
-            np.array(index, np.int64), len(self.prompt_ids),
-        )  # fmt: skip
+            np.array(ids, np.int64),
+            np.array(mask, np.bool_),
+            np.array(logprobs, np.float64),
+            np.array(index, np.int64),
+            len(self.prompt_ids),
+        )

@@ -1,10 +1,10 @@
-"""What credit costs: microseconds a group for every registered estimator, beside bare numpy and one forward pass.
+"""The cost of credit: microseconds per group for every registered estimator, compared with bare numpy.
 
     python benchmarks/credit.py                    groups of 8 trajectories with up to 32 turns, 1,000 of them
     python benchmarks/credit.py --turns 8 --groups 200
 
-The limit is the arithmetic of leave-one-out credit in plain numpy on arrays that are already there. An estimator
-also checks its signals and its result, takes failed trajectories out and spreads over unequal lengths.
+Bare numpy is the arithmetic of leave-one-out credit on arrays that are already stacked. An estimator also checks its
+signals and its result, removes failed trajectories and handles unequal lengths.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from agentgym.errors import AgentGymError
 
 
 def groups_of(chosen: Estimator, count: int, size: int, turns: int) -> list[Group]:
-    """Random groups with what the estimator requires; all of `turns` turns."""
+    """Random groups with the signals that the estimator requires; every trajectory has `turns` turns."""
     rng = np.random.default_rng(0)
     policy = np.full(turns, 0.5)
-    made = []
+    groups = []
     for number in range(count):
         task = BifurcationTask(turns, int(rng.integers(turns)), seed=number)
-        whole = task.group(
-            task.play(policy, size, rng, tree="branches" in chosen.requires), policy, rng, chosen.requires
-        )  # fmt: skip
-        made.append(whole)
-    return made
+        group = task.group(
+            task.sample(policy, size, rng, tree="branches" in chosen.requires), policy, rng, chosen.requires
+        )
+        groups.append(group)
+    return groups
 
 
 def bare(count: int, size: int, turns: int) -> Callable[[], None]:
-    """Leave-one-out on arrays that are already stacked: the arithmetic and nothing else."""
+    """Leave-one-out on arrays that are already stacked: only the arithmetic."""
     returns = [np.random.default_rng(number).random(size) for number in range(count)]
 
     def work() -> None:
@@ -54,13 +54,13 @@ def bare(count: int, size: int, turns: int) -> Callable[[], None]:
 
 
 def timed(work: Callable[[], None], repeats: int) -> float:
-    """Median CPU seconds of a few runs: what others do on the machine counts less."""
-    taken = []
+    """Median CPU seconds of a few runs; CPU time depends less on other processes than wall time."""
+    seconds_of_runs = []
     for _ in range(repeats):
         started = time.process_time()
         work()
-        taken.append(time.process_time() - started)
-    return statistics.median(taken)
+        seconds_of_runs.append(time.process_time() - started)
+    return statistics.median(seconds_of_runs)
 
 
 def main() -> None:
@@ -71,16 +71,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--estimators", help="names with commas; by default all")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    asked = parser.parse_args()
-    names = asked.estimators.split(",") if asked.estimators else registry.names("estimators")
+    arguments = parser.parse_args()
+    names = arguments.estimators.split(",") if arguments.estimators else registry.names("estimators")
     console = Console(highlight=False)
-    limit = timed(bare(asked.groups, asked.size, asked.turns), asked.repeats)
+    bare_seconds = timed(bare(arguments.groups, arguments.size, arguments.turns), arguments.repeats)
     table = Table(box=None, pad_edge=False, title_justify="left", title_style="")
-    table.title = (
-        f"{asked.groups} groups of {asked.size} x {asked.turns}; bare numpy {1e6 * limit / asked.groups:.1f} us"
-    )
-    for head in ("Estimator", "us / group", "of bare numpy", f"{asked.groups} groups, s"):
-        table.add_column(head, justify="left" if head == "Estimator" else "right", no_wrap=True)
+    per_group = 1e6 * bare_seconds / arguments.groups
+    sizes = f"{arguments.groups} groups of {arguments.size} x {arguments.turns}"
+    table.title = f"{sizes}; bare numpy {per_group:.1f} us"
+    for heading in ("Estimator", "us / group", "of bare numpy", f"{arguments.groups} groups, s"):
+        table.add_column(heading, justify="left" if heading == "Estimator" else "right", no_wrap=True)
     figures = {}
     for name in names:
         with warnings.catch_warnings():
@@ -89,21 +89,24 @@ def main() -> None:
         if missing := [signal for signal in chosen.requires if signal not in SIGNAL_MAKERS]:
             console.print(f"{name}: skipped, it needs {', '.join(missing)}")
             continue
-        turns = min(asked.turns, MAX_COALITION_TURNS) if "counterfactuals" in chosen.requires else asked.turns
-        made = groups_of(chosen, asked.groups, asked.size, turns)
+        turns = min(arguments.turns, MAX_COALITION_TURNS) if "counterfactuals" in chosen.requires else arguments.turns
+        groups = groups_of(chosen, arguments.groups, arguments.size, turns)
         try:
             seconds = timed(
-                lambda chosen=chosen, made=made: [None for one in made if chosen(one) is None], asked.repeats
+                lambda chosen=chosen, groups=groups: [None for group in groups if chosen(group) is None],
+                arguments.repeats,
             )
         except AgentGymError as error:
             console.print(f"{name}: {error}", markup=False)
             continue
-        figures[name] = 1e6 * seconds / asked.groups
-        note = "" if turns == asked.turns else f"  ({turns} turns)"
-        table.add_row(name + note, f"{figures[name]:.0f}", f"{seconds / limit:.0f} x", f"{seconds:.3f}")
+        figures[name] = 1e6 * seconds / arguments.groups
+        note = "" if turns == arguments.turns else f"  ({turns} turns)"
+        table.add_row(name + note, f"{figures[name]:.0f}", f"{seconds / bare_seconds:.0f} x", f"{seconds:.3f}")
     console.print(table)
-    if asked.out:
-        asked.out.write_text(json.dumps({"bare_us": 1e6 * limit / asked.groups, "us": figures}, indent=1) + "\n")
+    if arguments.out:
+        arguments.out.write_text(
+            json.dumps({"bare_us": 1e6 * bare_seconds / arguments.groups, "us": figures}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

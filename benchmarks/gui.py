@@ -57,7 +57,7 @@ async def latency(episodes: int) -> None:
     resets, actions = [], []
     try:
         await play(environment, task_set["train"][0], task_set.oracle(task_set["train"][0]))
-        machine = environment._browser.machine
+        machine = environment._browser.sandbox
         before, host = await machine.usage(), time.process_time()
         for task in task_set["train"][:episodes]:
             reset_s, actions_s = await play(environment, task, task_set.oracle(task))
@@ -82,7 +82,7 @@ async def parallel(at_once: int) -> None:
     environments = [make("agentgym/web-v1") for _ in tasks]
     try:
         await environments[0].reset(tasks[0].public(), seed=0)
-        alone = await memory_mib(environments[0]._browser.machine)
+        alone = await memory_mib(environments[0]._browser.sandbox)
         gate = asyncio.Semaphore(AT_A_TIME)
 
         async def opened(environment: Environment, task: Task) -> None:
@@ -90,7 +90,7 @@ async def parallel(at_once: int) -> None:
                 await environment.reset(task.public(), seed=0)
 
         await asyncio.gather(*map(opened, environments[1:], tasks[1:]))
-        machines = list({id(e._browser.machine): e._browser.machine for e in environments}.values())
+        machines = list({id(e._browser.sandbox): e._browser.sandbox for e in environments}.values())
         together = [await memory_mib(machine) for machine in machines]
         before = [await machine.usage() for machine in machines]
         began = time.perf_counter()
@@ -125,9 +125,9 @@ async def crashes(episodes: int, at_once: int) -> None:
         await asyncio.wait([playing, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         for browser in list(browsers_of(backend)._open):
-            killed += int((await browser.machine.exec(["sh", "-c", KILL_ONE])).text.strip() or 0)
+            killed += int((await browser.sandbox.exec(["sh", "-c", KILL_ONE])).text.strip() or 0)
     found = await playing
-    retried = sum(len(one.provenance.get("retries", ())) for one in found)
+    retried = sum(len(one.provenance.retries) for one in found)
     print(f"{episodes} episodes, {at_once} at once, {killed} pages killed under them: {retried} turns played again, "
           f"{sum(one.error is not None for one in found)} episodes lost, "
           f"{sum(one.success == 1.0 for one in found)} solved")  # fmt: skip

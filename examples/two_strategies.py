@@ -8,17 +8,27 @@ from __future__ import annotations
 import asyncio
 import random
 
-from agentgym import Call, Environment, Message, Reward, Task, TaskSet, register, tool
-from agentgym.evaluation import evaluate
-from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.task import seed_of
+from agentgym import (
+    Budgets,
+    Call,
+    Environment,
+    Message,
+    Reward,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+    evaluate,
+    register,
+    seed_of,
+    tool,
+)
 
 
 class HiddenNumber(Environment):
     """A number from 1 to 100 is hidden. In memory: nothing here needs isolation."""
 
-    reward = "acme_found"
+    reward = "acme_right_number"
 
     async def reset(self, task, *, seed):
         self.number = task.parameters["number"]
@@ -26,21 +36,21 @@ class HiddenNumber(Environment):
 
     @tool
     def ask(self, number: int) -> str:
-        """Hear whether the hidden number is lower, higher, or this one."""
+        """Tell whether the hidden number is lower, higher, or this one."""
         return "lower" if self.number < number else "higher" if self.number > number else "this one"
 
     @tool(final=True)
     def answer(self, number: int) -> str:
-        """Say which number is hidden."""
+        """Answer which number is hidden, and end the episode."""
         return "Noted."
 
 
-class Found(Reward):
+class RightNumber(Reward):
     """`success` for the right number."""
 
     def outcome(self, episode):
-        said = [call.arguments for turn in episode.turns for call in turn.calls if call.name == "answer"]
-        return {"success": float(said == [{"number": episode.task.truth}])}
+        answers = [call.arguments for turn in episode.turns for call in turn.calls if call.name == "answer"]
+        return {"success": float(answers == [{"number": episode.task.truth}])}
 
 
 def make_task(split: str, index: int) -> Task:
@@ -57,16 +67,16 @@ def make_task(split: str, index: int) -> Task:
 
 
 def agent(next_guess):
-    """An agent that asks `next_guess(low, high)` until it knows."""
+    """An agent that asks about `next_guess(low, high)` until one number is left."""
 
     def script(messages):
-        low, high, asked = 1, 100, None
+        low, high, guess = 1, 100, None
         for message in messages:
             if message.role == "assistant":
-                asked = message.calls[0].arguments["number"]
+                guess = message.calls[0].arguments["number"]
             elif message.role == "tool":
-                low = asked + 1 if message.text == "higher" else asked if message.text == "this one" else low
-                high = asked - 1 if message.text == "lower" else asked if message.text == "this one" else high
+                low = guess + 1 if message.text == "higher" else guess if message.text == "this one" else low
+                high = guess - 1 if message.text == "lower" else guess if message.text == "this one" else high
         name = "answer" if low == high else "ask"
         return Message("assistant", "", (Call(name, {"number": next_guess(low, high)}),))
 
@@ -75,15 +85,11 @@ def agent(next_guess):
 
 async def main() -> None:
     register("acme/hidden-number-v1", HiddenNumber)
-    register("acme_found", Found, kind="rewards")
+    register("acme_right_number", RightNumber, kind="rewards")
     tasks = TaskSet("acme/numbers-v1", {"held_out": [make_task("held_out", i) for i in range(100)]})
-    budget = Budgets(max_turns=8)
-    one_by_one = await evaluate(
-        agent(lambda low, high: low), tasks, config=RolloutConfig(budgets=budget), label="one by one"
-    )
-    halving = await evaluate(
-        agent(lambda low, high: (low + high) // 2), tasks, config=RolloutConfig(budgets=budget), label="halving"
-    )
+    config = RolloutConfig(budgets=Budgets(max_turns=8))
+    one_by_one = await evaluate(agent(lambda low, high: low), tasks, label="one by one", config=config)
+    halving = await evaluate(agent(lambda low, high: (low + high) // 2), tasks, label="halving", config=config)
     print(one_by_one.summary())
     print(halving.summary())
     print(halving.compared_to(one_by_one))

@@ -1,9 +1,9 @@
 """`answer_consistency`: a bonus for right answers that follow from the reasoning before them, compared in the group.
 
-A slowly following copy of the policy says how likely the answer is after the reasoning. Right answers that are at
-least as likely as the group's mean get the bonus.
-Source: GRPO-CARE, Chen et al. 2025, arXiv:2506.16141, section 4. The margin, and that the mean is over the right
-answers of the group, are as we read it; the copy follows by an exponential moving average.
+A slowly updated copy of the policy computes how likely the answer is after the reasoning. Right answers that are at
+least as likely as the mean of the group's right answers get the bonus.
+Source: GRPO-CARE, Chen et al. 2025, arXiv:2506.16141, section 4. The margin, and that the mean is over right answers
+only, are our reading of it. The copy is an exponential moving average of the policy's weights.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class AnswerConsistency(Reward):
     """Outcome components `consistency`, 1.0 for a right answer that its reasoning makes likely, else 0.0; and
     `answer_likelihood`, the mean probability of the answer's tokens, of weight 0, where there is an answer.
 
-    Asked when the group is complete: it needs the `success` that another reward gave. A group with an episode whose
-    tokens are not known (of a script or an API) has neither component.
+    It judges complete groups and needs the `success` of another reward. A group with an episode without token ids (of a
+    script or an API) has neither component.
 
     Args:
-        reference: who is asked; None for a copy of the policy that plays, which follows it as training goes on.
-        decay: share of itself that the copy keeps at each update, 0 to 1. `every`: steps between two updates.
-        most: a token's probability counts at most so much. `margin`: how far below the mean still counts.
-        tool, argument: of the final call that answers; tool None if it is spoken.
+        reference: scores the tokens; None for a copy of the policy that plays, which is updated during training.
+        decay: weight of the copy in each update, 0 to 1. every: training steps between updates.
+        most: upper bound of a token's probability. margin: how far below the mean a likelihood still gets the bonus.
+        tool, argument: of the final call that answers; tool is None if the answer is plain text.
     """
 
     weights: Mapping[str, float] = {"consistency": 0.5, "answer_likelihood": 0.0}
@@ -55,11 +55,11 @@ class AnswerConsistency(Reward):
             )
         self.reference, self.decay, self.every = reference, decay, every
         self.most, self.margin, self.tool, self.argument = most, margin, tool, argument
-        self._follows: Any = None  # the model that is followed
+        self._source_model: Any = None  # the model whose weights the copy averages
         self._steps = 0
 
     def bind_policy(self, policy: Policy) -> None:
-        """Make the copy that follows, once. A policy without a model in this process is asked itself."""
+        """Make the copy of the policy's model. A policy without a model in this process is used directly."""
         if self.reference is not None:
             return
         model = getattr(policy, "model", None)
@@ -68,32 +68,34 @@ class AnswerConsistency(Reward):
             return
         from agentgym.policy import TransformersPolicy
 
-        twin = copy.deepcopy(model).eval().requires_grad_(False)
-        self._follows = model
-        self.reference = TransformersPolicy(twin, policy.renderer)  # type: ignore[arg-type]
+        copied_model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._source_model = model
+        self.reference = TransformersPolicy(copied_model, policy.renderer)  # type: ignore[arg-type]
 
     def set_progress(self, progress: float) -> None:
-        """One step of training is about to begin: after each `every` of them the copy follows."""
+        """Called before each training step: update the copy after every `every` steps."""
         self._steps += 1
-        if self._follows is None or (self._steps - 1) % self.every or self._steps == 1:
+        if self._source_model is None or (self._steps - 1) % self.every or self._steps == 1:
             return
-        twin: Any = self.reference
-        for slow, fast in zip(twin.model.parameters(), self._follows.parameters(), strict=True):
-            slow.data.lerp_(fast.data, 1.0 - self.decay)
+        reference: Any = self.reference
+        for averaged, current in zip(reference.model.parameters(), self._source_model.parameters(), strict=True):
+            averaged.data.lerp_(current.data, 1.0 - self.decay)
 
     async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
         """Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails."""
         if not all(map(has_tokens, episodes)):
             return [{} for _ in episodes]
         wins = [succeeded(episode, "answer_consistency") for episode in episodes]
-        likely = [await self._likelihood(episode) for episode in episodes]
-        right = [one for one, won in zip(likely, wins, strict=True) if one is not None and won]
-        bar = sum(right) / len(right) - self.margin if right else math.inf
-        found: list[Components] = []
-        for one, won in zip(likely, wins, strict=True):
-            follows = one is not None and won and one >= bar
-            found.append({"consistency": float(follows)} | ({} if one is None else {"answer_likelihood": one}))
-        return found
+        likelihoods = [await self._likelihood(episode) for episode in episodes]
+        right = [value for value, won in zip(likelihoods, wins, strict=True) if value is not None and won]
+        threshold = sum(right) / len(right) - self.margin if right else math.inf
+        components: list[Components] = []
+        for value, won in zip(likelihoods, wins, strict=True):
+            if value is None:
+                components.append({"consistency": 0.0})
+            else:
+                components.append({"consistency": float(won and value >= threshold), "answer_likelihood": value})
+        return components
 
     async def _likelihood(self, episode: EpisodeView) -> float | None:
         """The mean probability of the answer's tokens after the reasoning, each at most `most`; None without answer."""
@@ -103,5 +105,5 @@ class AnswerConsistency(Reward):
         if answer is None:
             return None
         ids = renderer.encode(answer_message(answer, self.tool, self.argument))
-        found = await probabilities(self.reference, before_answer(episode, ids), ids)
-        return sum(min(one, self.most) for one in found) / len(found)
+        values = await probabilities(self.reference, before_answer(episode, ids), ids)
+        return sum(min(value, self.most) for value in values) / len(values)

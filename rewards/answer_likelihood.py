@@ -1,6 +1,6 @@
-"""Where the final answer stands in an episode's tokens, and how likely a model holds an answer there.
+"""Find the final answer in an episode's tokens, and compute the likelihood of an answer at that position.
 
-What `reference_probability` and `answer_consistency` share: both ask a policy that can score given tokens.
+`reference_probability` and `answer_consistency` share these functions; both need a policy that can score tokens.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from agentgym.reward import EpisodeView
 
 
 def answer_message(text: str, tool: str | None, argument: str) -> Message:
-    """The message that gives an answer: a call of a final tool, or plain speech where `tool` is None."""
+    """The message that gives an answer: a call of a final tool, or plain text where `tool` is None."""
     if tool is None:
         return Message("assistant", text)
     return Message("assistant", "", (Call(tool, {argument: text}),))
 
 
 def before_answer(episode: Any, answer_ids: list[int]) -> list[int]:
-    """Token ids of the prompt, all turns and the last turn's reasoning, up to where its own answer begins.
+    """Token ids of the prompt, all turns and the last turn's reasoning, up to the beginning of its answer.
 
-    The last turn's answer is the longest ending that it shares with `answer_ids`, which are its answer encoded alone.
+    The answer is the longest common suffix of the last turn and `answer_ids`, which encode the answer alone.
     """
     ids = list(episode.prompt_ids)
     for turn in episode.turns[:-1]:
@@ -39,7 +39,7 @@ def renderer_of(policy: Policy | None, judge: str) -> Any:
     """The renderer of a policy that can score. Raises: JudgeError saying what is missing."""
     if policy is None:
         raise JudgeError(
-            f"{judge} asks the policy itself, and nobody introduced one: play with one Policy, or pass it."
+            f"{judge} needs a policy that scores tokens: play with a single Policy, or pass one to the reward."
         )
     if policy.renderer is None:
         raise JudgeError(f"{policy.name} has no renderer, so {judge} cannot score tokens of an answer with it.")
@@ -52,6 +52,6 @@ async def probabilities(policy: Policy, prefix: list[int], continuation: list[in
 
 
 def has_tokens(episode: EpisodeView) -> bool:
-    """Whether its tokens are known. Those of a script or an API are not; and it cannot be trained on."""
+    """Whether the episode has token ids. Episodes of scripts and APIs have none and cannot be trained on."""
     turns: Any = episode.turns
     return bool(turns) and bool(turns[-1].token_ids)

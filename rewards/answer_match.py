@@ -1,4 +1,4 @@
-"""`answer_match`: is the agent's answer the gold answer? Outcome component `success`, 1.0 or 0.0."""
+"""`answer_match`: whether the agent's answer is the gold answer. Outcome component `success`, 1.0 or 0.0."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class AnswerMatch(Reward):
         truth = episode.task.truth
         if not isinstance(truth, dict) or "answer" not in truth:
             raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by answer_match.")
-        given = final_answer(episode, self.argument)
-        return {SUCCESS: float(given is not None and same_answer(given, truth["answer"], tolerance=self.tolerance))}
+        answer = final_answer(episode, self.argument)
+        return {SUCCESS: float(answer is not None and same_answer(answer, truth["answer"], tolerance=self.tolerance))}
 
 
-def same_answer(given: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:
-    """Whether two answers say the same. An empty answer never does."""
-    left, right = normalised(str(given)), normalised(str(gold))
+def same_answer(answer: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:
+    """Whether two answers are equal. An empty answer equals nothing."""
+    left, right = normalised(str(answer)), normalised(str(gold))
     if not left or not right:
         return False
     numbers = as_number(left), as_number(right)
@@ -50,7 +50,7 @@ def same_answer(given: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:
 
 
 def normalised(text: str) -> str:
-    """Without case, runs of spaces, outer quotes and a last full stop."""
+    """The text in lower case, without runs of spaces, outer quotes and a final full stop."""
     text = " ".join(text.casefold().split()).removesuffix(".")
     while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"`":
         text = text[1:-1].strip()
@@ -58,7 +58,7 @@ def normalised(text: str) -> str:
 
 
 def as_number(text: str) -> float | None:
-    """The value of a plainly written number, None for anything else (a date, a phone, inf, nan)."""
+    """The value of a plain number; None for anything else (a date, a phone number, inf, nan)."""
     if len(text) > 40 or not _NUMBER.fullmatch(text):
         return None
     value = float(re.sub(r"[$€£,]", "", text))

@@ -1,7 +1,7 @@
-"""`ast_similarity`: how much of a program's syntax is that of a reference program, names and constants aside.
+"""`ast_similarity`: how much syntax a program shares with a reference program, without names and constants.
 
 Source: syntactic match of CodeBLEU, Ren et al. 2020, arXiv:2009.10297, section 3.2: shared subtrees of the syntax
-trees. There it is the reference's share alone; here it is F1, so that pasting every construct there is earns little.
+trees. There it is recall on the reference; here it is F1, so that code with every possible construct earns little.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CHARS = 50_000
 class AstSimilarity(Reward):
     """Outcome component `ast_similarity`, 0 to 1: the final Python code against `truth["reference"]`.
 
-    Similar is not right: keep its weight below that of tests. Code that cannot be parsed earns 0.
+    Similar code may be wrong: keep the weight below that of tests. Code that cannot be parsed earns 0.
 
     Args:
         argument: the final tool's argument that holds the code.
@@ -44,19 +44,19 @@ class AstSimilarity(Reward):
                 f"{episode.task.id} has no Python in truth['reference'] for ast_similarity to compare with."
             )
         code = final_answer(episode, self.argument)
-        given = subtrees(code) if code is not None else None
-        return {"ast_similarity": overlap(given, gold) if given else 0.0}
+        submitted = subtrees(code) if code is not None else None
+        return {"ast_similarity": overlap(submitted, gold) if submitted else 0.0}
 
 
-def similarity(given: str, gold: str) -> float:
+def similarity(code: str, gold: str) -> float:
     """F1 over the subtrees of two programs, 0 to 1; 0 if either is no Python."""
-    one, two = subtrees(given), subtrees(gold)
-    return overlap(one, two) if one and two else 0.0
+    subtrees_of_code, subtrees_of_gold = subtrees(code), subtrees(gold)
+    return overlap(subtrees_of_code, subtrees_of_gold) if subtrees_of_code and subtrees_of_gold else 0.0
 
 
-def overlap(one: Counter[str], two: Counter[str]) -> float:
+def overlap(a: Counter[str], b: Counter[str]) -> float:
     """F1 of two multisets."""
-    return 2.0 * (one & two).total() / (one.total() + two.total())
+    return 2.0 * (a & b).total() / (a.total() + b.total())
 
 
 def subtrees(code: str) -> Counter[str] | None:
@@ -65,11 +65,11 @@ def subtrees(code: str) -> Counter[str] | None:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's code is not our news
+            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's code is not our concern
             tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     digests: dict[ast.AST, str] = {}
     stack: list[tuple[ast.AST, bool]] = [(tree, False)]
     while stack:  # children before parents, and no recursion, however deep the tree
@@ -82,5 +82,5 @@ def subtrees(code: str) -> Counter[str] | None:
         text = f"{type(node).__name__}({','.join(digests[child] for child in children)})"
         digests[node] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
         if not isinstance(node, ast.Module):
-            found[digests[node]] += 1
-    return found
+            counts[digests[node]] += 1
+    return counts

@@ -1,6 +1,6 @@
 """`bounded_steps`: another reward's step scores, refined so that more steps never mean more reward.
 
-Summed as they are, scores of single steps pay for repeating what is correct and useless.
+Unrefined scores of single steps, summed up, pay for repeating correct and useless steps.
 Source: Gao et al. 2024, arXiv:2410.15115, section 4: Clip, min(s_k - eta, 0); Delta, s_k - s_{k+1}, so that what comes
 from step k onwards adds up to s_k. Of the last step we keep its score.
 """
@@ -18,9 +18,9 @@ class BoundedSteps(Reward):
     """Turn component `step`: a component of another reward, clipped or as differences.
 
     Args:
-        reward: who scores the steps: a Reward or a registered name. `component`: which of its turn components;
-            a turn without it scores 0.
-        mode: `delta` or `clip`. `threshold`: eta, in units of the component; a step at it costs nothing.
+        reward: scores the steps: a Reward or a registered name. component: which of its turn components to use; a turn
+            without it scores 0.
+        mode: `delta` or `clip`. threshold: eta, in units of the component; a step that reaches it costs nothing.
         options: of the reward's constructor.
     """
 
@@ -38,9 +38,9 @@ class BoundedSteps(Reward):
         self.component, self.mode, self.threshold = component, mode, threshold
 
     async def hindsight(self, episode: EpisodeView) -> list[Components]:
-        """Raises: JudgeError if nobody was named to score the steps, or nobody can."""
+        """Raises: JudgeError without a reward and a component, or if the reward cannot score."""
         if self.inner is None or not self.component:
-            raise JudgeError("bounded_steps needs the options `reward`, who scores the steps, and `component`.")
+            raise JudgeError("bounded_steps needs the options `reward`, which scores the steps, and `component`.")
         scores = []
         for turn in episode.turns:
             components = await validate_components(self.inner.turn(turn, episode), self.inner)
@@ -58,10 +58,10 @@ class BoundedSteps(Reward):
 
 
 def clipped(scores: list[float], threshold: float) -> list[float]:
-    """What each score lacks to the threshold, never above 0."""
+    """How far each score is below the threshold, as a number of at most 0."""
     return [min(score - threshold, 0.0) for score in scores]
 
 
 def deltas(scores: list[float]) -> list[float]:
-    """Each score less the next one: they add up to the first, from any step onwards to that step's."""
+    """Each score minus the next one: from any step on, they add up to that step's score."""
     return [score - after for score, after in zip(scores, [*scores[1:], 0.0], strict=True)]

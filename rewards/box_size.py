@@ -1,4 +1,4 @@
-"""`box_size`: is the box as large as what it stands for? Beside a hit alone, boxes would shrink; beside IoU, grow."""
+"""`box_size`: whether the box has the right size. With hits alone boxes shrink; with IoU alone they grow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .boxes import answered_box, inside, true_box
 
 
 class BoxSize(Reward):
-    """Outcome component `box_size`, 0 to 1, for a box whose middle hits: for both sides shorter by longer, multiplied.
+    """Outcome component `box_size`, 0 to 1: the ratio of the shorter to the longer width, times that of the heights.
 
-    A box that misses gets 0: its size says nothing. Whoever answers no box has no such component.
+    A box whose middle misses the target gets 0. An episode without a box has no such component.
     Source: the size constraint beside hit and IoU is that of GUI-G1, Zhou et al. 2025, arXiv:2505.15810; that it is
-    this product is our choice: it is 1 for the right size alone and does not depend on where the box lies.
+    this product is our choice: it is 1 only for the right size and does not depend on the position of the box.
     """
 
     def outcome(self, episode: EpisodeView) -> Components:
@@ -25,6 +25,6 @@ class BoxSize(Reward):
             return {"box_size": 0.0}
         size = 1.0
         for side in (0, 1):
-            own, wanted = box[side + 2] - box[side], truth[side + 2] - truth[side]
-            size *= min(own, wanted) / max(own, wanted)
+            length, true_length = box[side + 2] - box[side], truth[side + 2] - truth[side]
+            size *= min(length, true_length) / max(length, true_length)
         return {"box_size": size}

@@ -1,4 +1,4 @@
-"""Boxes and points on a screen: what the judges of pointing measure with. A box is (left, top, right, bottom)."""
+"""Boxes and points on a screen, for the rewards of pointing. A box is (left, top, right, bottom) in pixels."""
 
 from __future__ import annotations
 
@@ -37,43 +37,43 @@ def final_call(episode: EpisodeView) -> Call | None:
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.final and result.ok:
-                found: Call = call
-                return found
+                answer: Call = call
+                return answer
     return None
 
 
 def answered_box(episode: EpisodeView) -> Box | None:
-    """The box that the agent answered with; None where it answered a point, or nothing."""
+    """The box that the agent answered with; None for a point or no answer."""
     call = final_call(episode)
     sides = () if call is None else ("left", "top", "right", "bottom")
     return as_box([call.arguments.get(side) for side in sides]) if call is not None else None
 
 
 def answered_point(episode: EpisodeView) -> Point | None:
-    """The point that the agent answered with, of a box its middle; None if it answered neither."""
+    """The point that the agent answered with, or the middle of its box; None without either."""
     call = final_call(episode)
     if call is None:
         return None
     x, y = call.arguments.get("x"), call.arguments.get("y")
     if all(isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in (x, y)):
-        return float(x), float(y)  # type: ignore[arg-type]  # both are numbers, as just seen
+        return float(x), float(y)  # type: ignore[arg-type]  # both are numbers, as checked above
     box = answered_box(episode)
     return None if box is None else ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
 
 
 def inside(point: Point, box: Box) -> bool:
-    """Whether a pixel belongs to a box, whose right and bottom sides are outside."""
+    """Whether a box contains a pixel. Its right and bottom edges are exclusive."""
     return box[0] <= point[0] < box[2] and box[1] <= point[1] < box[3]
 
 
-def overlap(one: Box, other: Box) -> float:
+def overlap(a: Box, b: Box) -> float:
     """Intersection over union, 0 to 1."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
     if width <= 0 or height <= 0:
         return 0.0
     shared = width * height
-    both = area(one) + area(other) - shared
+    both = area(a) + area(b) - shared
     return min(1.0, shared / both) if both > 0 and math.isfinite(both) else 0.0
 
 

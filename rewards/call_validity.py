@@ -1,4 +1,4 @@
-"""`call_validity`: did the agent write its calls so that they could be run? Whether they helped is for other judges.
+"""`call_validity`: whether the agent's calls could be run. It does not judge whether they helped.
 
 Source: format rewards as in ToolRL (Qian et al. 2025, arXiv:2504.13958, section 3.3) and MT-GRPO's executed-tool reward
 (Zeng et al. 2025, arXiv:2505.11821), said per call in place of per message.
@@ -17,9 +17,9 @@ BADLY_WRITTEN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, Re
 class CallValidity(Reward):
     """Turn component `valid_calls`, the share of the turn's calls that could be run; outcome component `format`.
 
-    A turn without calls has no `valid_calls`. `format` is 1.0 if the episode has a call and none was badly written
-    (unreadable, an unknown tool, wrong arguments), else 0.0. What a tool refuses was well written. Both have a small
-    weight, and a share cannot be raised by making more calls.
+    A turn without calls has no `valid_calls`. `format` is 1.0 if the episode has a call and every call was well formed,
+    else 0.0; malformed calls are unreadable, name an unknown tool or have wrong arguments. A call that the tool refuses
+    is well formed. Both weights are small, and making more calls cannot raise a share.
     """
 
     weights: Mapping[str, float] = {"valid_calls": 0.05, "format": 0.1}

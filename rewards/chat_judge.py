@@ -1,9 +1,9 @@
-"""Asking a chat model for a verdict: fenced texts, one strict last line, a cache, and bounded concurrency.
+"""Ask a chat model for a verdict: fenced texts, a strict last line, a cache, and bounded concurrency.
 
-What is judged was written by a model that is paid for the verdict. So each text stands between markers that carry a
-hash of all texts, which no text can contain without being another; the judge is told that what stands between them
-is data; and only a reply that ends in exactly one of the allowed verdicts counts. Anything else is asked again, and
-then is no verdict at all.
+The judged text was written by a policy that is rewarded by the verdict, so it may try to mislead the judge. Each text
+is therefore put between markers with a hash of all texts, which no text can contain. The judge is told that everything
+between the markers is data. Only a reply that ends in exactly one of the allowed verdicts counts; for any other reply
+the question is asked again, and after the last attempt there is no verdict.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ChatJudge:
     """Asks one chat policy for verdicts.
 
     Args:
-        policy: who judges: a Policy; or its settings, `{"name": "chat_api", "base_url": ..., "model": ...}`, the name
-            of a registered policy with its options; None raises JudgeError when asked.
-        concurrency: questions open at once. `attempts`: how often one is asked until the reply is a verdict.
-        max_chars: of each text; of a longer one the middle is left out, and the judge is told.
-        max_tokens: of a reply. `remembered`: verdicts kept, so that the same question is asked once.
+        policy: the judge: a Policy, or the name and options of a registered one,
+            `{"name": "chat_api", "base_url": ..., "model": ...}`. With None, asking raises JudgeError.
+        concurrency: largest number of open questions. attempts: tries per question until a reply has a verdict.
+        max_chars: of each text. A longer text loses its middle, with a note in its place.
+        max_tokens: of a reply. remembered: size of the cache of verdicts, so that an equal question is asked once.
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class ChatJudge:
         if min(concurrency, attempts, max_chars, max_tokens) < 1 or remembered < 0:
             raise ValueError("A judge needs concurrency, attempts, max_chars and max_tokens of at least 1.")
         self._policy: Policy | None = policy if isinstance(policy, Policy) else None
-        self._settings = dict(policy) if isinstance(policy, Mapping) else None
+        self._options = dict(policy) if isinstance(policy, Mapping) else None
         self.concurrency, self.attempts = concurrency, attempts
         self.max_chars, self.max_tokens, self.remembered = max_chars, max_tokens, remembered
-        self._known: OrderedDict[str, str] = OrderedDict()
-        self._slots: asyncio.Semaphore | None = None
+        self._cache: OrderedDict[str, str] = OrderedDict()
+        self._semaphore: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def verdict(self, question: str, texts: Mapping[str, str], choices: Sequence[str] = ("YES", "NO")) -> str:
-        """One of the choices. Raises: JudgeError if nobody judges, the judge cannot be reached, or gives no verdict."""
+        """One of the choices. Raises: JudgeError without a judge, or if it cannot be reached or gives no verdict."""
         policy = self._judge()
-        cut = {name: self._shortened(text) for name, text in texts.items()}
-        key = _digest([policy.name, question, cut, list(choices)])
-        if key in self._known:
-            self._known.move_to_end(key)
-            return self._known[key]
-        async with self._slot():
+        shortened = {name: self._shortened(text) for name, text in texts.items()}
+        key = _digest([policy.name, question, shortened, list(choices)])
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            return self._cache[key]
+        async with self._limit():
             for attempt in range(self.attempts):
-                said = await self._ask(policy, question, cut, choices, attempt)
-                if (found := verdict_in(said, choices)) is not None:
-                    self._remember(key, found)
-                    return found
+                reply = await self._ask(policy, question, shortened, choices, attempt)
+                if (verdict := verdict_in(reply, choices)) is not None:
+                    self._remember(key, verdict)
+                    return verdict
         raise JudgeError(
             f"{policy.name} gave no verdict in {self.attempts} attempts: it should end in one of {', '.join(choices)}, "
-            f"and ends in {said.strip()[-80:]!r}. A larger max_tokens or another model may help."
+            f"and ends in {reply.strip()[-80:]!r}. A larger max_tokens or another model may help."
         )
 
     async def _ask(
@@ -86,17 +86,17 @@ class ChatJudge:
         fenced = "\n\n".join(
             f"=====BEGIN {name} {mark}=====\n{text}\n=====END {name} {mark}=====" for name, text in texts.items()
         )
-        asked = [Message("system", rules), Message("user", f"{fenced}\n\n{question}")]
+        messages = [Message("system", rules), Message("user", f"{fenced}\n\n{question}")]
         sampling = Sampling(0.0 if attempt == 0 else 0.7, 1.0, self.max_tokens, seed=attempt)
         try:
-            reply = await policy.generate(Request(asked, sampling=sampling, episode=f"judge/{mark}/{attempt}"))
+            reply = await policy.generate(Request(messages, sampling=sampling, episode=f"judge/{mark}/{attempt}"))
         except PolicyError as error:
             raise JudgeError(f"The judge {policy.name} cannot be asked: {error}") from error
         return reply.message.text
 
     def _judge(self) -> Policy:
-        if self._policy is None and self._settings:
-            options = dict(self._settings)
+        if self._policy is None and self._options:
+            options = dict(self._options)
             name = options.pop("name", "chat_api")
             try:
                 self._policy = load("policies", name)(**options)
@@ -104,17 +104,17 @@ class ChatJudge:
                 raise JudgeError(f"The judge {name!r} cannot be made with {sorted(options)}: {error}") from error
         if self._policy is None:
             raise JudgeError(
-                "No model judges: give the reward the option `judge`, a Policy or, in a recipe, "
+                "The reward has no judge: give it the option `judge`, a Policy or, in a recipe, "
                 '{ name = "chat_api", base_url = "http://127.0.0.1:8000/v1", model = "..." }.'
             )
         return self._policy
 
-    def _slot(self) -> asyncio.Semaphore:
-        """Free places of this event loop: a semaphore cannot move from one loop to another."""
+    def _limit(self) -> asyncio.Semaphore:
+        """The semaphore of the running event loop, because a semaphore cannot move from one loop to another."""
         loop = asyncio.get_running_loop()
-        if self._slots is None or self._loop is not loop:
-            self._loop, self._slots = loop, asyncio.Semaphore(self.concurrency)
-        return self._slots
+        if self._semaphore is None or self._loop is not loop:
+            self._loop, self._semaphore = loop, asyncio.Semaphore(self.concurrency)
+        return self._semaphore
 
     def _shortened(self, text: str) -> str:
         if len(text) <= self.max_chars:
@@ -123,18 +123,23 @@ class ChatJudge:
         return f"{text[:half]}\n[{len(text) - 2 * half} characters are left out here]\n{text[-half:]}"
 
     def _remember(self, key: str, verdict: str) -> None:
-        self._known[key] = verdict
-        while len(self._known) > self.remembered:
-            self._known.popitem(last=False)
+        self._cache[key] = verdict
+        while len(self._cache) > self.remembered:
+            self._cache.popitem(last=False)
 
 
 def verdict_in(reply: str, choices: Sequence[str]) -> str | None:
-    """The verdict of a reply: its last line, exactly as asked. None if it has none, or an earlier line another."""
+    """The verdict in the last line of a reply; None without one, or if an earlier line has another verdict."""
     lines = [line.strip() for line in reply.strip().splitlines()]
-    found = [match[1] for line in lines if (match := re.fullmatch(r"VERDICT: (\S+)", line))]
-    if not found or lines[-1] != f"VERDICT: {found[-1]}" or len(set(found)) != 1 or found[-1] not in choices:
+    verdicts = [match[1] for line in lines if (match := re.fullmatch(r"VERDICT: (\S+)", line))]
+    if (
+        not verdicts
+        or lines[-1] != f"VERDICT: {verdicts[-1]}"
+        or len(set(verdicts)) != 1
+        or verdicts[-1] not in choices
+    ):
         return None
-    return found[-1]
+    return verdicts[-1]
 
 
 def _digest(data: Any) -> str:

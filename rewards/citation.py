@@ -1,4 +1,4 @@
-"""`citation`: does the answer name the pages it is from? Outcome components `citation_precision`, `citation_recall`."""
+"""`citation`: whether the answer cites its pages. Outcome components `citation_precision` and `citation_recall`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .final_answer import final_call
 
 
 class Citation(Reward):
-    """Compares the sources that the final call names with the gold pages, as sets of titles.
+    """Compares the sources of the final call with the gold pages, as sets of titles.
 
-    Precision is the share of cited pages that are gold and were read by the agent; recall the share of gold pages
-    that are so cited. A page that is cited unread counts as wrong: it was guessed. An episode that gave no answer,
-    or a task without `truth["pages"]`, has neither component; an answer without sources has 0 in both.
+    Precision is the share of cited pages that are gold and were read by the agent; recall is the share of gold pages
+    that were read and cited. A cited page that was not read counts as wrong, because it was guessed. An episode without
+    an answer, or a task without `truth["pages"]`, has neither component; an answer without sources has 0 in both.
 
     Source: Gao et al. 2023, "Enabling LLMs to generate text with citations" (ALCE), arXiv:2305.14627, sec. 3, with
     titles of gold pages in place of its entailment model.
@@ -44,10 +44,10 @@ class Citation(Reward):
         }
 
     def _cited(self, episode: EpisodeView) -> set[str] | None:
-        """Titles that the first successful final call names; None if there is no such call."""
-        found = final_call(episode)
-        if found is None:
+        """The titles in the first successful final call; None without such a call."""
+        final = final_call(episode)
+        if final is None:
             return None
-        named = found[0].arguments.get(self.argument)
+        named = final[0].arguments.get(self.argument)
         titles = named if isinstance(named, list | tuple) else ()
         return {folded(title) for title in titles if isinstance(title, str)}

@@ -1,8 +1,8 @@
-"""`completion`: how much nearer each piece of written code comes to the function that stood there.
+"""`completion`: how much closer each piece of written code comes to the original function.
 
-Source: immediate rewards on partial code in place of one at the end, IRCoCo (Li et al. 2024, arXiv:2401.16637). There a
-learned evaluator predicts a completion's quality; here the quality of the piece itself is measured, as a potential,
-whose differences cannot be collected twice (Ng et al. 1999).
+Source: immediate rewards on partial code, IRCoCo (Li et al. 2024, arXiv:2401.16637). There a learned evaluator predicts
+the quality of a completion; here the similarity of the code so far is used as a potential, whose differences cannot be
+collected twice (Ng et al. 1999).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_TEXT = 10_000
 class Completion(Reward):
     """Turn component `nearer`; outcome components `success`, `tests_passed`, `exact` and `similarity`.
 
-    The code so far is worked out from the calls: `write(text)` appends, `undo()` takes the last piece away. `nearer` is
-    the change of its similarity to `truth["completion"]` (0 to 1, by matching pieces of text, white space at the ends
-    of lines ignored); over an episode it adds up to the final similarity. `success` is that the whole function
-    passes the hidden tests. `tests_passed`, `exact` and `similarity` count 0 in the scalar reward.
+    The code so far follows from the calls: `write(text)` appends, `undo()` removes the last piece. `nearer` is the
+    change of its similarity to `truth["completion"]` (0 to 1, by matching text, without trailing white space); over an
+    episode it sums to the final similarity. `success` is 1.0 if the whole function passes the hidden tests.
+    `tests_passed`, `exact` and `similarity` have weight 0.
 
     Args:
-        cpu_s: processor time of the hidden tests. backend: makes the judge's sandboxes.
+        cpu_s: processor seconds of the hidden tests. backend: makes the judge's sandboxes.
     """
 
     weights: Mapping[str, float] = {"nearer": 0.3, "tests_passed": 0.0, "exact": 0.0, "similarity": 0.0}
@@ -39,14 +39,14 @@ class Completion(Reward):
 
     def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no completion."""
-        wanted = _wanted(episode)
+        target = _target(episode)
         before = written([past for past in episode.turns if past.index < turn.index])
         after = written([past for past in episode.turns if past.index <= turn.index])
-        return {"nearer": similarity(after, wanted) - similarity(before, wanted)}
+        return {"nearer": similarity(after, target) - similarity(before, target)}
 
     async def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no completion or tests, or no sandbox works."""
-        wanted, truth = _wanted(episode), episode.task.truth
+        target, truth = _target(episode), episode.task.truth
         if not truth.get("tests"):
             raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by completion.")
         text = written(episode.turns)
@@ -57,13 +57,13 @@ class Completion(Reward):
         return {
             SUCCESS: float(all(passed)),
             "tests_passed": sum(passed) / len(passed),
-            "exact": float(lines_of(text) == lines_of(wanted)),
-            "similarity": similarity(text, wanted),
+            "exact": float(lines_of(text) == lines_of(target)),
+            "similarity": similarity(text, target),
         }
 
 
 def written(turns: Sequence[TurnView]) -> str:
-    """The code that the calls of some turns have written."""
+    """The code that the calls of these turns have written."""
     pieces: list[str] = []
     for turn in turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
@@ -80,13 +80,13 @@ def _apply(call: Call, pieces: list[str]) -> None:
         pieces.pop()
 
 
-def similarity(text: str, wanted: str) -> float:
-    """Share of matching characters, from 0 to 1; text past 10,000 characters is not read."""
-    left, right = "\n".join(lines_of(text[:MAX_TEXT])), "\n".join(lines_of(wanted))
+def similarity(text: str, target: str) -> float:
+    """Share of matching characters, 0 to 1. Only the first 10,000 characters are compared."""
+    left, right = "\n".join(lines_of(text[:MAX_TEXT])), "\n".join(lines_of(target))
     return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio() if left else 0.0
 
 
-def _wanted(episode: EpisodeView) -> str:
+def _target(episode: EpisodeView) -> str:
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("completion"), str):
         raise JudgeError(f"{episode.task.id} has no truth['completion'] for a completion to be compared with.")

@@ -1,4 +1,4 @@
-"""`dynamic_iou`: how well a box fits, paid only beyond a threshold that rises while training goes on."""
+"""`dynamic_iou`: how well a box fits, paid only above a threshold that rises during training."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .boxes import answered_box, overlap, true_box
 class DynamicIoU(Reward):
     """Outcome component `dynamic_iou`: overlap with `truth["box"]`, 0 to 1, where it reaches the threshold, else 0.
 
-    Whoever answers no box gets 0. Outside of training the last threshold counts.
+    An episode without a box gets 0. Outside of training the last threshold applies.
     Source: V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.3; thresholds and shares as there.
 
     Args:
-        thresholds: each in [0, 1], rising. `until`: share of the training up to which each but the last one counts.
+        thresholds: rising, each in [0, 1]. until: for each but the last, the share of training up to which it applies.
     """
 
     def __init__(self, thresholds: Sequence[float] = (0.85, 0.95, 0.99), until: Sequence[float] = (0.10, 0.25)) -> None:

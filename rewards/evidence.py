@@ -1,4 +1,4 @@
-"""`evidence`: did a turn read a page that the answer needs? Turn component `evidence`, at most 1.0 over an episode."""
+"""`evidence`: whether a turn read a page that the answer needs. Turn component `evidence`, at most 1.0 per episode."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PASSAGE = re.compile(r'Doc \d+\(Title: "(.*?)"\) ')
 
 
 class Evidence(Reward):
-    """Pays each gold page once, in the turn that first reads it: 1/n of n pages.
+    """Pays for each gold page once, in the turn that first reads it: 1/n for n pages.
 
     Gold pages are the titles in `truth["pages"]`, a list or the keys of an object; a task without them has no such
-    component. A page is read when `open` or `follow` showed it, or a retriever gave it as a whole passage;
-    being listed among search results is not enough. Only the first line of a result is believed, and of a passage
-    its beginning: what a page's own text claims to be does not count.
+    component. A page counts as read when `open` or `follow` showed it, or when a retriever returned it as a whole
+    passage; a search result that lists it is not enough. Titles are read from the first line of a result, or from the
+    beginning of a passage, so that a page cannot claim to be another one in its text.
 
     Source of the idea: the evidence-selection reward of ARENA (Ren et al. 2025) and of other trained readers.
     """
@@ -38,13 +38,13 @@ class Evidence(Reward):
 
 
 def gold_pages(episode: EpisodeView) -> set[str]:
-    """The titles, folded, of the pages that the answer needs; none if the task does not say.
+    """The folded titles of the pages that the answer needs; empty if the truth has no `pages`.
 
-    Raises: JudgeError if the task has no truth, or says it in another form.
+    Raises: JudgeError if the task has no truth, or if `pages` has another form.
     """
     truth: Any = episode.task.truth
     if not isinstance(truth, Mapping):
-        raise JudgeError(f"{episode.task.id} has no truth, so nothing says which pages its answer needs.")
+        raise JudgeError(f"{episode.task.id} has no truth, so the pages that its answer needs are unknown.")
     pages = truth.get("pages", ())
     if not isinstance(pages, (Mapping, Sequence)) or isinstance(pages, str):
         raise JudgeError(f"{episode.task.id}: truth['pages'] is {pages!r}, where titles are expected.")
@@ -52,12 +52,12 @@ def gold_pages(episode: EpisodeView) -> set[str]:
 
 
 def pages_read(turn: TurnView) -> list[str]:
-    """Titles of the pages that a turn's results show, in order."""
+    """Titles of the pages in a turn's results, in order."""
     return [title for call, result in zip(turn.calls, turn.results, strict=False) for title in _read(call, result)]
 
 
 def folded(title: str) -> str:
-    """A title as titles are compared."""
+    """A title in the form in which titles are compared."""
     return " ".join(title.casefold().split())
 
 
@@ -69,5 +69,5 @@ def _read(call: Call, result: Result) -> Collection[str]:
         return (heading[1],) if heading else ()
     if call.name == "search" and result.content.startswith("<information>"):
         lines = result.content.removeprefix("<information>").split("\n")
-        return [found[1] for line in lines if (found := _PASSAGE.match(line))]
+        return [passage[1] for line in lines if (passage := _PASSAGE.match(line))]
     return ()

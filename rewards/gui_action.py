@@ -1,4 +1,4 @@
-"""`gui_action`: is it the right action, with the right arguments? For single steps, and for inverse dynamics."""
+"""`gui_action`: whether the action and its argument are right, for single steps and for inverse dynamics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .boxes import answered_point, as_box, final_call, inside
 
 
 class GuiAction(Reward):
-    """Compares the agent's final call with `truth["act"]`: the action, then the box of a click or a text, if any.
+    """Compares the agent's final call with `truth["act"]`: the action and, if it has one, the box of a click or a text.
 
     For example ["click", [10, 20, 60, 40]], ["type", "Oslo"], ["back"].
     Components: `action_type`, 1.0 for the right kind; `action_argument`, 1.0 for the right kind with a point in the box
@@ -37,11 +37,11 @@ class GuiAction(Reward):
         argument = kind and (len(act) == 1 or self._argument(episode, act[1]))
         return {"action_type": float(kind), "action_argument": float(argument), SUCCESS: float(argument)}
 
-    def _argument(self, episode: EpisodeView, wanted: Any) -> bool:
-        if isinstance(wanted, str):
+    def _argument(self, episode: EpisodeView, expected: Any) -> bool:
+        if isinstance(expected, str):
             call = final_call(episode)
-            return call is not None and same_answer(call.arguments.get("text", ""), wanted)
-        box, point = as_box(wanted), answered_point(episode)
+            return call is not None and same_answer(call.arguments.get("text", ""), expected)
+        box, point = as_box(expected), answered_point(episode)
         if box is None:
-            raise JudgeError(f"{episode.task.id}: truth['act'] has the argument {wanted!r}, neither text nor a box.")
+            raise JudgeError(f"{episode.task.id}: truth['act'] has the argument {expected!r}, neither text nor a box.")
         return point is not None and inside(point, box)

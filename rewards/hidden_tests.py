@@ -1,8 +1,8 @@
-"""`hidden_tests`: does the submitted code pass tests that the agent never saw?
+"""`hidden_tests`: whether the submitted code passes tests that the agent never saw.
 
-Judged in a fresh sandbox that the agent never touched. Only the calls go in; the values come out as plain
-data and are compared here, where no submitted code runs. So printing a verdict, exiting early, an `__eq__`
-that is always true, patched modules or frames have nothing to forge.
+The calls are evaluated in a fresh sandbox that the agent never touched. Their values come back as plain data and are
+compared in this process, where no submitted code runs. So the submission cannot forge a verdict by printing, exiting
+early, an `__eq__` that is always true, or patched modules and frames.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODULES = "import cmath, collections, datetime, heapq, itertools, math, re, sys\
 
 @dataclass(frozen=True, slots=True)
 class HiddenTest:
-    """One assertion, taken apart: the call is evaluated beside the submission, the expected value is not."""
+    """One assertion: the call is evaluated together with the submission, the expected value is not."""
 
     call: str
     expected: str | None  # None: the call's value must be true
@@ -45,15 +45,15 @@ class HiddenTest:
 class HiddenTests(Reward):
     """Outcome components `success` (every test passed) and `tests_passed` (the fraction that did).
 
-    Tests are `truth["tests"]`, or, where they are a program, `truth["check"]` and `truth["entry_point"]` (see
-    remote_check.py). The former are assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`;
-    `truth["setup"]` is code that runs before the submission. The submission is the argument `code` of the first final
-    call that succeeded; without one both components are 0. `tests_passed` counts 0 in the scalar reward.
+    The tests are `truth["tests"]`: assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`. A test
+    program is given as `truth["check"]` and `truth["entry_point"]` instead (see remote_check.py). `truth["setup"]` is
+    code that runs before the submission. The submission is the argument `code` of the first final call that succeeded;
+    without one both components are 0. `tests_passed` has weight 0.
 
     Args:
-        cpu_s: processor time for loading the code and all calls together; a test not reached in it has failed.
-            Processor time, not wall time, so that a busy machine does not fail right code.
-        timeout_s: wall time, for code that sleeps.
+        cpu_s: processor seconds for loading the code and all calls together; a test that is not reached has failed.
+            Unlike wall time, they do not fail right code on a busy host.
+        timeout_s: wall seconds, for code that sleeps.
         backend: makes the judge's sandboxes; a name or a Backend.
         argument: the final tool's argument that holds the code.
     """
@@ -86,17 +86,17 @@ class HiddenTests(Reward):
     async def judge(
         self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
     ) -> list[bool]:
-        """Which of the assertions hold for the code, with files that lie beside it. Raises: JudgeError."""
+        """For each assertion, whether it holds for the code. `files` are put beside it. Raises: JudgeError."""
         parsed = [take_apart(test) for test in tests]
         if len(code) > MAX_CODE:
             return [False] * len(parsed)
         expected = await self._expected(parsed, setup)
         calls = [test.call for test in parsed]
-        nothing: dict[int, Any] = {}
-        given = await second_try(lambda: self._run(code, calls, setup, files), self._check_machine, nothing)
-        return [_holds(test, given[n], expected.get(n)) if n in given else False for n, test in enumerate(parsed)]
+        no_values: dict[int, Any] = {}
+        values = await second_try(lambda: self._run(code, calls, setup, files), self._check_sandbox, no_values)
+        return [_holds(test, values[n], expected.get(n)) if n in values else False for n, test in enumerate(parsed)]
 
-    async def _check_machine(self, cause: Exception) -> None:
+    async def _check_sandbox(self, cause: Exception) -> None:
         """Raises: JudgeError unless a sandbox can run a call on a harmless submission."""
         try:
             working = await self._run("", ["1"], "") == {0: judge_guest.encode(1)}
@@ -106,38 +106,38 @@ class HiddenTests(Reward):
             raise JudgeError(f"The sandbox does not run Python as it should: {cause}") from cause
 
     async def _expected(self, tests: Sequence[HiddenTest], setup: str) -> dict[int, Any]:
-        """Data of the expected values: literals are read here, the rest is evaluated in a sandbox of its own."""
-        found: dict[int, Any] = {}
-        other: dict[int, str] = {}
+        """The encoded expected values: literals are read here, other expressions are evaluated in a sandbox."""
+        expected: dict[int, Any] = {}
+        expressions: dict[int, str] = {}
         for number, test in enumerate(tests):
             if test.expected is not None:
                 try:
-                    found[number] = judge_guest.encode(ast.literal_eval(test.expected))
+                    expected[number] = judge_guest.encode(ast.literal_eval(test.expected))
                 except ValueError:
-                    other[number] = test.expected
-        if other:
+                    expressions[number] = test.expected
+        if expressions:
             try:
-                values = await self._run(MODULES, list(other.values()), setup)
+                values = await self._run(MODULES, list(expressions.values()), setup)
             except SandboxError as error:
                 raise JudgeError(f"No sandbox would evaluate the expected values: {error}") from error
-            for place, number in enumerate(other):
-                if place not in values:
-                    raise JudgeError(f"The expected value {other[number]!r} cannot be evaluated on its own.")
-                found[number] = values[place]
-        return found
+            for position, number in enumerate(expressions):
+                if position not in values:
+                    raise JudgeError(f"The expected value {expressions[number]!r} cannot be evaluated on its own.")
+                expected[number] = values[position]
+        return expected
 
     async def _run(
         self, code: str, calls: Sequence[str], setup: str, files: Mapping[str, bytes] | None = None
     ) -> dict[int, Any]:
-        """Evaluate calls in a fresh sandbox. Returns: data by number of the call; a call that failed is absent."""
+        """Evaluate calls in a fresh sandbox. Returns: encoded values by number of the call, without failed calls."""
         nonce = secrets.token_hex(8)
         program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
-        machine = await shared_backend(self.backend).create(SPEC)
+        sandbox = await shared_backend(self.backend).create(SPEC)
         try:
-            await asyncio.gather(*(machine.write(path, raw) for path, raw in (files or {}).items()))
-            result = await machine.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
+            await asyncio.gather(*(sandbox.write(path, raw) for path, raw in (files or {}).items()))
+            result = await sandbox.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
         finally:
-            await machine.close()
+            await sandbox.close()
         return read_report(result.stdout, nonce, len(calls))
 
 
@@ -150,7 +150,7 @@ def take_apart(test: str) -> HiddenTest:
     """Split `assert call == expected`. Raises: JudgeError if the text is no such assertion."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's test is not our news
+            warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's test is not our concern
             body = ast.parse(test.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise JudgeError(f"The hidden test {test[:80]!r} is no Python: {error}") from error
@@ -166,8 +166,8 @@ def take_apart(test: str) -> HiddenTest:
     return HiddenTest(ast.unparse(claim), None)
 
 
-def _holds(test: HiddenTest, given: Any, expected: Any) -> bool:
-    return same(given, expected) if test.expected is not None else _truth_of(given) is not test.negated
+def _holds(test: HiddenTest, value: Any, expected: Any) -> bool:
+    return same(value, expected) if test.expected is not None else _truth_of(value) is not test.negated
 
 
 def same(left: Any, right: Any) -> bool:
@@ -190,12 +190,12 @@ def _same_number(left: Any, right: Any) -> bool:
             numbers.append(float(int(text, 16)) if "0x" in text else float(text))
         except (ValueError, TypeError, OverflowError):
             return False
-    whole = "0x" in left and "0x" in right  # two whole numbers are compared exactly, and were not equal
-    return not whole and math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-12)
+    both_whole = "0x" in left and "0x" in right  # two whole numbers are compared exactly, and they differ
+    return not both_whole and math.isclose(*numbers, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _truth_of(data: Any) -> bool:
-    """Whether Python would call the encoded value true; an object we do not know is not."""
+    """The truth value of an encoded value; unknown objects count as false."""
     if not isinstance(data, list):
         return bool(data)
     if data[:1] == ["n"]:
@@ -204,14 +204,14 @@ def _truth_of(data: Any) -> bool:
 
 
 def read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
-    """The first line for each call. Whatever else the submission wrote is ignored."""
-    found: dict[int, Any] = {}
+    """The encoded value in the first line for each call. Everything else that the submission wrote is ignored."""
+    values: dict[int, Any] = {}
     for line in raw.decode("utf-8", "replace").splitlines():
         mark, _, rest = line.partition(" ")
         number, _, text = rest.partition(" ")
         if mark == nonce and number.isdecimal() and len(number) < 7 and int(number) < count:
             try:
-                found.setdefault(int(number), json.loads(text))
+                values.setdefault(int(number), json.loads(text))
             except (ValueError, RecursionError):
                 continue
-    return found
+    return values

@@ -1,7 +1,7 @@
-"""`http_judge`: a verifier service somewhere else says what an episode has earned.
+"""`http_judge`: an HTTP service judges the episode.
 
-It is sent `{"task": {id, prompt, truth}, "answer": ..., "messages": [...], "stop_reason": ...}` and answers
-`{"components": {"success": 1.0, ...}}`. The truth is sent along: run the service where the truth may be known.
+The request is `{"task": {id, prompt, truth}, "answer": ..., "messages": [...], "stop_reason": ...}`, the response
+`{"components": {"success": 1.0, ...}}`. The request contains the truth: run the service where the truth may be known.
 Source: verifier server of V-Triune, Ma et al. 2025, arXiv:2505.18129, section 3.2.
 """
 
@@ -24,10 +24,11 @@ class HttpJudge(Reward):
     """Outcome components as the service at `url` returns them.
 
     Args:
-        url: of the service. `path`: where it takes episodes.
-        weights: of its components. `argument`: the final tool's argument that holds the answer.
-        connections: open at once; further episodes wait. `attempts`, `attempt_s`: how often and how long it is tried.
-        remembered: verdicts kept, so that the same episode is sent once.
+        url: base URL of the service. path: the path that takes episodes.
+        weights: of the returned components. argument: the final tool's argument that holds the answer.
+        connections: largest number of open connections; further episodes wait.
+        attempts: tries per request. attempt_s: seconds per try.
+        remembered: size of the cache of verdicts, so that an equal episode is sent once.
     """
 
     def __init__(
@@ -45,16 +46,16 @@ class HttpJudge(Reward):
         self.weights, self.argument, self.path, self.remembered = dict(weights or {}), argument, path, remembered
         retry_policy = RetryPolicy(attempt_s=attempt_s, total_s=attempt_s * attempts, attempts=attempts)
         self._endpoint = JsonEndpoint(url, retry_policy=retry_policy, connections=connections) if url else None
-        self._known: OrderedDict[str, Components] = OrderedDict()
+        self._cache: OrderedDict[str, Components] = OrderedDict()
 
     async def outcome(self, episode: EpisodeView) -> Components:
-        """Raises: JudgeError without a URL, if the service cannot be reached, or if it does not answer as it should."""
+        """Raises: JudgeError without a URL, if the service cannot be reached, or if its response has another form."""
         if self._endpoint is None:
-            raise JudgeError("No service judges: give http_judge the option `url`.")
+            raise JudgeError("http_judge has no service to ask: give it the option `url`.")
         body = self._body(episode)
         key = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
-        if key in self._known:
-            return dict(self._known[key])
+        if key in self._cache:
+            return dict(self._cache[key])
         try:
             answer = await self._endpoint.post(self.path, body)
         except PolicyError as error:
@@ -62,11 +63,11 @@ class HttpJudge(Reward):
         components = answer.get("components") if isinstance(answer, dict) else None
         try:
             checked = await validate_components(components, self)
-        except RewardError as error:  # of theirs, not of ours
+        except RewardError as error:  # the service is at fault, not a reward of ours
             raise JudgeError(f"The judging service returned no components: {error}") from error
-        self._known[key] = dict(checked)
-        while len(self._known) > self.remembered:
-            self._known.popitem(last=False)
+        self._cache[key] = dict(checked)
+        while len(self._cache) > self.remembered:
+            self._cache.popitem(last=False)
         return dict(checked)
 
     def _body(self, episode: EpisodeView) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Runs in a sandbox of the judge's that the submission never enters: the tests, with the candidate far away.
+"""Runs the tests in a sandbox that the submission never enters; `remote_check.py` passes the calls on.
 
-Standard library only: this text is sent to the sandbox as it stands, after `judge_values.py`. One JSON line each way at
-a time: the tests' call goes out, the candidate's answer comes in, and in the end the verdict goes out.
+Standard library only: the source of this module is sent to the sandbox after that of `judge_values.py`. Messages are
+JSON lines: each call of the candidate is written, its answer is read, and at the end the verdict is written.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ import random
 import sys
 from typing import Any
 
-if "pack" not in globals():  # here pack and unpack stand before this text; in the repository they are a module
+if "pack" not in globals():  # in the sandbox this source follows that of judge_values.py
     from .judge_values import pack, unpack
 
 
 def serve() -> None:
-    """Run the tests of the first line that comes in."""
-    order = json.loads(sys.stdin.readline())
+    """Run the tests of the first line that is read."""
+    job = json.loads(sys.stdin.readline())
     out, sys.stdout = sys.stdout, sys.stderr
 
-    def say(message: Any) -> None:
+    def send(message: Any) -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
     def candidate(*args: Any, **kwargs: Any) -> Any:
-        say({"call": [pack(list(args)), pack(kwargs)]})
+        send({"call": [pack(list(args)), pack(kwargs)]})
         answer = json.loads(sys.stdin.readline())
         if "value" in answer:
             return unpack(answer["value"])
         kind = getattr(builtins, str(answer.get("raised")), RuntimeError)
-        failed = isinstance(kind, type) and issubclass(kind, Exception)
-        raise (kind if failed else RuntimeError)("the candidate failed")
+        is_exception = isinstance(kind, type) and issubclass(kind, Exception)
+        raise (kind if is_exception else RuntimeError)("the candidate failed")
 
     random.seed(0)
     scope: dict[str, Any] = {"__name__": "tests"}
     try:
-        exec(compile(order["setup"], "setup.py", "exec"), scope)
-        scope[order["entry_point"]] = candidate
-        exec(compile(order["check"], "check.py", "exec"), scope)
-        say({"passed": True})
+        exec(compile(job["setup"], "setup.py", "exec"), scope)
+        scope[job["entry_point"]] = candidate
+        exec(compile(job["check"], "check.py", "exec"), scope)
+        send({"passed": True})
     except BaseException as error:  # noqa: BLE001 - an assertion, or whatever a wrong value led to
-        say({"passed": False, "error": f"{type(error).__name__}: {error}"[:300]})
+        send({"passed": False, "error": f"{type(error).__name__}: {error}"[:300]})

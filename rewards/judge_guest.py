@@ -1,8 +1,8 @@
-"""Runs inside the judge's fresh sandbox: evaluates calls on a submission and reports the values as plain data.
+"""Runs in the judge's fresh sandbox: evaluates calls on a submission and reports their values as plain data.
 
-Standard library only: this text is sent to the sandbox as it stands, and imported outside for `encode`. The
-process holds the submission and the calls, never an expected value: a submission that takes over the whole
-process can report any value it likes, but not one it could not have computed.
+Standard library only: the source of this module is sent to the sandbox, and the judge imports `encode` from it. The
+process holds the submission and the calls but never an expected value, so a submission that takes over the process can
+only report values that it can compute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_DEPTH = 40
 
 
 def encode(value: Any, depth: int = 0) -> Any:
-    """A value as JSON-able data that compares like the value itself: equal values, equal data.
+    """Encode a value as JSON-able data, so that equal values have equal data.
 
     Numbers are ["n", text] whatever their type, as 1 == 1.0 == True. Lists, tuples, sets and dicts keep their
     kind; sets and dicts are ordered by their members' data. Anything else is ["?", type] and equals nothing.
@@ -51,22 +51,20 @@ def encode(value: Any, depth: int = 0) -> Any:
 def main(code: str, setup: str, calls: list[str], nonce: str, cpu_s: int) -> None:
     """Load the submission, evaluate each call, and write one line for each: nonce, number, data.
 
-    The submission's own output goes nowhere. A call that raises writes nothing; after `cpu_s` seconds of
-    processor time the process is killed.
+    The submission's own output is discarded. A call that raises writes nothing. After `cpu_s` seconds of processor time
+    the process is killed.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
     report = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null, descriptor)
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - lives as long as the process
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     namespace = {"__name__": "submission", "__builtins__": __builtins__}
     sys.setrecursionlimit(10_000)
     for text, name in ((setup, "setup.py"), (code, "submission.py")):
-        with contextlib.suppress(
-            BaseException
-        ):  # hostile code, SystemExit included; what is missing shows in the calls
+        with contextlib.suppress(BaseException):  # hostile code may raise SystemExit; missing names show in the calls
             exec(compile(text, name, "exec"), namespace)
     for number, call in enumerate(calls):
         try:

@@ -1,7 +1,7 @@
-"""Plain Python values as JSON-able data and back, without loss and without any code of their own.
+"""Convert plain Python values to JSON-able data and back, without loss.
 
-Standard library only: this text is sent into the judge's sandboxes as it stands. What comes back is built from lists,
-dicts, numbers and text alone, so an `__eq__` that is always true, a lazy object or a subclass cannot pass through.
+Standard library only: the source of this module is sent to the judge's sandboxes. Unpacked values consist of built-in
+types, so an `__eq__` that is always true, a lazy object or a subclass cannot pass through.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_DEPTH = 60
 
 
 class NoPlainValue(ValueError):
-    """A value that cannot be sent: it is no plain data, or nested too deeply."""
+    """The value is not plain data, or is nested too deeply."""
 
 
 def pack(value: Any, depth: int = 0) -> Any:
@@ -40,7 +40,7 @@ def pack(value: Any, depth: int = 0) -> Any:
 
 
 def unpack(data: Any, depth: int = 0) -> Any:
-    """The value that was packed. Raises: NoPlainValue for data that `pack` never makes."""
+    """The inverse of `pack`. Raises: NoPlainValue for data that `pack` never makes."""
     if data is None or data is True or data is False:
         return data
     try:

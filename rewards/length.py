@@ -1,6 +1,6 @@
-"""`overlong` and `brevity`: what the length of an answer costs, in tokens of the agent's own messages.
+"""`overlong` and `brevity`: rewards of the length of an episode, in tokens of the agent's own messages.
 
-An episode whose tokens nobody counted (a policy without token ids or usage) gets no component: missing is not 0.
+An episode without token counts (of a policy without token ids or usage) has no component; missing is not 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Overlong(Reward):
     Source: soft overlong punishment, DAPO, Yu et al. 2025, arXiv:2503.14476, equation 13.
 
     Args:
-        limit: L_max, tokens of all the agent's messages together. `margin`: L_cache, where the punishment grows.
+        limit: L_max, in tokens of all the agent's messages together. margin: L_cache, the range of growing punishment.
     """
 
     def __init__(self, limit: int = 1024, margin: int = 256) -> None:
@@ -35,31 +35,32 @@ class Overlong(Reward):
 
 
 class Brevity(Reward):
-    """Outcome component `brevity`, -0.5 to 0.5: within a group, shorter is better among right answers.
+    """Outcome component `brevity`, -0.5 to 0.5: within a group, shorter right answers are better.
 
-    A wrong answer never gains by being short. All of one length: 0. It needs the `success` of another reward.
+    A wrong answer never gains by being short. If all lengths are equal it is 0. It needs the `success` of another
+    reward.
     Source: length reward, Kimi k1.5, arXiv:2501.12599, section 2.3.3.
     """
 
     weights: Mapping[str, float] = {"brevity": 0.2}
 
     def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
-        """Raises: JudgeError if nobody judged `success`."""
+        """Raises: JudgeError if no reward judged `success`."""
         right = [succeeded(episode, "brevity") for episode in episodes]
         lengths = [tokens_of(episode) for episode in episodes]
         known = [length for length in lengths if length is not None]
         if len(known) < len(lengths):
             return [{} for _ in episodes]
         shortest, span = min(known), max(known) - min(known)
-        found: list[Components] = []
+        components: list[Components] = []
         for won, length in zip(right, known, strict=True):
             value = 0.5 - (length - shortest) / span if span else 0.0
-            found.append({"brevity": value if won else min(value, 0.0)})
-        return found
+            components.append({"brevity": value if won else min(value, 0.0)})
+        return components
 
 
 def tokens_of(episode: EpisodeView) -> int | None:
-    """Tokens that the agent wrote in all turns; None where a turn's were not counted."""
+    """Tokens that the agent wrote in all turns; None if a turn has no count."""
     total = 0
     for turn in episode.turns:
         counted = len(turn.token_ids) or int(turn.usage.get("completion_tokens", 0))

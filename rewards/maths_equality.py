@@ -1,9 +1,8 @@
-"""Are two mathematical answers the same? Decided by exact fractions where there are only numbers, else by value.
+"""Compare two mathematical answers: exactly as fractions where they consist of numbers, otherwise by value.
 
-Expressions are compared by evaluating both at points that nobody can know beforehand: two that differ as analytic
-functions agree there with probability 0, and nothing has to be simplified (identity testing: Schwartz 1980, J. ACM
-27(4), for polynomials). The points come from a hash of both answers. Every intermediate value is bounded, so that
-9**9**9**9 costs nothing and is no answer.
+Expressions are evaluated at pseudo-random points from a hash of both answers. Two different analytic functions agree
+there with probability 0, and nothing has to be simplified (identity testing: Schwartz 1980, J. ACM 27(4), for
+polynomials). Every intermediate value is bounded, so that 9**9**9**9 costs nothing and counts as no answer.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ MAX_BITS, MAX_EXPONENT, MAX_FACTORIAL = 4_000, 1_000, 300
 
 
 class Unanswerable(ArithmeticError):
-    """A value is too large, undefined, or not a number at all."""
+    """A value is too large, undefined, or not a number."""
 
 
 def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
     """Whether two trees mean the same.
 
     Whole numbers and fractions are compared exactly, other numbers and expressions to a relative `tolerance`. Sets,
-    lists of solutions and unions have no order; tuples, intervals and matrices have one. `x = 5` is the same as `5`;
-    equations in several symbols are the same up to a constant factor.
-    Raises: MissingExtraError without mpmath, where numbers and fractions alone do not decide.
+    lists of solutions and unions have no order; tuples, intervals and matrices have one. `x = 5` equals `5`; equations
+    in several symbols are equal up to a constant factor.
+    Raises: MissingExtraError without mpmath, if numbers and fractions alone do not decide.
     """
     left, right = _bare(left), _bare(right)
     left, right = _solutions(left), _solutions(right)
@@ -42,9 +41,12 @@ def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
         return _same_contents(left, right, tolerance)
     if left[0] == "relation" or right[0] == "relation":
         return left[0] == right[0] and _same_relation(left, right, tolerance)
-    one, two = _fraction(left), _fraction(right)
-    if one is not None and two is not None:
-        return one == two or (not (one.denominator == two.denominator == 1) and _close(one, two, tolerance))
+    left_fraction, right_fraction = _fraction(left), _fraction(right)
+    if left_fraction is not None and right_fraction is not None:
+        return left_fraction == right_fraction or (
+            not (left_fraction.denominator == right_fraction.denominator == 1)
+            and _close(left_fraction, right_fraction, tolerance)
+        )
     return _same_values(left, right, tolerance)
 
 
@@ -52,14 +54,14 @@ _CONTAINERS = ("set", "union", "tuple", "matrix", "row")
 
 
 def _bare(tree: Tree) -> Tree:
-    """Without `x =` in front of a value."""
+    """The tree without a leading `x =`."""
     if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym" and not _symbols(tree[3]):
         return _bare(tree[3])
     return tree
 
 
 def _solutions(tree: Tree) -> Tree:
-    """A plus-minus as the set of both values, and `x = 1, x = 2` as the set of the values."""
+    """A plus-minus as the set of both values, and `x = 1, x = 2` as the set of both values."""
     if tree[0] == "pm":
         return ("set", ("add", tree[1], tree[2]), ("sub", tree[1], tree[2]))
     if tree[0] == "set":
@@ -82,11 +84,13 @@ def _same_contents(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _paired(left: list[Tree], right: list[Tree], tolerance: float) -> bool:
-    """Each has its own partner; equality is transitive enough here for the first that fits."""
+    """Whether the trees can be matched one to one, taking the first match (equality is nearly transitive here)."""
     if len(left) > 40:
         return False
-    for one in left:
-        partner = next((place for place, two in enumerate(right) if same(one, two, tolerance=tolerance)), None)
+    for tree in left:
+        partner = next(
+            (index for index, candidate in enumerate(right) if same(tree, candidate, tolerance=tolerance)), None
+        )
         if partner is None:
             return False
         del right[partner]
@@ -97,14 +101,14 @@ def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
     if len(left) != len(right):
         return False
     if len(left) == 4 and left[2] == right[2] == "=":
-        one, two = ("sub", left[1], left[3]), ("sub", right[1], right[3])
-        names = sorted(_symbols(one) | _symbols(two))
+        left_difference, right_difference = ("sub", left[1], left[3]), ("sub", right[1], right[3])
+        names = sorted(_symbols(left_difference) | _symbols(right_difference))
         if not names:
             return False
         ratios = []
         for point in _points(names, (left, right), POINTS + 1):
             try:
-                top, bottom = _value(one, point), _value(two, point)
+                top, bottom = _value(left_difference, point), _value(right_difference, point)
             except (Unanswerable, ArithmeticError, ValueError):
                 continue
             if not bottom or not top:
@@ -120,7 +124,7 @@ def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _fraction(tree: Tree) -> Fraction | None:
-    """The exact value of a tree of numbers and the four operations; None for any other or a too large one."""
+    """The exact value of a tree of numbers and the four operations; None for any other tree, or if it is too large."""
     kind, *parts = tree
     if kind == "num":
         return Fraction(parts[0]) if len(parts[0]) <= 400 else None
@@ -129,27 +133,23 @@ def _fraction(tree: Tree) -> Fraction | None:
     values = [_fraction(part) for part in parts]
     if any(value is None for value in values):
         return None
-    one, two = values[0], values[-1]
-    assert one is not None and two is not None
-    if max(abs(v.numerator).bit_length() + v.denominator.bit_length() for v in (one, two)) > MAX_BITS:
+    a, b = values[0], values[-1]
+    assert a is not None and b is not None
+    if max(abs(v.numerator).bit_length() + v.denominator.bit_length() for v in (a, b)) > MAX_BITS:
         return None
     if kind == "neg":
-        return -one
+        return -a
     if kind in ("add", "sub", "mul"):
-        return one + two if kind == "add" else one - two if kind == "sub" else one * two
+        return a + b if kind == "add" else a - b if kind == "sub" else a * b
     if kind == "div":
-        return one / two if two else None
-    if (
-        two.denominator != 1
-        or not one
-        or abs(two) * max(one.numerator.bit_length(), one.denominator.bit_length()) > MAX_BITS
-    ):
+        return a / b if b else None
+    if b.denominator != 1 or not a or abs(b) * max(a.numerator.bit_length(), a.denominator.bit_length()) > MAX_BITS:
         return None
-    return one ** int(two)
+    return a ** int(b)
 
 
-def _close(one: Fraction, two: Fraction, tolerance: float) -> bool:
-    return abs(one - two) <= Fraction(tolerance) * max(abs(one), abs(two))
+def _close(a: Fraction, b: Fraction, tolerance: float) -> bool:
+    return abs(a - b) <= Fraction(tolerance) * max(abs(a), abs(b))
 
 
 def _same_values(left: Tree, right: Tree, tolerance: float) -> bool:
@@ -173,7 +173,7 @@ def _same_values(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _has_value(tree: Tree) -> bool:
-    """An answer without any value, such as 1/0 or 9^9^9^9, is none, even if gold were written the same."""
+    """Whether the tree has a value. 1/0 and 9^9^9^9 have none and equal nothing, not even themselves."""
     if tree[0] in (*_CONTAINERS, "relation", "pm"):
         return True
     if _fraction(tree) is not None:
@@ -188,7 +188,7 @@ def _symbols(tree: Tree) -> frozenset[str]:
 
 
 def _points(names: list[str], trees: tuple[Tree, Tree], count: int) -> list[dict[str, Any]]:
-    """Values of the symbols: positive and negative, from a hash of what is compared."""
+    """Positive and negative values of the symbols, from a hash of both trees."""
     rng = random.Random(hashlib.sha256(repr(trees).encode()).digest())
     context = _context()
     return [
@@ -197,11 +197,11 @@ def _points(names: list[str], trees: tuple[Tree, Tree], count: int) -> list[dict
     ]
 
 
-def _near(one: Any, two: Any, tolerance: float) -> bool:
+def _near(a: Any, b: Any, tolerance: float) -> bool:
     context = _context()
-    if context.isinf(one) or context.isinf(two):
-        return bool(one == two)
-    return bool(abs(one - two) <= tolerance * max(abs(one), abs(two)) + context.mpf(10) ** (5 - DIGITS))
+    if context.isinf(a) or context.isinf(b):
+        return bool(a == b)
+    return bool(abs(a - b) <= tolerance * max(abs(a), abs(b)) + context.mpf(10) ** (5 - DIGITS))
 
 
 def _value(tree: Tree, point: dict[str, Any]) -> Any:
@@ -217,19 +217,19 @@ def _value(tree: Tree, point: dict[str, Any]) -> Any:
         return _bounded(_function(parts[0], _value(parts[1], point)))
     if kind not in ("neg", "add", "sub", "mul", "div", "pow", "fact", "binom"):
         raise Unanswerable(f"{kind} is no number")
-    one, two = _value(parts[0], point), _value(parts[-1], point)
+    a, b = _value(parts[0], point), _value(parts[-1], point)
     if kind == "neg":
-        return -one
+        return -a
     if kind in ("add", "sub"):
-        return _bounded(one + two if kind == "add" else one - two)
+        return _bounded(a + b if kind == "add" else a - b)
     if kind in ("mul", "div"):
-        return _bounded(one * two if kind == "mul" else one / two)
+        return _bounded(a * b if kind == "mul" else a / b)
     if kind == "pow":
-        return _bounded(_power(one, two))
-    for number in (one, two):
+        return _bounded(_power(a, b))
+    for number in (a, b):
         if abs(number) > MAX_FACTORIAL:
             raise Unanswerable("a factorial of a number this large")
-    return _bounded(context.factorial(one) if kind == "fact" else context.binomial(one, two))
+    return _bounded(context.factorial(a) if kind == "fact" else context.binomial(a, b))
 
 
 def _function(name: str, argument: Any) -> Any:
@@ -274,7 +274,7 @@ def _bounded(number: Any) -> Any:
 
 @cache
 def _context() -> Any:
-    """A context of our own: precision elsewhere in the process is not ours to change."""
+    """An mpmath context of our own, because changing the global precision would affect other code."""
     try:
         from mpmath.ctx_mp import MPContext
     except ModuleNotFoundError as error:

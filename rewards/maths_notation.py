@@ -1,8 +1,10 @@
-"""Reads a mathematical answer, in LaTeX or plainly written, into a tree of plain tuples. Nothing is evaluated here.
+"""Parse a mathematical answer, in LaTeX or plain notation, into a tree of tuples. Nothing is evaluated.
 
-The reader is ours, so that nothing an agent writes is ever run: no `eval`, no library's parser that calls it. It is
-bounded in characters and depth, and what it does not know makes the whole text no mathematics.
+The parser is our own because the answer may be hostile: library parsers call `eval`. Length and depth are bounded, and
+any unknown token makes the whole text unreadable (NoMaths).
 """
+
+# ruff: noqa: SIM905 - lists of words are read as words
 
 from __future__ import annotations
 
@@ -14,28 +16,9 @@ Tree = tuple[Any, ...]
 
 MAX_CHARS, MAX_DEPTH = 600, 40
 FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "ln",
-        "log",
-        "exp",
-        "sqrt",
-        "abs",
-    ]
+    """
+    sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh ln log exp sqrt abs
+    """.split()
 )
 CONSTANTS = {
     "pi": "pi",
@@ -49,38 +32,10 @@ CONSTANTS = {
     "∞": "inf",
 }
 GREEK = frozenset(
-    [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-    ]
+    """
+    alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi varphi chi psi
+    omega Gamma Delta Theta Lambda Sigma Phi Psi Omega
+    """.split()
 )
 RELATIONS = {
     "=": "=",
@@ -127,46 +82,48 @@ _THOUSANDS = re.compile(r"(?<![\d.(\[{,])(\d{1,3}(?:(?:,|\{,\})\d{3})+)(?![\d,])
 
 
 class NoMaths(ValueError):
-    """The text is not mathematics that this reader knows."""
+    """The text is not mathematics that this parser knows."""
 
 
 def read(text: str) -> Tree:
-    """The tree of an answer. Raises: NoMaths if it is too long, too deep or holds anything unknown."""
+    """The tree of an answer. Raises: NoMaths if it is too long, nested too deeply or has an unknown token."""
     if len(text) > MAX_CHARS:
         raise NoMaths(f"{len(text)} characters are more than {MAX_CHARS}")
-    reader = _Reader(_tokens(text))
+    parser = _Parser(_tokens(text))
     try:
-        tree = reader.answer()
+        tree = parser.answer()
     except RecursionError as error:
         raise NoMaths("nested too deeply") from error
-    if reader.token is not None:
-        raise NoMaths(f"unexpected {reader.token!r}")
+    if parser.token is not None:
+        raise NoMaths(f"unexpected {parser.token!r}")
     return tree
 
 
 def _tokens(text: str) -> list[str]:
     """Numbers, names with a leading backslash where they are commands, words of letters, and operators."""
-    text = _TEXT.sub(lambda found: f" {found[1]} " if found[1].strip() in ("and", "or") else " ", text)
+    text = _TEXT.sub(lambda m: f" {m[1]} " if m[1].strip() in ("and", "or") else " ", text)
     text = _NOISE.sub(" ", _DEGREES.sub(" ", text)).strip().rstrip(".").strip()
-    text = _MATRIX.sub(lambda found: f" \\{found[1]} ", text)
-    text = _THOUSANDS.sub(lambda found: re.sub(r"[{},]", "", found[1]), text)
-    found: list[str] = []
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    text = _MATRIX.sub(lambda m: f" \\{m[1]} ", text)
+    text = _THOUSANDS.sub(lambda m: re.sub(r"[{},]", "", m[1]), text)
+    tokens: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise NoMaths(f"unknown character {text[at]!r}")
-        at = match.end()
+            raise NoMaths(f"unknown character {text[position]!r}")
+        position = match.end()
         kind, token = str(match.lastgroup), match[0]
         if kind == "word":
-            found += _words(token)
+            tokens += _words(token)
         elif kind == "command":
-            found.append(_command(match["command"]))
-        elif kind == "space":  # only between two numbers it says something: 1 1/2
-            found += ["\\mixed"] if found and found[-1][0].isdigit() and text[at : at + 1].isdigit() else []
+            tokens.append(_command(match["command"]))
+        elif kind == "space":  # it only matters between two numbers, as in 1 1/2
+            tokens += (
+                ["\\mixed"] if tokens and tokens[-1][0].isdigit() and text[position : position + 1].isdigit() else []
+            )
         else:
-            found.append(_OPERATORS.get(token, token))
-    return found
+            tokens.append(_OPERATORS.get(token, token))
+    return tokens
 
 
 def _command(name: str) -> str:
@@ -188,7 +145,7 @@ def _words(word: str) -> list[str]:
     return list(word)
 
 
-class _Reader:
+class _Parser:
     """Recursive descent over tokens: answer > relation > sum > product > power > atom."""
 
     def __init__(self, tokens: list[str]) -> None:
@@ -198,34 +155,34 @@ class _Reader:
     def token(self) -> str | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
-    def _take(self, *wanted: str) -> str | None:
-        """The next token if it is one of these."""
-        if self.token is None or self.token not in wanted:
+    def _take(self, *expected: str) -> str | None:
+        """Consume and return the next token if it is one of these, else None."""
+        if self.token is None or self.token not in expected:
             return None
         self._at += 1
         return self._tokens[self._at - 1]
 
-    def _need(self, wanted: str) -> None:
-        if self._take(wanted) is None:
-            raise NoMaths(f"{wanted!r} is missing before {self.token!r}")
+    def _need(self, expected: str) -> None:
+        if self._take(expected) is None:
+            raise NoMaths(f"{expected!r} is missing before {self.token!r}")
 
     def answer(self) -> Tree:
-        """Alternatives separated by commas are a set, as solutions are listed: `1, 2`."""
-        found = [self._joined()]
+        """One part, or a set of parts separated by commas, as in the solutions `1, 2`."""
+        parts = [self._joined()]
         while self._take(",", ";"):
-            found.append(self._joined())
-        return found[0] if len(found) == 1 else ("set", *found)
+            parts.append(self._joined())
+        return parts[0] if len(parts) == 1 else ("set", *parts)
 
     def _joined(self) -> Tree:
-        found = [self._relation()]
+        parts = [self._relation()]
         while self._take("\\cup", "cup"):
-            found.append(self._relation())
-        return found[0] if len(found) == 1 else ("union", *found)
+            parts.append(self._relation())
+        return parts[0] if len(parts) == 1 else ("union", *parts)
 
     def _relation(self) -> Tree:
         left = self._sum()
         if self._take("\\in", "\\to"):
-            return self._sum()  # `x in [1, 2]` says what x is
+            return self._sum()  # `x in [1, 2]` gives the value of x
         chain: list[Any] = [left]
         while self.token in RELATIONS.values():
             chain += [self._take(*RELATIONS.values()), self._sum()]
@@ -292,7 +249,7 @@ class _Reader:
         return tree
 
     def _argument(self) -> Tree:
-        """Of \\frac, \\sqrt and the like: a group, or one token: \\frac12 is one half."""
+        """The argument of \\frac, \\sqrt and others: a group or one token, so that \\frac12 is one half."""
         if self.token == "{":
             return self._group()
         token = self.token
@@ -303,7 +260,7 @@ class _Reader:
     def _atom(self) -> Tree:
         token = self.token
         if token is None:
-            raise NoMaths("it ends where something is missing")
+            raise NoMaths("it ends too early")
         self._at += 1
         if token[0].isdigit() or token[0] == ".":
             return ("num", token)
@@ -355,19 +312,19 @@ class _Reader:
         if not self._take("{"):
             self._at += 1
             return f"_{self._tokens[self._at - 1]}" if self._at <= len(self._tokens) else ""
-        found = "_"
+        subscript = "_"
         while (token := self.token) is not None and token != "}":
-            found += token
+            subscript += token
             self._at += 1
         self._need("}")
-        return found
+        return subscript
 
     def _enclosed(self, opening: str) -> Tree:
         """A bracketed expression, or a tuple, interval or set."""
         self._depth += 1
-        found = [self._joined()]
+        parts = [self._joined()]
         while self._take(",", ";"):
-            found.append(self._joined())
+            parts.append(self._joined())
         closing = self.token
         if closing not in (")", "]", "}", "\\}"):
             raise NoMaths(f"{opening!r} is not closed")
@@ -376,12 +333,12 @@ class _Reader:
         if opening in ("{", "\\{"):
             if closing not in ("}", "\\}"):
                 raise NoMaths(f"{opening!r} is closed by {closing!r}")
-            return found[0] if opening == "{" and len(found) == 1 else ("set", *found)
+            return parts[0] if opening == "{" and len(parts) == 1 else ("set", *parts)
         if closing in ("}", "\\}"):
             raise NoMaths(f"{opening!r} is closed by {closing!r}")
-        if len(found) == 1 and (opening, closing) == ("(", ")"):
-            return found[0]
-        return ("tuple", opening + closing, *found)
+        if len(parts) == 1 and (opening, closing) == ("(", ")"):
+            return parts[0]
+        return ("tuple", opening + closing, *parts)
 
     def _matrix(self) -> Tree:
         rows: list[Any] = [[self._sum()]]

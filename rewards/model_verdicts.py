@@ -1,6 +1,6 @@
-"""`equivalence_judge`, `rubric_judge`, `pairwise_judge`: answers judged by a chat model. See chat_judge.py.
+"""`equivalence_judge`, `rubric_judge`, `pairwise_judge`: a chat model judges the answers. See chat_judge.py.
 
-A model can be misled and changes with its version: where a rule can judge, let the rule judge.
+A model can be misled, and its verdicts change with its version: prefer a rule wherever a rule can judge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from .chat_judge import ChatJudge
 from .final_answer import final_answer, gold_answers
 
-Asked = Policy | Mapping[str, Any] | ChatJudge | None
+JudgeConfig = Policy | Mapping[str, Any] | ChatJudge | None
 EQUIVALENT = (
     "Does ANSWER say the same as GOLD, as an answer to QUESTION? Other words are fine; a missing or wrong part, "
     "several candidates, or a refusal are not. Say YES or NO."
@@ -28,26 +28,26 @@ MEETS = "Does ANSWER, given to QUESTION, meet the CRITERION? In doubt say NO. Sa
 BETTER = "Which is the better answer to QUESTION: A or B? Length alone makes neither better. Say A or B."
 
 
-class _Judged(Reward):
-    """What the judges here share: whom they ask, and what of an episode they show."""
+class _ModelJudge(Reward):
+    """Base of the rewards in this file: the judge they ask, and the question they show to it."""
 
-    def __init__(self, judge: Asked = None, argument: str = "text", **options: Any) -> None:
+    def __init__(self, judge: JudgeConfig = None, argument: str = "text", **options: Any) -> None:
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
         self.argument = argument
 
     def question_of(self, episode: EpisodeView) -> str:
-        """What the agent was asked, without what the environment adds."""
+        """The task's own messages, without what the environment adds."""
         return "\n".join(message.text for message in episode.task.opening())
 
 
-class EquivalenceJudge(_Judged):
-    """Outcome component `success`: 1.0 if a chat model says YES, the final answer says what `truth["answer"]` says.
+class EquivalenceJudge(_ModelJudge):
+    """Outcome component `success`: 1.0 if a chat model finds the final answer equivalent to `truth["answer"]`.
 
-    Without an answer it is 0.0, and nobody is asked.
+    Without an answer it is 0.0, and the model is not asked.
     Source: strict YES/NO judge of MediX-R1, arXiv:2602.23363.
 
     Args:
-        judge: who is asked: a Policy, the settings of one, or a ChatJudge. `options`: see ChatJudge.
+        judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.
         argument: the final tool's argument that holds the answer.
     """
 
@@ -61,21 +61,21 @@ class EquivalenceJudge(_Judged):
         return {SUCCESS: float(await self.judge.verdict(EQUIVALENT, texts) == "YES")}
 
 
-class RubricJudge(_Judged):
+class RubricJudge(_ModelJudge):
     """Outcome components `rubric`, 0 to 1, the share of points that the final answer earns; and `success`.
 
-    `truth["rubric"]` lists {"criterion": text, "points": number}; points below 0 are for faults. Each criterion is a
-    question of its own, YES or NO. The share is of the points above 0, and never below 0. `success` is 1.0 from
-    `pass_at` of them on, and `rubric` counts 0 beside it: give it a weight to train on it.
+    `truth["rubric"]` lists {"criterion": text, "points": number}; negative points are for faults. Each criterion is a
+    separate question, YES or NO. `rubric` is the sum of the earned points divided by the sum of all positive points, at
+    least 0. `success` is 1.0 where it reaches `pass_at`. `rubric` has weight 0: give it a weight to train on it.
     Source: RuscaRL, Zhou et al. 2025, arXiv:2508.16949, section 3.
 
     Args:
-        pass_at: share of the points that is a success, above 0. Others: as for EquivalenceJudge.
+        pass_at: the share of points, above 0, that is a success. The others are as in EquivalenceJudge.
     """
 
     weights: Mapping[str, float] = {"rubric": 0.0}
 
-    def __init__(self, judge: Asked = None, argument: str = "text", pass_at: float = 1.0, **options: Any) -> None:
+    def __init__(self, judge: JudgeConfig = None, argument: str = "text", pass_at: float = 1.0, **options: Any) -> None:
         super().__init__(judge, argument, **options)
         if not 0 < pass_at <= 1:
             raise ValueError(f"pass_at is {pass_at!r}: give a share above 0 and at most 1.")
@@ -91,25 +91,27 @@ class RubricJudge(_Judged):
         verdicts = await asyncio.gather(
             *(self.judge.verdict(MEETS, {**texts, "CRITERION": criterion}) for criterion, _ in rubric)
         )
-        earned = math.fsum(points for (_, points), said in zip(rubric, verdicts, strict=True) if said == "YES")
+        earned = math.fsum(points for (_, points), verdict in zip(rubric, verdicts, strict=True) if verdict == "YES")
         share = max(earned, 0.0) / math.fsum(points for _, points in rubric if points > 0)
         return {"rubric": share, SUCCESS: float(share >= self.pass_at - 1e-9)}
 
 
-class PairwiseJudge(_Judged):
+class PairwiseJudge(_ModelJudge):
     """Outcome component `preference`, 0 to 1: how often a chat model prefers the episode's answer to others.
 
-    Each pair is asked in both orders. An answer wins (1) only if it is preferred in both places; else they tie (0.5),
-    so that a judge who prefers a place decides nothing. No answer loses to any; two of them tie. Equal texts tie.
-    A group of one has nothing to be compared with, and no component, unless it is compared with gold.
+    Each pair is shown in both orders. An answer wins (1) only if it is preferred in both; otherwise the pair ties
+    (0.5), so that a position bias of the judge decides nothing. An episode without an answer loses to any answer, and
+    ties with another such episode. Equal texts tie. A group of one has no component, unless it is compared with gold.
 
     Args:
-        against: `group`, one episode of the group, chosen by a hash, is the reference of all others and gets the mean
-            of what it won (Writing-Zero, arXiv:2506.00103, section 3.3); `all`, every pair of the group; `gold`, the
-            text in `truth["answer"]`. Others: as for EquivalenceJudge.
+        against: `group` compares all episodes with one of them, chosen by a hash, which gets the mean of its own
+            results (Writing-Zero, arXiv:2506.00103, section 3.3); `all` compares every pair of the group; `gold`
+            compares with `truth["answer"]`. The others are as in EquivalenceJudge.
     """
 
-    def __init__(self, judge: Asked = None, argument: str = "text", against: str = "group", **options: Any) -> None:
+    def __init__(
+        self, judge: JudgeConfig = None, argument: str = "text", against: str = "group", **options: Any
+    ) -> None:
         super().__init__(judge, argument, **options)
         if against not in ("group", "all", "gold"):
             raise ValueError(f"against is {against!r}: choose group, all or gold.")
@@ -121,32 +123,32 @@ class PairwiseJudge(_Judged):
         answers = [final_answer(episode, self.argument) or "" for episode in episodes]
         if self.against == "gold":
             gold = gold_answers(episodes[0], "pairwise_judge")[0]
-            won = await asyncio.gather(*(self.compare(question, answer, gold) for answer in answers))
-            return [{"preference": one} for one in won]
+            results = await asyncio.gather(*(self.compare(question, answer, gold) for answer in answers))
+            return [{"preference": result} for result in results]
         pairs = list(combinations(range(len(episodes)), 2))
         if self.against == "group":
             reference = _chosen(answers)
             pairs = [pair for pair in pairs if reference in pair]
-        results = await asyncio.gather(*(self.compare(question, answers[one], answers[two]) for one, two in pairs))
+        results = await asyncio.gather(*(self.compare(question, answers[i], answers[j]) for i, j in pairs))
         points: list[list[float]] = [[] for _ in episodes]
-        for (one, two), won_by_one in zip(pairs, results, strict=True):
-            points[one].append(won_by_one)
-            points[two].append(1.0 - won_by_one)
+        for (i, j), result in zip(pairs, results, strict=True):
+            points[i].append(result)
+            points[j].append(1.0 - result)
         return [{"preference": sum(row) / len(row)} if row else {} for row in points]
 
-    async def compare(self, question: str, one: str, two: str) -> float:
+    async def compare(self, question: str, a: str, b: str) -> float:
         """1.0 if the first answer wins, 0.0 if the second, 0.5 for a tie. Raises: JudgeError."""
-        if one.strip() == two.strip():
+        if a.strip() == b.strip():
             return 0.5
-        if not one.strip() or not two.strip():
-            return float(bool(one.strip()))
-        asked = [{"QUESTION": question, "A": a, "B": b} for a, b in ((one, two), (two, one))]
-        first, second = await asyncio.gather(*(self.judge.verdict(BETTER, texts, ("A", "B")) for texts in asked))
+        if not a.strip() or not b.strip():
+            return float(bool(a.strip()))
+        questions = [{"QUESTION": question, "A": first, "B": second} for first, second in ((a, b), (b, a))]
+        first, second = await asyncio.gather(*(self.judge.verdict(BETTER, texts, ("A", "B")) for texts in questions))
         return {("A", "B"): 1.0, ("B", "A"): 0.0}.get((first, second), 0.5)
 
 
 def _chosen(answers: Sequence[str]) -> int:
-    """Which answer is the reference: no agent knows beforehand, and it is the same again."""
+    """The index of the reference answer: unpredictable for an agent, and the same for the same answers."""
     digest = hashlib.sha256("\x1f".join(answers).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % len(answers)
 
@@ -155,11 +157,11 @@ def _rubric(episode: EpisodeView) -> list[tuple[str, float]]:
     truth = episode.task.truth
     rows = truth.get("rubric") if isinstance(truth, dict) else None
     try:
-        found = [(str(row["criterion"]), float(row["points"])) for row in rows or ()]
+        criteria = [(str(row["criterion"]), float(row["points"])) for row in rows or ()]
     except (TypeError, KeyError, ValueError) as error:
         raise JudgeError(
             f"{episode.task.id}: a row of truth['rubric'] is no criterion with points: {error!r}."
         ) from error
-    if not any(points > 0 for _, points in found) or not all(math.isfinite(points) for _, points in found):
+    if not any(points > 0 for _, points in criteria) or not all(math.isfinite(points) for _, points in criteria):
         raise JudgeError(f"{episode.task.id} has no truth['rubric'] with a criterion of more than 0 points.")
-    return found
+    return criteria

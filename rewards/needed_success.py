@@ -1,4 +1,4 @@
-"""For group judges that go by what another reward said: was the episode a success?"""
+"""Whether another reward judged an episode a success, for group rewards that need it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def succeeded(episode: EpisodeView, judge: str) -> bool:
     """
     if SUCCESS not in episode.outcome:
         raise JudgeError(
-            f"{episode.task.id} has no component 'success' for {judge} to go by: combine it with a reward that judges "
+            f"{episode.task.id} has no component 'success', which {judge} needs: combine it with a reward that judges "
             "the answer."
         )
     return episode.outcome[SUCCESS] > 0

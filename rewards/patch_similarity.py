@@ -37,31 +37,31 @@ class PatchSimilarity(Reward):
         gold = changes(truth["patch"]) if isinstance(truth, dict) and isinstance(truth.get("patch"), str) else None
         if not gold:
             raise JudgeError(f"{episode.task.id} has no unified diff in truth['patch'] for patch_similarity.")
-        given = changes(final_answer(episode, self.argument) or "")
-        return {"patch_similarity": similarity(given, gold) if given else -1.0}
+        submitted = changes(final_answer(episode, self.argument) or "")
+        return {"patch_similarity": similarity(submitted, gold) if submitted else -1.0}
 
 
-def similarity(given: Mapping[str, str], gold: Mapping[str, str]) -> float:
-    """The mean over all files of how alike their changes are, 0 to 1; a file that only one touches counts 0."""
-    files = given.keys() | gold.keys()
-    return sum(alike(given.get(file, ""), gold.get(file, "")) for file in files) / len(files)
+def similarity(submitted: Mapping[str, str], gold: Mapping[str, str]) -> float:
+    """The mean similarity of the changes over all files, 0 to 1; a file that only one patch touches counts 0."""
+    files = submitted.keys() | gold.keys()
+    return sum(alike(submitted.get(file, ""), gold.get(file, "")) for file in files) / len(files)
 
 
-def alike(one: str, two: str) -> float:
-    """The sequence matcher's ratio, by letters; by lines where letters would take too long."""
-    if not one or not two:
+def alike(first: str, second: str) -> float:
+    """The ratio of difflib's SequenceMatcher, by characters, or by lines for long texts."""
+    if not first or not second:
         return 0.0
-    if max(len(one), len(two)) > MAX_LETTERS:
-        return SequenceMatcher(None, one.splitlines(), two.splitlines(), autojunk=False).ratio()
-    return SequenceMatcher(None, one, two, autojunk=False).ratio()
+    if max(len(first), len(second)) > MAX_LETTERS:
+        return SequenceMatcher(None, first.splitlines(), second.splitlines(), autojunk=False).ratio()
+    return SequenceMatcher(None, first, second, autojunk=False).ratio()
 
 
 def changes(patch: str) -> dict[str, str]:
-    """The added and removed lines of a unified diff by file, signs kept. Empty if the text is no unified diff."""
+    """The added and removed lines of a unified diff by file, with their signs. Empty for any other text."""
     if len(patch) > MAX_CHARS:
         return {}
     fenced = _FENCE.match(patch)
-    found: dict[str, list[str]] = {}
+    changed_lines: dict[str, list[str]] = {}
     file: str | None = None
     inside = False  # of a hunk, where `---` would be a removed line
     old = new = 0
@@ -71,7 +71,7 @@ def changes(patch: str) -> dict[str, str]:
             sign = line[:1]
             old, new = old - (sign in (" ", "-", "")), new - (sign in (" ", "+", ""))
             if sign in ("+", "-") and file is not None:
-                found.setdefault(file, []).append(line)
+                changed_lines.setdefault(file, []).append(line)
             continue
         inside = False
         if line.startswith("--- ") or (line.startswith("+++ ") and _path(line) != "/dev/null"):
@@ -80,7 +80,7 @@ def changes(patch: str) -> dict[str, str]:
             if file is None:
                 return {}
             old, new, inside = int(hunk[1] or 1), int(hunk[2] or 1), True
-    return {path: "\n".join(changed) for path, changed in found.items()}
+    return {path: "\n".join(changed) for path, changed in changed_lines.items()}
 
 
 def _path(line: str) -> str:

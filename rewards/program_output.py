@@ -1,4 +1,4 @@
-"""`program_output`: does the submitted program print the right answer for inputs that the agent never saw?"""
+"""`program_output`: whether the submitted program prints the right output for inputs that the agent never saw."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
 from .final_answer import submitted_text
-from .fresh_files import Command, FreshMachine, SubmittedFiles
+from .fresh_files import Command, FreshSandbox, SubmittedFiles
 
 
 class ProgramOutput(Reward):
     """Outcome components `success` (right on every input) and `runs_passed` (the fraction that is right).
 
-    The program is the text argument of the final call; the task's `parameters["program"]` says what file it is
-    written to, what builds it, if anything, and what runs it. `truth["runs"]` is a list of {"stdin", "stdout"}. The
-    program is built and run in a fresh sandbox without the expected outputs, which are compared outside, line by line
-    without spaces at the ends. `runs_passed` counts 0 in the scalar reward.
+    The program is the text argument of the final call. The task's `parameters["program"]` gives the file it is written
+    to, the command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of
+    {"stdin", "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are
+    compared in this process, line by line without trailing spaces. `runs_passed` has weight 0.
 
     Args:
         cpu_s: processor time of each run. timeout_s: wall time of each, for programs that sleep.
@@ -36,10 +36,10 @@ class ProgramOutput(Reward):
         backend: str | Backend = "namespaces",
         argument: str = "code",
     ) -> None:
-        self.machine, self.argument = FreshMachine(backend, timeout_s, cpu_s), argument
+        self.sandbox, self.argument = FreshSandbox(backend, timeout_s, cpu_s), argument
 
     async def outcome(self, episode: EpisodeView) -> Components:
-        """Raises: JudgeError when the task has no hidden runs, its program makes no sense, or no sandbox works."""
+        """Raises: JudgeError if the task has no hidden runs or no usable program, or if no sandbox works."""
         truth, program = episode.task.truth, episode.task.parameters.get("program")
         if not isinstance(truth, dict) or not truth.get("runs"):
             raise JudgeError(f"{episode.task.id} has no truth['runs'], so nothing can be judged by program_output.")
@@ -50,5 +50,5 @@ class ProgramOutput(Reward):
         if code is None:
             return {SUCCESS: 0.0, "runs_passed": 0.0}
         files = SubmittedFiles({program["file"]: code.encode("utf-8", "surrogatepass")})
-        passed = await self.machine.verdicts(files, commands, build=program.get("build", ()))
+        passed = await self.sandbox.verdicts(files, commands, build=program.get("build", ()))
         return {SUCCESS: float(all(passed)), "runs_passed": sum(passed) / len(passed)}

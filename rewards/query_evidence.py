@@ -1,7 +1,7 @@
-"""`query_evidence`: did a turn's queries run, and did they bring the next value the answer needs?
+"""`query_evidence`: whether a turn's queries ran, and whether they found the next value that the answer needs.
 
-Turn components, each bounded over a whole episode by 1.0, so that with the weights below no amount of
-querying is worth as much as a right answer.
+Each turn component sums to at most 1.0 over an episode, so that with the weights below no number of queries is worth
+as much as a right answer.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ MAX_ROWS, MAX_CELLS = 5, 24
 
 
 class QueryEvidence(Reward):
-    """Pays each turn for what its queries brought, never twice for the same.
+    """Pays each turn for the results of its queries, never twice for the same result.
 
     The task's chain of needed values is `truth["evidence"]` followed by `truth["answer"]`; n is its length.
 
     Components of a turn:
-        executed: 1/n for a turn with a query that ran, gave a row, and is new in the episode; paid n times at most.
-        evidence: 1/n for each link of the chain reached, when a result shows that value or a later one (a
-            join skips links) as a whole cell. A result of more than 5 rows or 24 cells shows nothing: who
-            dumps a table has not found the value. A value that the query itself spells out is not found either.
+        executed: 1/n for a turn with a query that ran, returned a row and is new in the episode; paid at most n times.
+        evidence: 1/n for each newly reached link of the chain. A link is reached when a result has its value, or a
+            later one (a join skips links), as a whole cell. A result of more than 5 rows or 24 cells does not count,
+            because dumping a table finds no value; nor does a value that the query itself contains.
 
-    A turn that earned nothing has 0.0, because that is known; only the tasks without truth are not judged.
+    A turn that earned nothing has 0.0. Only tasks without truth cannot be judged.
     """
 
     weights: Mapping[str, float] = {"executed": 0.1, "evidence": 0.3}
@@ -38,17 +38,17 @@ class QueryEvidence(Reward):
     def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no `truth["answer"]`."""
         chain = _chain(episode)
-        asked: set[str] = set()
+        earlier_queries: set[str] = set()
         reached = paid = 0
         before = [past for past in episode.turns if past.index < turn.index]
-        for played in (*before, turn):
+        for current in (*before, turn):
             reached_before, paid_before = reached, paid
             new = False
-            for call, result in zip(played.calls, played.results, strict=False):
+            for call, result in zip(current.calls, current.results, strict=False):
                 query = " ".join(str(call.arguments.get(self.argument, "")).casefold().split()).rstrip("; ")
-                if not self._ran(call, result) or query in asked:
+                if not self._ran(call, result) or query in earlier_queries:
                     continue
-                asked.add(query)
+                earlier_queries.add(query)
                 new = True
                 reached = max(reached, self._furthest(result, query, chain, reached))
             paid = min(paid + new, len(chain))
@@ -58,15 +58,15 @@ class QueryEvidence(Reward):
         return call.name == self.tool and result.ok and result.content not in ("", "[no rows]")
 
     def _furthest(self, result: Result, query: str, chain: list[str], reached: int) -> int:
-        """How many links of the chain are known after this result; `reached` if it shows nothing new."""
+        """The number of links that are reached after this result; `reached` if it has nothing new."""
         rows = str(result.content).split("\n")
         cells = [cell for row in rows for cell in row.split(self.separator)]
         if len(rows) > MAX_ROWS or len(cells) > MAX_CELLS:
             return reached
-        for place in range(len(chain), reached, -1):
-            value = chain[place - 1]
+        for link in range(len(chain), reached, -1):
+            value = chain[link - 1]
             if value.casefold() not in query and any(same_answer(cell, value) for cell in cells):
-                return place
+                return link
         return reached
 
 

@@ -1,4 +1,4 @@
-"""`reference_probability`: how probable the policy itself holds the reference answer after its own reasoning.
+"""`reference_probability`: the probability that the policy gives to the reference answer after its own reasoning.
 
 For tasks whose answers no rule can check. It rewards reasoning that leads to the reference, not the answer given.
 Source: RLPR, Yu et al. 2025, arXiv:2506.18254, section 3: the mean probability of the reference's tokens after the
@@ -20,13 +20,13 @@ from .final_answer import final_answer, gold_answers
 class ReferenceProbability(Reward):
     """Outcome components `reference_probability`, 0 to 1, debiased; and `reference_raw`, before that, of weight 0.
 
-    The reference is `truth["answer"]`, written as a call of the final tool. An episode whose tokens are not known (of
-    a script or an API) has neither component.
+    The reference is `truth["answer"]`, written as a call of the final tool. An episode without token ids (of a script
+    or an API) has neither component.
 
     Args:
-        policy: who is asked; None for the policy that plays.
-        tool: the final tool that takes the answer, None if it is spoken; `argument`: its argument.
-        debias: whether to take off the probability that the reference has without any reasoning.
+        policy: scores the tokens; None for the policy that plays.
+        tool: the final tool that takes the answer; None if the answer is plain text. argument: the tool's argument.
+        debias: whether to subtract the probability of the reference without any reasoning.
     """
 
     weights: Mapping[str, float] = {"reference_raw": 0.0}
@@ -35,10 +35,10 @@ class ReferenceProbability(Reward):
         self, policy: Policy | None = None, tool: str | None = "answer", argument: str = "text", debias: bool = True
     ) -> None:
         self.policy, self.tool, self.argument, self.debias = policy, tool, argument, debias
-        self._given = policy is not None
+        self._has_own_policy = policy is not None
 
     def bind_policy(self, policy: Policy) -> None:
-        if not self._given:
+        if not self._has_own_policy:
             self.policy = policy
 
     async def outcome(self, episode: EpisodeView) -> Components:

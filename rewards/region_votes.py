@@ -1,6 +1,6 @@
-"""`region_votes`: points and boxes judged by where the group agrees, without any true box.
+"""`region_votes`: judges points and boxes by where the group agrees, without a true box.
 
-What most point at may be wrong. Keep it for screens without labels, and watch held-out `success`.
+The region that most answers share may be wrong. Use this for screens without labels, and watch held-out `success`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ MAX_CELLS = 2**22
 
 
 class RegionVotes(Reward):
-    """Outcome component `region_votes`, 0 to 1: how many of the group point where an episode does.
+    """Outcome component `region_votes`, 0 to 1: how much of the group points where an episode does.
 
-    Every answer is a region, a point the square around it, and gives each place inside one vote; the sum of votes in a
-    region, divided by its area and by the most votes any place has, is its reward. Who answers nothing gets 0; where
-    fewer than two answer, the component is missing. The places are counted exactly: the sides of all regions cut the
-    plane into cells of equal votes.
+    Every answer is a region (for a point, the square around it) and gives one vote to each position inside it. The
+    reward of a region is its mean number of votes, divided by the largest number of votes at any position. An episode
+    without an answer gets 0; with fewer than two answers in the group, the component is missing. Votes are counted
+    exactly: the edges of all regions cut the plane into cells of equal votes.
     Source: GUI-RCPO, Du et al. 2025, arXiv:2508.05615, section 3.
 
     Args:
@@ -38,14 +38,14 @@ class RegionVotes(Reward):
 
     def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
         regions = [self.region(episode) for episode in episodes]
-        given = [region for region in regions if region is not None]
-        if len(given) < 2:
+        answered = [region for region in regions if region is not None]
+        if len(answered) < 2:
             return [{} for _ in episodes]
-        shares = iter(densities(given))
+        shares = iter(densities(answered))
         return [{"region_votes": 0.0 if region is None else next(shares)} for region in regions]
 
     def region(self, episode: EpisodeView) -> Box | None:
-        """What an episode votes for."""
+        """The region that an episode votes for; None without an answer."""
         box, point = answered_box(episode), answered_point(episode)
         if box is not None or point is None:
             return box
@@ -54,19 +54,19 @@ class RegionVotes(Reward):
 
 
 def densities(regions: Sequence[Box]) -> list[float]:
-    """For each region its mean votes by the most votes of any place, above 0 and up to 1."""
+    """For each region its mean votes divided by the largest number of votes anywhere, above 0 and at most 1."""
     votes, widths, heights, spans = _cells(regions)
-    most = votes.max()
+    max_votes = votes.max()
     areas = heights[:, None] * widths[None, :]
-    found = []
+    shares = []
     for left, top, right, bottom in spans:
-        own = areas[top:bottom, left:right]
-        found.append(float((votes[top:bottom, left:right] * own).sum() / own.sum() / most))
-    return found
+        own_areas = areas[top:bottom, left:right]
+        shares.append(float((votes[top:bottom, left:right] * own_areas).sum() / own_areas.sum() / max_votes))
+    return shares
 
 
 def consensus(regions: Sequence[Box]) -> Box:
-    """The largest rectangle of equal votes among the places with the most votes: where a group points.
+    """The largest cell among those with the most votes: where a group points.
 
     Source: GUI-RC, as above; there the connected region of most votes, of which this is the largest cell.
     """

@@ -1,8 +1,8 @@
-"""Tests of any form, run in one sandbox against a function that lives in another.
+"""Run tests of any form in one sandbox against a function that lives in another sandbox.
 
-A test such as HumanEval's is a program: loops, tolerances, random inputs, helper functions. It cannot be taken apart
-into calls and values beforehand, and beside the submission it would be at its mercy. So it runs where the submission is
-not, and its candidate is a stand-in: each call is carried over as plain data, and so is what it returns.
+A test such as HumanEval's is a program with loops, tolerances, random inputs and helper functions. It cannot be split
+into calls and values beforehand, and in the submission's process the submission could manipulate it. So the test runs
+in a sandbox of its own and calls a proxy: arguments and return values are passed between the sandboxes as plain data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RemoteCheck:
     """Runs a check against a submission.
 
     Attributes:
-        cpu_s: processor time of the submission. timeout_s: wall time of each of its answers.
+        cpu_s: processor seconds of the submission. timeout_s: wall seconds of each of its answers.
         backend: makes both sandboxes; a name or a Backend.
     """
 
@@ -35,7 +35,7 @@ class RemoteCheck:
     backend: str | Backend = "namespaces"
 
     async def judge(self, code: str, check: str, entry_point: str, *, setup: str = "") -> bool:
-        """Whether the check runs to its end without an error.
+        """Whether the check finishes without an error.
 
         Args:
             code: the submission. check: Python that calls `entry_point`. setup: Python before both.
@@ -49,7 +49,7 @@ class RemoteCheck:
                 checker = await tests.open_channel(["python3", "-I", "-S", "-c", _program(judge_checker)])
                 candidate = await submission.open_channel(["python3", "-I", "-S", "-c", _program(judge_candidate)])
                 order = {"setup": setup, "check": check, "entry_point": entry_point}
-                return await self._carry(checker, candidate, order, code)
+                return await self._relay(checker, candidate, order, code)
             finally:
                 await tests.close()
                 if submission is not None:
@@ -57,24 +57,24 @@ class RemoteCheck:
         except (SandboxError, OSError) as error:
             raise JudgeError(f"No sandbox would run the check of {entry_point!r}: {error}") from error
 
-    async def _carry(self, checker: Channel, candidate: Channel, order: dict[str, str], code: str) -> bool:
-        """Carry calls one way and answers the other, until the checker has a verdict."""
-        loaded = {"setup": order["setup"], "code": code, "entry_point": order["entry_point"], "cpu_s": self.cpu_s}
-        alive = await self._ask(candidate, loaded) is not None
-        said = await checker.request(order, timeout_s=self.timeout_s)
+    async def _relay(self, checker: Channel, candidate: Channel, order: dict[str, str], code: str) -> bool:
+        """Pass calls to the candidate and answers to the checker until the checker has a verdict."""
+        submission = {"setup": order["setup"], "code": code, "entry_point": order["entry_point"], "cpu_s": self.cpu_s}
+        alive = await self._ask(candidate, submission) is not None
+        message = await checker.request(order, timeout_s=self.timeout_s)
         for _ in range(MAX_CALLS):
-            if not isinstance(said, dict) or "call" not in said:
+            if not isinstance(message, dict) or "call" not in message:
                 break
-            answer = await self._ask(candidate, {"call": said["call"]}) if alive else None
+            answer = await self._ask(candidate, {"call": message["call"]}) if alive else None
             alive = answer is not None
-            said = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
-        passed = said.get("passed", False) if isinstance(said, dict) else None
+            message = await checker.request(answer or {"raised": "SystemExit"}, timeout_s=self.timeout_s)
+        passed = message.get("passed", False) if isinstance(message, dict) else None
         if not isinstance(passed, bool):
-            raise JudgeError(f"The check of {order['entry_point']!r} gave no verdict: {said!r:.200}")
+            raise JudgeError(f"The check of {order['entry_point']!r} gave no verdict: {message!r:.200}")
         return passed
 
     async def _ask(self, candidate: Channel, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The submission's answer; None once it has ended its process, hangs or talks nonsense."""
+        """The submission's answer; None once its process has ended, hangs or sends anything else."""
         try:
             answer = await candidate.request(message, timeout_s=self.timeout_s)
         except (SandboxDied, TimeoutError):

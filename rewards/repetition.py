@@ -1,4 +1,4 @@
-"""`repetition`: what saying or calling the same again costs.
+"""`repetition`: penalties for repeated calls and repeated text.
 
 Source: n-gram repetition penalty, Yeo et al. 2025, arXiv:2502.03373, appendix; the same for calls is ours.
 """
@@ -18,9 +18,9 @@ MAX_CHARS = 100_000
 class Repetition(Reward):
     """Turn component `repeated_calls` and outcome component `repetition`, both from -1 to 0.
 
-    `repeated_calls`: minus the share of the turn's calls that were made before in the episode with equal arguments; a
-    turn without calls has none. `repetition`: minus the share of word n-grams in the agent's messages that occur
-    more than once, counted by the second and later times; a text of 100,000 characters more counts as all repeated.
+    `repeated_calls`: minus the share of the turn's calls that were made earlier in the episode with equal arguments; a
+    turn without calls has no such component. `repetition`: minus the share of word n-grams in the agent's messages that
+    have occurred before; a text of more than 100,000 characters counts as completely repeated.
 
     Args:
         words: n, the length of an n-gram, at least 1.
@@ -36,23 +36,23 @@ class Repetition(Reward):
     def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
         if not turn.calls:
             return {}
-        seen = {_key(call) for past in episode.turns if past.index < turn.index for call in past.calls}
-        again = 0
+        known_calls = {_key(call) for past in episode.turns if past.index < turn.index for call in past.calls}
+        repeated = 0
         for call in turn.calls:
-            again += _key(call) in seen
-            seen.add(_key(call))
-        return {"repeated_calls": -again / len(turn.calls)}
+            repeated += _key(call) in known_calls
+            known_calls.add(_key(call))
+        return {"repeated_calls": -repeated / len(turn.calls)}
 
     def outcome(self, episode: EpisodeView) -> Components:
         return {"repetition": -repeated_share("\n".join(turn.message.text for turn in episode.turns), self.words)}
 
 
 def repeated_share(text: str, words: int) -> float:
-    """The share of a text's word n-grams that stood there before: 0 for none, near 1 for one word for ever."""
+    """The share of a text's word n-grams that have occurred before in it: 0 for none, near 1 for one word repeated."""
     if len(text) > MAX_CHARS:
         return 1.0
     split = text.casefold().split()
-    grams = [tuple(split[at : at + words]) for at in range(len(split) - words + 1)]
+    grams = [tuple(split[start : start + words]) for start in range(len(split) - words + 1)]
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
 
 

@@ -1,4 +1,4 @@
-"""`reward_model`: a trained sequence classifier scores the answer, on this machine.
+"""`reward_model`: a trained sequence classifier scores the answer, in this process.
 
 A learned score is easily exploited: bound it, gate it by a rule (see agentgym.Gate), and watch held-out success.
 """
@@ -17,14 +17,14 @@ from .final_answer import final_answer
 
 
 class RewardModel(Reward):
-    """Outcome component `reward_model`: the classifier's score of question and final answer; nothing is 0.0.
+    """Outcome component `reward_model`: the classifier's score of question and final answer; 0.0 without an answer.
 
     Args:
-        path: a local folder with a sequence classifier of transformers and its tokenizer (or a hub name that is
-            already on this machine). A classifier with one output gives that; with more, the probability of the last.
-        squash: `sigmoid` maps a single output to 0 to 1; `none` leaves it, clipped to `bound` on both sides.
-        argument: the final tool's argument that holds the answer. `max_tokens`: longer inputs are cut at the front.
-        device: as torch names it. `batch`: texts scored together when they wait at the same time.
+        path: a local folder with a sequence classifier of transformers and its tokenizer, or a hub name that is already
+            downloaded. The score is a classifier's single output or, with several, the probability of the last one.
+        squash: `sigmoid` maps a single output to 0 to 1; `none` clips it to -bound to bound.
+        argument: the final tool's argument that holds the answer. max_tokens: longer inputs lose their beginning.
+        device: as torch names it. batch: largest number of waiting texts that are scored together.
     """
 
     weights: Mapping[str, float] = {"reward_model": 1.0}
@@ -111,17 +111,17 @@ class RewardModel(Reward):
         with torch.no_grad():
             logits = self._model(**rows).logits.float().cpu()
         if logits.shape[-1] > 1:
-            found = logits.softmax(-1)[:, -1].tolist()
+            scores = logits.softmax(-1)[:, -1].tolist()
         else:
-            found = [self._squashed(value) for value in logits[:, 0].tolist()]
-        if not all(map(math.isfinite, found)):
+            scores = [self._squashed(value) for value in logits[:, 0].tolist()]
+        if not all(map(math.isfinite, scores)):
             raise JudgeError(f"The model in {self.path} gave a score that is no finite number.")
-        return [float(value) for value in found]
+        return [float(value) for value in scores]
 
     def _text(self, question: str, answer: str) -> str:
         if getattr(self._tokenizer, "chat_template", None):
-            said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-            return str(self._tokenizer.apply_chat_template(said, tokenize=False))
+            messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            return str(self._tokenizer.apply_chat_template(messages, tokenize=False))
         return f"{question}\n{answer}"
 
     def _squashed(self, value: float) -> float:
@@ -133,6 +133,6 @@ class RewardModel(Reward):
 def _as_judge_error(error: Exception, path: str) -> Exception:
     if isinstance(error, (JudgeError, MissingExtraError)):
         return error
-    told = JudgeError(f"The reward model in {path!r} cannot judge: {error}")
-    told.__cause__ = error
-    return told
+    judge_error = JudgeError(f"The reward model in {path!r} cannot judge: {error}")
+    judge_error.__cause__ = error
+    return judge_error

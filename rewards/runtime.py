@@ -1,4 +1,4 @@
-"""`runtime`: is the submitted function right, and how much processor time does it take beside the reference?
+"""`runtime`: whether the submitted function is right, and its processor time compared with the reference.
 
 Sources: correctness and measured runtime in one rule-based reward, ACECode (Yang et al. 2024, arXiv:2412.17264); the
 metrics %OPT and SP, PIE (Shypula et al. 2023, arXiv:2302.07867, section 4). The bounded scale of `faster` is ours.
@@ -28,7 +28,12 @@ IMPROVED = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one program took: processor seconds above an empty one's, the values of its calls, processes it started."""
+    """Measurements of one program.
+
+    Attributes:
+        cpu_s: processor seconds, less those of an empty program. values: by number of the call.
+        started: the number of processes that it started.
+    """
 
     cpu_s: float
     values: Mapping[int, Any]
@@ -38,16 +43,17 @@ class Timing:
 class Runtime(Reward):
     """Outcome components `success`, `tests_passed`, and for right code `speedup`, `faster` and `optimised`.
 
-    The reference is `truth["reference"]`; both run the calls of `truth["timing"]` (by default those of the hidden
-    tests), in turn, each time in a fresh sandbox, and the least processor time of each counts. `speedup` is the
-    reference's time by the submission's; `optimised` is 1.0 where that is 1.1 or more; `faster` grows with its
-    logarithm from 0 at 1 to 1 at `best`. Wrong code, and code that starts other processes, whose time could be hidden,
-    has a speedup of 0. The sandbox measures, outside of the submission's process. `speedup`, `optimised` weigh 0.
+    The reference is `truth["reference"]`. Reference and submission run the calls of `truth["timing"]` (by default those
+    of the hidden tests) alternately, each time in a fresh sandbox, and the smallest processor time of each counts.
+    `speedup` is the reference's time divided by the submission's; `optimised` is 1.0 where that is 1.1 or more;
+    `faster` grows with its logarithm from 0 at a speedup of 1 to 1 at `best`. The speedup is 0 for wrong code, and for
+    code that starts other processes, which could hide time. The sandbox measures from outside the submission's
+    process. `speedup` and `optimised` have weight 0.
 
     Args:
-        best: the speedup from which on `faster` is 1.0, above 1.
-        rounds: measurements of each. least_s: processor time below which a difference is noise; both are raised to it.
-        cpu_s: processor time of one run. backend: makes the sandboxes.
+        best: the speedup, above 1, from which on `faster` is 1.0.
+        rounds: measurements of each. least_s: shorter processor times count as this, because they are noise.
+        cpu_s: limit of processor seconds per run. backend: makes the sandboxes.
         argument: the final tool's argument that holds the code.
     """
 
@@ -88,32 +94,33 @@ class Runtime(Reward):
         }
 
     async def speedup(self, code: str, reference: str, calls: Sequence[str], *, setup: str = "") -> float:
-        """Processor time of the reference by that of the code; 0 if their values differ. Raises: JudgeError."""
-        ours, theirs = [], []
+        """The reference's processor time divided by the code's; 0 if their values differ. Raises: JudgeError."""
+        of_code, of_reference = [], []
         for _ in range(self.rounds):
-            theirs.append(await self._time(reference, calls, setup))
-            ours.append(await self._time(code, calls, setup))
-        wanted = theirs[0].values
-        if len(wanted) < len(calls):
-            raise JudgeError(f"The reference answers {len(wanted)} of {len(calls)} calls: it is no reference.")
-        for one in ours:
-            if any(number not in one.values or not same(one.values[number], wanted[number]) for number in wanted):
+            of_reference.append(await self._time(reference, calls, setup))
+            of_code.append(await self._time(code, calls, setup))
+        expected = of_reference[0].values
+        if len(expected) < len(calls):
+            raise JudgeError(f"The reference answers only {len(expected)} of {len(calls)} calls; it must answer all.")
+        for timing in of_code:
+            values = timing.values
+            if any(number not in values or not same(values[number], expected[number]) for number in expected):
                 return 0.0
-            if one.started > theirs[0].started:
+            if timing.started > of_reference[0].started:
                 return 0.0
-        return max(min(t.cpu_s for t in theirs), self.least_s) / max(min(t.cpu_s for t in ours), self.least_s)
+        return max(min(t.cpu_s for t in of_reference), self.least_s) / max(min(t.cpu_s for t in of_code), self.least_s)
 
     async def _time(self, code: str, calls: Sequence[str], setup: str) -> Timing:
         nonce = secrets.token_hex(8)
         source = inspect.getsource(judge_guest)
         try:
-            machine = await shared_backend(self.backend).create(SPEC)
+            sandbox = await shared_backend(self.backend).create(SPEC)
             try:
-                empty = await machine.run_python(f"{source}\nmain(*{['', '', [], nonce, 5]!a})\n")
+                empty = await sandbox.run_python(f"{source}\nmain(*{['', '', [], nonce, 5]!a})\n")
                 program = f"{source}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
-                result = await machine.run_python(program, timeout_s=6.0 * self.cpu_s, max_output_bytes=MAX_REPORT)
+                result = await sandbox.run_python(program, timeout_s=6.0 * self.cpu_s, max_output_bytes=MAX_REPORT)
             finally:
-                await machine.close()
+                await sandbox.close()
         except SandboxError as error:
             raise JudgeError(f"No sandbox would measure the submission: {error}") from error
         values = read_report(result.stdout, nonce, len(calls))

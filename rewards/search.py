@@ -1,4 +1,4 @@
-"""`search`: what the search environments are judged by unless a recipe says otherwise."""
+"""`search`: the default reward of the search environments."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .token_overlap import exact_match
 
 
 class QuestionAnswered(AnswerMatch):
-    """Is the answer `truth["answer"]` or one of `truth["answers"]`? Outcome component `success`, 1.0 or 0.0.
+    """Outcome component `success`: 1.0 if the answer is `truth["answer"]` or one of `truth["answers"]`, else 0.0.
 
-    Compared as `answer_match` does, or else as SQuAD does: without case, punctuation and English articles
-    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1). The whole answer counts: listing guesses matches nothing.
+    Answers are compared as in `answer_match`, or else as in SQuAD: without case, punctuation and English articles
+    (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1). The whole answer counts, so a list of guesses matches nothing.
     """
 
     def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no `truth["answer"]`."""
         gold = gold_answers(episode, "search")
-        given = final_answer(episode, self.argument) or ""
-        same = any(same_answer(given, one, tolerance=self.tolerance) for one in gold)
-        return {SUCCESS: float(same or exact_match(given, gold))}
+        answer = final_answer(episode, self.argument) or ""
+        same = any(same_answer(answer, g, tolerance=self.tolerance) for g in gold)
+        return {SUCCESS: float(same or exact_match(answer, gold))}
 
 
 class SearchReward(Combined):
-    """The answer decides (`success`, 1.0); pages read and cited help (0.3, and 0.1 for each half of citation)."""
+    """The answer (`success`, 1.0), with small rewards for pages read (0.3) and cited (0.1 for precision and recall)."""
 
     def __init__(self) -> None:
         super().__init__(QuestionAnswered(), Evidence(), Citation())

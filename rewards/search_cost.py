@@ -1,4 +1,4 @@
-"""`search_cost`: what an episode's calls cost, as a share of a budget. Outcome component `search_cost`, 0 to -1."""
+"""`search_cost`: the cost of an episode's calls as a share of a budget. Outcome component `search_cost`, -1 to 0."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ PRICES: Mapping[str, float] = {"search": 1.0, "open": 0.25, "follow": 0.25, "fin
 
 
 class SearchCost(Reward):
-    """Minus the price of all calls over a budget, never below -1.
+    """Minus the price of all calls divided by the budget, at least -1.
 
-    Every call that was understood costs its tool's price, also one that was refused; a tool without a price is free.
-    Let it count only beside a right answer (a gate on `success`), or saying nothing becomes the best policy: Router-R1
+    Every well-formed call costs its tool's price, even if it was refused; a tool without a price is free. Gate this
+    reward on `success`, or making no calls becomes the best policy: Router-R1
     (Zhang et al. 2025, arXiv:2506.09033) gives its cost term to right answers only, and OTC (Wang et al. 2025,
     arXiv:2504.14870) multiplies correctness with a factor that falls with the number of calls.
 
     Args:
-        prices: of a call, by tool, in the unit of the budget. `budget`: what costs -1.
+        prices: the price of a call by tool, in the unit of the budget. budget: the total price that costs -1.
     Raises: ValueError for a price below 0 or a budget that is not above 0.
     """
 

@@ -1,4 +1,4 @@
-"""A sandbox that breaks while a submission is judged in it: whose fault is it?"""
+"""Decide whether a sandbox that broke while judging was broken by the submission."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ V = TypeVar("V")
 
 
 async def second_try(
-    attempt: Callable[[], Awaitable[V]], check_machine: Callable[[Exception], Awaitable[None]], failed: V
+    attempt: Callable[[], Awaitable[V]], check_sandbox: Callable[[Exception], Awaitable[None]], failed: V
 ) -> V:
-    """What an attempt says; if its sandbox broke, another one's: the machine may have had a bad moment.
+    """The result of an attempt; if its sandbox broke, the result of a second attempt in a new sandbox.
 
-    Where the second one breaks too and the machine works without the submission, it is the submission's failure.
+    If the second sandbox breaks too, but sandboxes work without the submission, the submission has failed.
 
     Args:
-        check_machine: raises JudgeError if sandboxes do not work at all. `failed`: the verdict on the submission.
+        attempt: judges the submission in a new sandbox. check_sandbox: raises JudgeError if sandboxes do not work.
+        failed: the verdict on a submission that breaks its sandbox.
     """
     try:
         return await attempt()
@@ -26,5 +27,5 @@ async def second_try(
         try:
             return await attempt()
         except SandboxError as error:
-            await check_machine(error)
+            await check_sandbox(error)
             return failed

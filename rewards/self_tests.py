@@ -1,8 +1,8 @@
-"""`self_tests`: are the tests that the agent wrote right, and would they notice a wrong solution?
+"""`self_tests`: whether the tests that the agent wrote are right, and whether they detect wrong solutions.
 
-Sources: tests written by the policy and judged by a gold solution that only the trainer has: ReVeal (Jin et al. 2025,
-arXiv:2506.11442), for Verilog testbenches VeriPrefer (Wang et al. 2025, arXiv:2504.15804). Killed mutants as the
-measure of a test's worth: DeMillo et al. 1978.
+Sources: tests of the policy judged by a gold solution that only the trainer has: ReVeal (Jin et al. 2025,
+arXiv:2506.11442), for Verilog testbenches VeriPrefer (Wang et al. 2025, arXiv:2504.15804). Killed mutants as a measure
+of tests: DeMillo et al. 1978.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class SelfTests(Reward):
     """Turn component `tests_valid`, outcome components `tests_valid_final` and `mutants_killed`, each from 0 to 1.
 
     Tests are the list argument `tests` of a call: assertions `assert f(2) == 4` with literal arguments and a literal
-    value, so that a test says something about the function's values and can look at nothing else. Valid is one that the
-    gold solution, `truth["reference"]`, passes; a mutant of `truth["mutants"]` is killed if a valid test fails on it.
-    Each new test is paid in the first turn that has it, as a fraction of MAX_TESTS, and an invalid one takes as much
-    away; so no number of repetitions pays. At the end the first 20 tests of the final call count.
+    value, so that a test can only depend on the function's values. A test is valid if the gold solution,
+    `truth["reference"]`, passes it; a mutant of `truth["mutants"]` is killed if a valid test fails on it. Each new test
+    earns 1/MAX_TESTS in the first turn that has it, and an invalid one costs as much, so repetition never pays. At the
+    end the first 20 tests of the final call count.
 
     Args:
         argument: the tools' argument that holds the tests.
-        cpu_s: processor time of all tests on one solution. backend: makes the sandboxes.
+        cpu_s: processor seconds of all tests on one solution. backend: makes the sandboxes.
     """
 
     weights: Mapping[str, float] = {"tests_valid": 0.1, "tests_valid_final": 0.1, "mutants_killed": 0.2}
@@ -43,8 +43,10 @@ class SelfTests(Reward):
     async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no reference."""
         reference = _reference(episode)
-        seen = {test for past in episode.turns if past.index < turn.index for test in self._written(past)}
-        new = [test for test in self._written(turn) if test not in seen][: max(MAX_TESTS - len(seen), 0)]
+        earlier_tests = {test for past in episode.turns if past.index < turn.index for test in self._written(past)}
+        new = [test for test in self._written(turn) if test not in earlier_tests][
+            : max(MAX_TESTS - len(earlier_tests), 0)
+        ]
         if not new:
             return {"tests_valid": 0.0}
         valid = sum(await self._holding(reference, new))
@@ -72,17 +74,17 @@ class SelfTests(Reward):
 
     def _written(self, turn: TurnView) -> list[str]:
         """The tests of all calls of a turn that succeeded, each once."""
-        found = [
+        tests = [
             test
             for call, result in zip(turn.calls, turn.results, strict=False)
             if result.ok
             for test in _listed(call.arguments.get(self.argument))
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(tests))
 
     def _final(self, episode: EpisodeView) -> list[str]:
-        found = final_call(episode)
-        return list(dict.fromkeys(_listed(found[0].arguments.get(self.argument))))[:MAX_TESTS] if found else []
+        final = final_call(episode)
+        return list(dict.fromkeys(_listed(final[0].arguments.get(self.argument))))[:MAX_TESTS] if final else []
 
 
 def is_plain(test: str) -> bool:
@@ -102,8 +104,8 @@ def is_plain(test: str) -> bool:
     return True
 
 
-def _listed(given: Any) -> list[str]:
-    return [test for test in given if isinstance(test, str)] if isinstance(given, list | tuple) else []
+def _listed(value: Any) -> list[str]:
+    return [test for test in value if isinstance(test, str)] if isinstance(value, list | tuple) else []
 
 
 def _reference(episode: EpisodeView) -> str:

@@ -1,4 +1,4 @@
-"""`sql`: what `agentgym/sql-v1` is judged by unless a recipe says otherwise."""
+"""`sql`: the default reward of `agentgym/sql-v1`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .query_evidence import QueryEvidence
 
 
 class SqlReward(Combined):
-    """The answer decides (`success`, 1.0); queries that ran and evidence found help (0.1 and 0.3 at most)."""
+    """The answer (`success`, 1.0), with small rewards for queries that ran and evidence found (at most 0.1 and 0.3)."""
 
     def __init__(self) -> None:
         super().__init__(AnswerMatch(), QueryEvidence())

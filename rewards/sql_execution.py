@@ -1,4 +1,4 @@
-"""`sql_execution`: does the submitted query give what the gold query gives, on every database of the task?"""
+"""`sql_execution`: whether the submitted query returns what the gold query returns, on every database of the task."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from agentgym import JudgeError, Reward, Task, ToolError
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
-from .judge_world import judge_world
+from .judge_environment import judge_environment
 from .sql_rows import asks_for_order, same_rows
 from .sql_submission import gold_sql, submitted_sql
 
-KEPT, KEPT_CHARS = 512, 100_000
+CACHE_SIZE, CACHED_CHARS = 512, 100_000
 SLACK = 10_000
-"""Steps that count on both sides of `economy`: among cheap queries none is better."""
+"""Steps added to both sides of `economy`, so that all cheap queries score about the same."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """Whether the query matched on each database, whether it ran at all, and the engine's steps for both queries."""
+    """What came of a submitted query.
+
+    Attributes:
+        matched: for each database, whether the rows were right. runs: whether the query ran at all.
+        steps, gold_steps: the engine's steps of both queries; `steps` is None where the engine counts none.
+    """
 
     matched: list[bool]
     runs: bool = False
@@ -34,15 +39,15 @@ class Verdict:
 class SqlExecution(Reward):
     """Outcome components `success` (same rows on every database), `runs` (it ran), `databases` (share), `economy`.
 
-    Both queries run in a fresh world of the task's own kind, on its own engine, that the agent never touched:
-    `agentgym.make(task.environment)`, which must have `rows(sql)` (see docs/environments/sql.md). First on the task's
-    database, then on each of `truth["suite"]`, a list of parameters that replace the task's, such as
-    `[{"seed": 1}, {"seed": 2}]`: a query that is right by luck in one database is wrong in another. Rows are
-    compared as multisets, in order only if the gold query orders its outermost SELECT.
+    Both queries run in a fresh environment of the task's own kind, `agentgym.make(task.environment)`, which the agent
+    never touched. It must have the method `rows(sql)` (see docs/environments/sql.md). They run on the task's database,
+    then on each of `truth["suite"]`, a list of parameters that replace the task's, such as `[{"seed": 1}]`, because a
+    query that is right by luck on one database is wrong on another. Rows are compared as multisets, and in order only
+    if the gold query orders its outermost SELECT.
 
-    `economy`, given for a success where the engine counts its steps, is the gold query's steps over the submitted
-    one's, at most 1: unlike seconds, it is the same on every machine. `runs` counts 0.1 in the scalar, `databases` and
-    `economy` 0.
+    `economy` is given for a success where the engine counts its steps: the gold query's steps divided by the submitted
+    query's, at most 1. Unlike seconds, steps are the same on every host. The weight of `runs` is 0.1, that of
+    `databases` and `economy` 0.
 
     Args:
         tolerance: relative difference up to which two numbers are equal.
@@ -58,12 +63,12 @@ class SqlExecution(Reward):
         self._gold: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def outcome(self, episode: EpisodeView) -> Components:
-        """Raises: JudgeError if the gold query or the judge's world does not work."""
+        """Raises: JudgeError if the gold query or the judge's environment does not work."""
         gold = gold_sql(episode, "sql_execution")
-        given = submitted_sql(episode)
-        if given is None:
+        submitted = submitted_sql(episode)
+        if submitted is None:
             return {SUCCESS: 0.0, "runs": 0.0, "databases": 0.0}
-        verdict = await self.judge(episode.task, gold, given)
+        verdict = await self.judge(episode.task, gold, submitted)
         success = all(verdict.matched)
         components = {SUCCESS: float(success), "runs": float(verdict.runs)}
         components["databases"] = sum(verdict.matched) / len(verdict.matched)
@@ -71,43 +76,43 @@ class SqlExecution(Reward):
             components["economy"] = min(1.0, (verdict.gold_steps + SLACK) / (verdict.steps + SLACK))
         return components
 
-    async def judge(self, task: Task, gold: str, given: str) -> Verdict:
+    async def judge(self, task: Task, gold: str, submitted: str) -> Verdict:
         """Run both queries on every database, up to the first where they differ. Raises: JudgeError."""
         suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
-        worlds = [replace(task.public(), parameters={**task.parameters, **other}) for other in ({}, *suite)]
-        verdict = Verdict([False] * len(worlds))
-        async with judge_world(task, "rows", "sql_execution", self.backend) as world:
-            for place, public in enumerate(worlds):
-                await world.reset(public, seed=0)
-                expected = await self._expected(world, public, gold)
+        variants = [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]
+        verdict = Verdict([False] * len(variants))
+        async with judge_environment(task, "rows", "sql_execution", self.backend) as environment:
+            for index, task_variant in enumerate(variants):
+                await environment.reset(task_variant, seed=0)
+                expected = await self._expected(environment, task_variant, gold)
                 try:
-                    found = await world.rows(given)
+                    result = await environment.rows(submitted)
                 except ToolError:
                     break
                 verdict.runs = True
-                if found["steps"] is not None:
-                    verdict.steps = (verdict.steps or 0) + found["steps"]
+                if result["steps"] is not None:
+                    verdict.steps = (verdict.steps or 0) + result["steps"]
                     verdict.gold_steps += expected["steps"]
-                verdict.matched[place] = not found["more"] and same_rows(
-                    expected["rows"], found["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
+                verdict.matched[index] = not result["more"] and same_rows(
+                    expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
                 )
-                if not verdict.matched[place]:
+                if not verdict.matched[index]:
                     break
         return verdict
 
-    async def _expected(self, world: Any, public: Task, gold: str) -> dict[str, Any]:
-        key = json.dumps([public.environment, dict(public.parameters), gold], sort_keys=True, default=str)
+    async def _expected(self, environment: Any, task: Task, gold: str) -> dict[str, Any]:
+        key = json.dumps([task.environment, dict(task.parameters), gold], sort_keys=True, default=str)
         if key in self._gold:
             self._gold.move_to_end(key)
             return self._gold[key]
         try:
-            expected: dict[str, Any] = await world.rows(gold)
+            expected: dict[str, Any] = await environment.rows(gold)
         except ToolError as error:
-            raise JudgeError(f"{public.id}: the gold query does not run: {error}") from error
+            raise JudgeError(f"{task.id}: the gold query does not run: {error}") from error
         if expected["more"]:
-            raise JudgeError(f"{public.id}: the gold query gives more than {len(expected['rows'])} rows to compare.")
-        if len(key) + len(str(expected["rows"])) < KEPT_CHARS:
+            raise JudgeError(f"{task.id}: the gold query gives more than {len(expected['rows'])} rows to compare.")
+        if len(key) + len(str(expected["rows"])) < CACHED_CHARS:
             self._gold[key] = expected
-            if len(self._gold) > KEPT:
+            if len(self._gold) > CACHE_SIZE:
                 self._gold.popitem(last=False)
         return expected

@@ -1,4 +1,4 @@
-"""`sql_exploration`: do a turn's trial queries look at the part of the database that the answer needs?"""
+"""`sql_exploration`: whether a turn's trial queries look at the part of the database that the answer needs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .sql_submission import gold_sql
 
 
 class SqlExploration(Reward):
-    """Turn component `exploration`: the share of the gold query's tables and columns first seen by this turn's queries.
+    """Turn component `exploration`: the share of the gold query's tables and columns that this turn is first to query.
 
-    A query counts if it ran and if at least half of the tables and columns it names are the gold query's, so that
-    listing everything explores nothing. Nothing is paid twice: an episode's turns sum to 1.0 at most. Counts 0.2.
+    A query counts if it ran and if at least half of its tables and columns are in the gold query, so that listing
+    everything gains nothing. Nothing is paid twice: an episode's turns sum to at most 1.0. Weight 0.2.
 
     Args:
-        tool, argument: where trial queries are made.
+        tool, argument: the tool and its argument that take trial queries.
     Source: the exploration reward of ReEx-SQL, arXiv:2505.12768, in idea; the amount is our choice.
     """
 
@@ -37,11 +37,11 @@ class SqlExploration(Reward):
         before: set[str] = set()
         for past in episode.turns:
             if past.index < turn.index:
-                before |= self._seen(past, needed, dialect)
-        return {"exploration": len(self._seen(turn, needed, dialect) - before) / len(needed)}
+                before |= self._queried_items(past, needed, dialect)
+        return {"exploration": len(self._queried_items(turn, needed, dialect) - before) / len(needed)}
 
-    def _seen(self, turn: TurnView, needed: frozenset[str], dialect: str) -> set[str]:
-        found: set[str] = set()
+    def _queried_items(self, turn: TurnView, needed: frozenset[str], dialect: str) -> set[str]:
+        queried: set[str] = set()
         for call, result in zip(turn.calls, turn.results, strict=False):
             sql = call.arguments.get(self.argument) if isinstance(call.arguments, Mapping) else None
             if call.name != self.tool or not result.ok or not isinstance(sql, str):
@@ -49,5 +49,5 @@ class SqlExploration(Reward):
             tree = parse_select(sql, dialect)
             items = schema_items(tree) if tree is not None else frozenset()
             if 2 * len(items & needed) >= len(items):
-                found |= items & needed
-        return found
+                queried |= items & needed
+        return queried

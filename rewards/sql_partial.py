@@ -1,4 +1,4 @@
-"""`sql_partial`: execution decides; syntax, wording, schema and exploration help a policy that is never right yet."""
+"""`sql_partial`: execution match, with partial rewards for a policy that is never right yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sql_syntax import SqlSyntax
 class SqlPartial(Combined):
     """Execution match (1.0, and 0.1 for running), syntax 0.1, n-grams 0.2, schema linking 0.2, exploration 0.2.
 
-    Together the partial rewards stay below what a right query earns. Needs the extra `sql`.
+    Together the partial rewards stay below the reward of a right query. Needs the extra `sql`.
 
     Source: Reasoning-SQL, arXiv:2503.23157 (partial rewards), ReEx-SQL, arXiv:2505.12768 (exploration); the weights are
         our choice.

@@ -1,4 +1,4 @@
-"""Are two query results the same? Rows as multisets, in order only where it was asked for, numbers by value."""
+"""Compare two query results: rows as multisets, in order only where the query orders, numbers by value."""
 
 from __future__ import annotations
 
@@ -9,62 +9,62 @@ from typing import Any
 
 Row = Sequence[Any]
 MATCHED_ONE_BY_ONE = 300
-"""Rows up to which near-equal numbers are matched pair by pair where sorting has not paired them."""
+"""The largest number of rows for which near-equal rows are matched pairwise if sorting has not paired them."""
 
 
-def same_rows(gold: Sequence[Row], given: Sequence[Row], *, ordered: bool, tolerance: float = 1e-6) -> bool:
+def same_rows(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, tolerance: float = 1e-6) -> bool:
     """Whether two results hold the same rows, equally often.
 
-    Column names do not count, the order of columns does. Numbers are compared by value: 3 is 3.0, and two that differ
-    by less than the tolerance are equal; text is compared exactly, NULL only equals NULL.
+    Column names are ignored, the order of columns is not. Numbers are compared by value: 3 equals 3.0, and numbers that
+    differ by less than the tolerance are equal. Text is compared exactly. NULL only equals NULL.
 
     Args:
         ordered: rows must also come in the same order.
         tolerance: relative difference up to which two numbers are equal.
     Source: Zhong et al. 2020, arXiv:2010.02840 (execution match, multisets, order where the gold query orders).
     """
-    if len(gold) != len(given) or {len(row) for row in gold} != {len(row) for row in given}:
+    if len(gold) != len(rows) or {len(row) for row in gold} != {len(row) for row in rows}:
         return False
-    left, right = [tuple(map(_whole, row)) for row in gold], [tuple(map(_whole, row)) for row in given]
+    left, right = [tuple(map(_normalised, row)) for row in gold], [tuple(map(_normalised, row)) for row in rows]
     if ordered:
         return all(_same_row(a, b, tolerance) for a, b in zip(left, right, strict=True))
     if Counter(map(_exactly, left)) == Counter(map(_exactly, right)):
         return True
-    pairs = zip(sorted(left, key=_place), sorted(right, key=_place), strict=True)
+    pairs = zip(sorted(left, key=_sort_key), sorted(right, key=_sort_key), strict=True)
     if all(_same_row(a, b, tolerance) for a, b in pairs):
         return True
     return len(left) <= MATCHED_ONE_BY_ONE and _matched(left, right, tolerance)
 
 
 def asks_for_order(sql: str) -> bool:
-    """Whether a query's outermost SELECT has an ORDER BY: outside of parentheses, quotes and comments."""
+    """Whether a query's outermost SELECT has an ORDER BY, that is, outside of parentheses, quotes and comments."""
     return "order by" in " ".join(_outermost(sql).casefold().split())
 
 
 def _outermost(sql: str) -> str:
-    kept: list[str] = []
-    depth = place = 0
-    while place < len(sql):
-        char = sql[place]
+    characters: list[str] = []
+    depth = position = 0
+    while position < len(sql):
+        char = sql[position]
         if char in "'\"`[":
-            end = sql.find("]" if char == "[" else char, place + 1)
-            place = len(sql) if end < 0 else end + 1
+            end = sql.find("]" if char == "[" else char, position + 1)
+            position = len(sql) if end < 0 else end + 1
             continue
-        if sql.startswith("--", place) or sql.startswith("/*", place):
+        if sql.startswith("--", position) or sql.startswith("/*", position):
             closing = "\n" if char == "-" else "*/"
-            end = sql.find(closing, place + 2)
-            place = len(sql) if end < 0 else end + len(closing)
-            kept.append(" ")
+            end = sql.find(closing, position + 2)
+            position = len(sql) if end < 0 else end + len(closing)
+            characters.append(" ")
             continue
         depth += (char == "(") - (char == ")")
         if depth == 0:
-            kept.append(char if char != ")" else " ")
-        place += 1
-    return "".join(kept)
+            characters.append(char if char != ")" else " ")
+        position += 1
+    return "".join(characters)
 
 
-def _whole(value: Any) -> Any:
-    """True is 1, and a float without a fraction is a whole number."""
+def _normalised(value: Any) -> Any:
+    """A bool as 0 or 1, and a float without a fraction as an int."""
     if isinstance(value, bool):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
@@ -74,8 +74,8 @@ def _exactly(row: Row) -> tuple[tuple[str, Any], ...]:
     return tuple((type(value).__name__, value) for value in row)
 
 
-def _place(row: Row) -> tuple[tuple[int, float, str], ...]:
-    """Where a row stands among others: numbers by six digits of their value."""
+def _sort_key(row: Row) -> tuple[tuple[int, float, str], ...]:
+    """The sort key of a row; numbers are rounded to six digits."""
     return tuple(
         (1, float(f"{value:.6g}"), "") if _is_number(value) else (0 if value is None else 2, 0.0, str(value))
         for value in row
@@ -99,11 +99,11 @@ def _same(left: Any, right: Any, tolerance: float) -> bool:
 
 
 def _matched(left: Sequence[Row], right: Sequence[Row], tolerance: float) -> bool:
-    """Whether each row finds a partner of its own."""
-    waiting = list(right)
+    """Whether the rows can be matched one to one."""
+    unmatched = list(right)
     for row in left:
-        partner = next((n for n, other in enumerate(waiting) if _same_row(row, other, tolerance)), None)
+        partner = next((n for n, candidate in enumerate(unmatched) if _same_row(row, candidate, tolerance)), None)
         if partner is None:
             return False
-        del waiting[partner]
+        del unmatched[partner]
     return True

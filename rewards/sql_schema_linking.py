@@ -1,4 +1,4 @@
-"""`sql_schema_linking`: does the submitted query use the tables and columns that the gold query uses?"""
+"""`sql_schema_linking`: whether the submitted query uses the tables and columns of the gold query."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .sql_submission import gold_sql, submitted_sql
 
 
 class SqlSchemaLinking(Reward):
-    """Outcome component `schema_linking`, 0 to 1: Jaccard similarity of the tables and columns named. Counts 0.2.
+    """Outcome component `schema_linking`, 0 to 1: Jaccard similarity of the named tables and columns. Weight 0.2.
 
-    Naming more than is needed lowers it. `*` names no column.
+    Names that the gold query does not use lower it. `*` names no column.
 
     Source: the schema-linking reward of Reasoning-SQL, arXiv:2503.23157.
     """
@@ -28,5 +28,7 @@ class SqlSchemaLinking(Reward):
         tree = parse_select(gold, dialect)
         if tree is None:
             raise JudgeError(f"{episode.task.id}: the gold query {gold[:80]!r} cannot be parsed as {dialect}.")
-        given = parse_select(submitted_sql(episode) or "", dialect)
-        return {"schema_linking": jaccard(set(schema_items(tree)), set(schema_items(given)) if given else set())}
+        submitted = parse_select(submitted_sql(episode) or "", dialect)
+        return {
+            "schema_linking": jaccard(set(schema_items(tree)), set(schema_items(submitted)) if submitted else set())
+        }

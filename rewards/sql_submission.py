@@ -1,4 +1,4 @@
-"""What an agent submitted, and the gold queries of its task: shared by the judges of text-to-SQL."""
+"""The submitted query and the gold query of an episode, for all text-to-SQL rewards."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def submitted_sql(episode: EpisodeView, argument: str = "sql") -> str | None:
-    """The query an agent gave: the argument of its first final call that succeeded, else the last message's query.
+    """The query in the first final call that succeeded, else the query in the last message.
 
-    Returns: None if there is none, or if it is longer than any query that could run.
+    Returns: None without a query, or if it is longer than MAX_SQL.
     """
     if final_call(episode) is not None:
-        given = submitted_text(episode, argument)
-        return given if given is not None and len(given) <= MAX_SQL else None
+        query = submitted_text(episode, argument)
+        return query if query is not None and len(query) <= MAX_SQL else None
     text = (last_words(episode) or "")[: 2 * MAX_SQL]
-    found = _FENCE.findall(text)
-    query = (found[-1] if found else text).strip()
+    blocks = _FENCE.findall(text)
+    query = (blocks[-1] if blocks else text).strip()
     return query if re.match(r"(?i)(select|with)\b", query) and len(query) <= MAX_SQL else None
 
 

@@ -1,4 +1,4 @@
-"""`sql_syntax`: is what was submitted one SELECT, in the dialect of the environment?"""
+"""`sql_syntax`: whether the submission is one SELECT in the dialect of the environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .sql_submission import gold_sql, submitted_sql
 
 
 class SqlSyntax(Reward):
-    """Outcome component `syntax`: 1.0 if the submitted query parses as exactly one SELECT, else 0.0. Counts 0.1.
+    """Outcome component `syntax`: 1.0 if the submitted query parses as exactly one SELECT, else 0.0. Weight 0.1.
 
     Source: the syntax check of Reasoning-SQL, arXiv:2503.23157, by a parser rather than by execution.
     """
@@ -22,6 +22,6 @@ class SqlSyntax(Reward):
     def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no gold query; MissingExtraError without the extra `sql`."""
         gold_sql(episode, "sql_syntax")
-        given = submitted_sql(episode)
+        submitted = submitted_sql(episode)
         dialect = dialect_of(episode.task.environment)
-        return {"syntax": float(given is not None and parse_select(given, dialect) is not None)}
+        return {"syntax": float(submitted is not None and parse_select(submitted, dialect) is not None)}

@@ -1,4 +1,4 @@
-"""`tag_format`: does every message think and answer inside the tags it was told to use?
+"""`tag_format`: whether every message uses the required tags.
 
 Source: format reward of DeepSeek-R1, arXiv:2501.12948, section 2.2.2.
 """
@@ -19,8 +19,8 @@ class TagFormat(Reward):
 
     Args:
         tags: names of the tags, for example ("think", "answer").
-        last: tags of the episode's last message where they differ.
-        around: whether text may stand outside of the tags, as calls in the hermes format do.
+        last: tags of the episode's last message, if they differ.
+        around: whether text may be outside of the tags, as calls in the hermes format are.
     """
 
     weights: Mapping[str, float] = {"tags": 0.1}
@@ -40,8 +40,10 @@ class TagFormat(Reward):
         text = turn.message.text
         if len(text) > MAX_CHARS:
             return False
-        found = re.findall(r"<(/?[\w-]+)>", text)
-        if [name for name in found if name.lstrip("/") in tags] != [part for tag in tags for part in (tag, f"/{tag}")]:
+        tags_in_text = re.findall(r"<(/?[\w-]+)>", text)
+        if [name for name in tags_in_text if name.lstrip("/") in tags] != [
+            part for tag in tags for part in (tag, f"/{tag}")
+        ]:
             return False
         rest, inside = text, []
         for tag in tags:

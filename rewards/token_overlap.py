@@ -18,14 +18,14 @@ from .final_answer import final_answer, gold_answers
 
 MAX_CHARS = 2_000
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WHOLE = {"yes", "no", "noanswer"}
+_NO_PARTIAL_CREDIT = {"yes", "no", "noanswer"}
 
 
 class TokenOverlap(Reward):
     """Outcome components `success` (exact match, 1.0 or 0.0) and `f1` (0 to 1) of the final answer.
 
-    Gold is `truth["answer"]`, a text or a list of texts, and `truth["answers"]`. An answer of more than 2,000
-    characters is no answer: it earns 0. `f1` has weight 0: give it one to train on it.
+    The gold answers are `truth["answer"]`, a text or a list of texts, and `truth["answers"]`. An answer of more than
+    2,000 characters earns 0. `f1` has weight 0: give it a weight to train on it.
 
     Args:
         argument: the final tool's argument that holds the answer.
@@ -39,35 +39,35 @@ class TokenOverlap(Reward):
     def outcome(self, episode: EpisodeView) -> Components:
         """Raises: JudgeError if the task has no gold answer."""
         gold = gold_answers(episode, "token_overlap")
-        given = final_answer(episode, self.argument) or ""
-        return {SUCCESS: float(exact_match(given, gold)), "f1": f1(given, gold)}
+        answer = final_answer(episode, self.argument) or ""
+        return {SUCCESS: float(exact_match(answer, gold)), "f1": f1(answer, gold)}
 
 
 def normalised(text: str) -> str:
-    """Lower case, without punctuation, articles and runs of white space."""
+    """The text in lower case, without punctuation, articles and runs of white space."""
     text = unicodedata.normalize("NFKC", text[: MAX_CHARS + 1]).casefold()
     text = "".join(char for char in text if not unicodedata.category(char).startswith("P"))
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
-def exact_match(given: str, gold: Iterable[str]) -> bool:
-    """Whether an answer is one of the gold answers after normalising. An empty one never is."""
-    answer = normalised(given)
-    return bool(answer) and len(given) <= MAX_CHARS and any(answer == normalised(one) for one in gold)
+def exact_match(text: str, gold: Iterable[str]) -> bool:
+    """Whether an answer equals one of the gold answers after normalisation. An empty answer equals none."""
+    answer = normalised(text)
+    return bool(answer) and len(text) <= MAX_CHARS and any(answer == normalised(g) for g in gold)
 
 
-def f1(given: str, gold: Iterable[str]) -> float:
-    """The harmonic mean of precision and recall over words, best over the gold answers; 0 to 1."""
-    return max((word_f1(given, one) for one in gold), default=0.0)
+def f1(text: str, gold: Iterable[str]) -> float:
+    """The harmonic mean of word precision and recall, 0 to 1; the best over all gold answers."""
+    return max((word_f1(text, g) for g in gold), default=0.0)
 
 
-def word_f1(given: str, gold: str) -> float:
-    """F1 of one answer against one gold answer; 0 if either is empty, too long, or one says yes and the other not."""
-    left, right = normalised(given), normalised(gold)
-    if not left or not right or len(given) > MAX_CHARS:
+def word_f1(text: str, gold: str) -> float:
+    """F1 against one gold answer; 0 if either is empty, the answer is too long, or only one is yes, no or no answer."""
+    left, right = normalised(text), normalised(gold)
+    if not left or not right or len(text) > MAX_CHARS:
         return 0.0
-    if left != right and (left in _WHOLE or right in _WHOLE):
+    if left != right and (left in _NO_PARTIAL_CREDIT or right in _NO_PARTIAL_CREDIT):
         return 0.0
-    one, two = left.split(), right.split()
-    shared = sum((Counter(one) & Counter(two)).values())
-    return 2.0 * shared / (len(one) + len(two))
+    words, gold_words = left.split(), right.split()
+    shared = sum((Counter(words) & Counter(gold_words)).values())
+    return 2.0 * shared / (len(words) + len(gold_words))

@@ -1,8 +1,8 @@
-"""`tool_call_match`: are the agent's calls the ones that the task wanted, by name, argument names and values?
+"""`tool_call_match`: whether the agent's calls are the expected ones, by name, argument names and values.
 
 Source: correctness reward of ToolRL, Qian et al. 2025, arXiv:2504.13958, section 3.3: 6 * R_max / S_max - 3, where
-R_max is the best matching of the calls made with the calls wanted. Accepted values as in the Berkeley Function-Calling
-Leaderboard: several may be right for one argument.
+R_max is the best matching of the agent's calls with the expected calls. As in the Berkeley Function-Calling
+Leaderboard, an argument may have several accepted values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ MAX_CALLS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One call that the task wants.
+class ExpectedCall:
+    """One call that the task expects.
 
     Attributes:
-        accepted: for each argument, the values that are right. `optional`: arguments that may be left out.
+        accepted: the accepted values of each argument. optional: arguments that may be left out.
     """
 
     name: str
@@ -31,14 +31,14 @@ class Wanted:
 
 
 class ToolCallMatch(Reward):
-    """Outcome components `success`, 1.0 if exactly the wanted calls were made, in any order; and `tool_match`, -3 to 3.
+    """Outcome components `success`, 1.0 for exactly the expected calls in any order; and `tool_match`, -3 to 3.
 
-    `truth["calls"]` lists them: {"name": ..., "arguments": {...}}, or with "accepted": {argument: [values]} and
-    "optional": [arguments]. An empty list wants no call at all. `tool_match` counts 0 in the scalar: give it a
-    weight (and `success` none) to train as published. More than 10 calls are wrong, whatever they are.
+    `truth["calls"]` lists the expected calls: {"name": ..., "arguments": {...}}, or with "accepted":
+    {argument: [values]} and "optional": [arguments]. An empty list expects no call. `tool_match` has weight 0: give it
+    a weight (and `success` none) to train as published. More than 10 calls are always wrong.
 
     Args:
-        tools: names of the calls that count; None for all.
+        tools: names of the tools whose calls count; None for all.
     """
 
     weights: Mapping[str, float] = {"tool_match": 0.0}
@@ -47,77 +47,81 @@ class ToolCallMatch(Reward):
         self.tools = None if tools is None else frozenset(tools)
 
     def outcome(self, episode: EpisodeView) -> Components:
-        """Raises: JudgeError if the task does not say which calls it wants."""
-        wanted = _wanted(episode)
-        made = [call for turn in episode.turns for call in turn.calls if self.tools is None or call.name in self.tools]
-        if any(call.error is not None for call in made) or len(made) > MAX_CALLS:
+        """Raises: JudgeError if the task has no expected calls."""
+        expected = _expected_calls(episode)
+        calls = [call for turn in episode.turns for call in turn.calls if self.tools is None or call.name in self.tools]
+        if any(call.error is not None for call in calls) or len(calls) > MAX_CALLS:
             return {SUCCESS: 0.0, "tool_match": -3.0}
-        if not wanted:
-            right = not made and bool(episode.turns)
+        if not expected:
+            right = not calls and bool(episode.turns)
             return {SUCCESS: float(right), "tool_match": 3.0 if right else -3.0}
-        return {SUCCESS: float(exactly(made, wanted)), "tool_match": tool_match(made, wanted)}
+        return {SUCCESS: float(exactly(calls, expected)), "tool_match": tool_match(calls, expected)}
 
 
-def tool_match(made: Sequence[Call], wanted: Sequence[Wanted]) -> float:
-    """ToolRL's correctness reward of calls against wanted ones, -3 to 3."""
-    most = 1.0 + len(wanted) + sum(len(one.accepted) for one in wanted)
-    best = _name_match(made, wanted) + _best_matching([[_call_match(call, one) for call in made] for one in wanted])
-    return 6.0 * best / most - 3.0
+def tool_match(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> float:
+    """ToolRL's correctness reward of calls against expected calls, -3 to 3."""
+    largest = 1.0 + len(expected) + sum(len(e.accepted) for e in expected)
+    best = _name_match(calls, expected) + _best_matching([[_call_match(call, e) for call in calls] for e in expected])
+    return 6.0 * best / largest - 3.0
 
 
-def exactly(made: Sequence[Call], wanted: Sequence[Wanted]) -> bool:
-    """Whether each wanted call was made once and nothing else."""
-    if len(made) != len(wanted):
+def exactly(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> bool:
+    """Whether each expected call was made once, and no other call."""
+    if len(calls) != len(expected):
         return False
-    return _best_matching([[float(_fits(call, one)) for call in made] for one in wanted]) == len(wanted)
+    return _best_matching([[float(_fits(call, e)) for call in calls] for e in expected]) == len(expected)
 
 
-def _name_match(made: Sequence[Call], wanted: Sequence[Wanted]) -> float:
-    """Shared names over all names, as sets."""
-    one, two = {call.name for call in made}, {call.name for call in wanted}
-    return len(one & two) / len(one | two)
+def _name_match(calls: Sequence[Call], expected: Sequence[ExpectedCall]) -> float:
+    """Jaccard similarity of the two sets of tool names."""
+    names, expected_names = {call.name for call in calls}, {call.name for call in expected}
+    return len(names & expected_names) / len(names | expected_names)
 
 
-def _call_match(call: Call, wanted: Wanted) -> float:
-    """Argument names shared over all argument names, and one for each value that is right."""
-    if call.name != wanted.name:
+def _call_match(call: Call, expected: ExpectedCall) -> float:
+    """Jaccard similarity of the argument names, plus 1 for each right value."""
+    if call.name != expected.name:
         return 0.0
-    one, two = set(call.arguments), set(wanted.accepted)
-    two -= wanted.optional - one
-    names = len(one & two) / len(one | two) if one | two else 1.0
-    left_out = len(wanted.accepted.keys() & (wanted.optional - one))
-    return names + left_out + sum(same(call.arguments[name], *wanted.accepted[name]) for name in one & two)
+    names, expected_names = set(call.arguments), set(expected.accepted)
+    expected_names -= expected.optional - names
+    shared = len(names & expected_names) / len(names | expected_names) if names | expected_names else 1.0
+    left_out = len(expected.accepted.keys() & (expected.optional - names))
+    return (
+        shared + left_out + sum(same(call.arguments[name], *expected.accepted[name]) for name in names & expected_names)
+    )
 
 
-def _fits(call: Call, wanted: Wanted) -> bool:
-    given = call.arguments
-    if call.name != wanted.name or not given.keys() <= wanted.accepted.keys():
+def _fits(call: Call, expected: ExpectedCall) -> bool:
+    arguments = call.arguments
+    if call.name != expected.name or not arguments.keys() <= expected.accepted.keys():
         return False
     return all(
-        same(given[name], *values) if name in given else name in wanted.optional
-        for name, values in wanted.accepted.items()
+        same(arguments[name], *values) if name in arguments else name in expected.optional
+        for name, values in expected.accepted.items()
     )
 
 
 def same(value: Any, *accepted: Any) -> bool:
-    """Whether a value is one of the accepted: text without case and spaces around, numbers by value, true is not 1."""
-    return any(_equal(value, one) for one in accepted)
+    """Whether a value equals an accepted one: text by folded case and spaces, numbers by value; True is not 1."""
+    return any(_equal(value, candidate) for candidate in accepted)
 
 
-def _equal(one: Any, two: Any) -> bool:
-    if isinstance(one, bool) or isinstance(two, bool):
-        return one is two
-    if isinstance(one, str) and isinstance(two, str):
-        return " ".join(one.casefold().split()) == " ".join(two.casefold().split())
-    if isinstance(one, (list, tuple)) and isinstance(two, (list, tuple)):
-        return len(one) == len(two) and all(map(_equal, one, two))
-    if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() == two.keys() and all(_equal(one[key], two[key]) for key in one)
-    return (type(one) is type(two) and one == two) or ({type(one), type(two)} == {int, float} and one == two)
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, str) and isinstance(right, str):
+        return " ".join(left.casefold().split()) == " ".join(right.casefold().split())
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(left[key], right[key]) for key in left)
+    return (type(left) is type(right) and left == right) or (
+        {type(left), type(right)} == {int, float} and left == right
+    )
 
 
 def _best_matching(scores: Sequence[Sequence[float]]) -> float:
-    """The largest sum of one score a row, no column twice, rows may stay without. Exact: over subsets of rows."""
+    """The largest sum of at most one score per row and column. Exact, by dynamic programming over subsets of rows."""
     rows = len(scores)
     if not rows or not scores[0]:
         return 0.0
@@ -131,7 +135,7 @@ def _best_matching(scores: Sequence[Sequence[float]]) -> float:
     return max(best.values())
 
 
-def _wanted(episode: EpisodeView) -> list[Wanted]:
+def _expected_calls(episode: EpisodeView) -> list[ExpectedCall]:
     truth = episode.task.truth
     rows = truth.get("calls") if isinstance(truth, dict) else None
     if not isinstance(rows, list) or len(rows) > MAX_CALLS:
@@ -140,7 +144,7 @@ def _wanted(episode: EpisodeView) -> list[Wanted]:
         )
     try:
         return [
-            Wanted(
+            ExpectedCall(
                 row["name"],
                 row["accepted"] if "accepted" in row else {name: [value] for name, value in row["arguments"].items()},
                 frozenset(row.get("optional", ())),

@@ -1,4 +1,4 @@
-"""`tool_efficiency`: a right answer is worth more with fewer calls; a wrong one nothing, however few.
+"""`tool_efficiency`: a right answer is worth more with fewer calls; a wrong answer is worth nothing.
 
 Source: OTC-PO, Wang et al. 2025, arXiv:2504.14870, equations 4 to 7: reward = alpha * r_tool * r_correct.
 """
@@ -15,16 +15,16 @@ from .needed_success import succeeded
 
 
 class ToolEfficiency(Reward):
-    """Outcome components `tool_efficiency`, success times r_tool, 0 to 1; and `tool_calls`, how many were made.
+    """Outcome components `tool_efficiency`, success times r_tool, 0 to 1; and `tool_calls`, the number of calls.
 
-    Asked when the group is complete: it needs the `success` that another reward gave. `tool_calls` has weight 0. For
-    OTC as published set the weight of `success` to 0, as it is a factor here already.
+    It judges complete groups and needs the `success` of another reward. `tool_calls` has weight 0. For OTC as published
+    set the weight of `success` to 0, because `tool_efficiency` already has it as a factor.
 
     Args:
-        against: `group` measures against the fewest calls of a right episode of the group (OTC-GRPO); `none` lets
-            r_tool fall with the calls alone (OTC-PPO).
-        smooth: c, how slowly it falls where no call would have been needed; in calls, above 0.
-        tools: names of those that count; None for all but final ones.
+        against: `group` compares with the fewest calls of a right episode of the group (OTC-GRPO); `none` makes r_tool
+            depend on the episode's own calls alone (OTC-PPO).
+        smooth: c, in calls, above 0: how slowly r_tool falls where no call would have been needed.
+        tools: names of the tools that count; None for all but final calls.
     """
 
     weights: Mapping[str, float] = {"tool_calls": 0.0}
@@ -35,30 +35,33 @@ class ToolEfficiency(Reward):
         self.against, self.smooth, self.tools = against, smooth, None if tools is None else frozenset(tools)
 
     def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
-        """Raises: JudgeError if nobody judged `success`."""
+        """Raises: JudgeError if no reward judged `success`."""
         wins = [succeeded(episode, "tool_efficiency") for episode in episodes]
-        calls = [self.calls_of(episode) for episode in episodes]
-        right = [made for made, won in zip(calls, wins, strict=True) if won]
+        counts = [self.calls_of(episode) for episode in episodes]
+        right = [count for count, won in zip(counts, wins, strict=True) if won]
         fewest = min(right, default=0) if self.against == "group" else 0
         return [
-            {"tool_efficiency": episode.outcome[SUCCESS] * r_tool(made, fewest, self.smooth), "tool_calls": float(made)}
-            for made, episode in zip(calls, episodes, strict=True)
+            {
+                "tool_efficiency": episode.outcome[SUCCESS] * r_tool(count, fewest, self.smooth),
+                "tool_calls": float(count),
+            }
+            for count, episode in zip(counts, episodes, strict=True)
         ]
 
     def calls_of(self, episode: EpisodeView) -> int:
-        """How many calls count. One that was badly written counts too: it cost a turn."""
+        """The number of calls that count. Malformed calls count too, because they cost a turn."""
         pairs = [pair for turn in episode.turns for pair in zip(turn.calls, turn.results, strict=False)]
         if self.tools is not None:
             return sum(call.name in self.tools for call, _ in pairs)
         return sum(not result.final for _, result in pairs)
 
 
-def r_tool(made: int, fewest: int, smooth: float) -> float:
+def r_tool(calls: int, fewest: int, smooth: float) -> float:
     """The efficiency of `made` calls where `fewest` were enough: 1 at best, falling towards 0.
 
     Source: OTC-PO, equations 5 and 6; equation 4 is the case of fewest = 0.
     """
     if fewest == 0:
-        return 1.0 if made == 0 else math.cos(made * math.pi / (2 * made + smooth))
-    mapped = 2 * fewest * made / (made + fewest)
+        return 1.0 if calls == 0 else math.cos(calls * math.pi / (2 * calls + smooth))
+    mapped = 2 * fewest * calls / (calls + fewest)
     return math.sin(mapped * math.pi / (2 * fewest))

@@ -1,4 +1,4 @@
-"""`verified_code`: what `agentgym/code-verified-v1` is judged by unless a recipe says otherwise."""
+"""`verified_code`: the default reward of `agentgym/code-verified-v1`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .self_tests import SelfTests
 
 
 class VerifiedCode(Combined):
-    """The hidden tests decide (`success`, 1.0); the agent's own tests help (0.4 at most)."""
+    """The hidden tests (`success`, 1.0), with small rewards for the agent's own tests (at most 0.4)."""
 
     def __init__(self) -> None:
         super().__init__(HiddenTests(), SelfTests())

@@ -9,19 +9,25 @@ import pytest
 
 import agentgym
 from agentgym import (
+    Call,
     Environment,
+    EpisodeManager,
+    Message,
     Reward,
     SandboxSpec,
+    ScriptedPolicy,
     Task,
     TaskSet,
+    Tool,
     load_reward,
     load_task_set,
     make,
     register,
     registry,
 )
-from agentgym.errors import DuplicateNameError, UnknownNameError
-from agentgym.registry import KINDS, everything, load, names
+from agentgym.errors import DuplicateNameError, RegistrationError, UnknownNameError
+from agentgym.registry import KINDS, everything, load, names, prototype
+from agentgym.testing import check_environment
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +59,36 @@ def test_a_registered_environment_is_made_fresh_each_time_with_its_options():
     assert one is not two
     assert (one.volume, two.volume) == (0, 3)
     assert one.backend is None
+
+
+def quiet_with_an_echo(volume: int = 0) -> Environment:
+    """A quiet environment whose tools come from elsewhere."""
+    environment = Quiet(volume)
+    schema = {"properties": {"text": {"type": "string"}}, "required": ["text"]}
+    environment.add_tools(
+        Tool.from_schema("echo", "Say it again.", schema, lambda arguments: arguments["text"], final=True)
+    )
+    return environment
+
+
+async def test_an_environment_may_be_registered_as_a_factory():
+    register("acme/echo-v1", quiet_with_an_echo)
+    first, second = make("acme/echo-v1"), make("acme/echo-v1", volume=3)
+    assert (first.volume, second.volume) == (0, 3)
+    assert list(first.tools) == list(prototype("acme/echo-v1").tools) == ["echo"]
+    assert first.tools is not second.tools
+    policy = ScriptedPolicy([Message("assistant", "", (Call("echo", {"text": "hi"}),))])
+    [trajectory] = await EpisodeManager(policy).collect([Task("a", "acme/echo-v1", "Say hi.")])
+    assert trajectory.turns[0].results[0].content == "hi"
+    await check_environment("acme/echo-v1")
+
+
+def test_a_factory_that_makes_no_environment_is_named():
+    register("acme/nothing-v1", lambda: None)
+    with pytest.raises(RegistrationError, match=r"'acme/nothing-v1' .* made None, which is no instance of Environment"):
+        make("acme/nothing-v1")
+    with pytest.raises(RegistrationError, match="register an Environment class, or a function"):
+        register("acme/wrong-v1", "agentgym.sandboxes.sql:Sql")
 
 
 def test_a_world_that_needs_a_sandbox_gets_its_backend():

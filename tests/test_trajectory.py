@@ -107,7 +107,7 @@ def recorded() -> Trajectory:
     for turn in trajectory.turns:
         for result in turn.results:
             result.duration_s = 0.0
-    trajectory.provenance.pop("agentgym")
+    trajectory.provenance.agentgym = None
     return trajectory
 
 

@@ -147,7 +147,7 @@ def fork(
         raise EvaluationError(f"--turn {turn}: {episode} has {len(record.turns)} turns. 1 is before the first.")
     agent: Any
     if policy is None:
-        agent = HumanPolicy(registry.load("environments", record.task.environment).tools, out())
+        agent = HumanPolicy(registry.prototype(record.task.environment).tools, out())
         group_size = 1
     else:
         task_set = TaskSet("the episode's own", {record.task.split: [record.task]})

@@ -193,7 +193,7 @@ def _groups(folder: RunFolder, prefix: str | None) -> list[list[Trajectory]]:
     try:
         wanted = prefix
         if wanted is None:  # train-000012, whichever process played it, and its branches
-            wanted = "-".join((ledger.last_run("train-") or "train-").split("-")[:2])
+            wanted = "-".join((ledger.last_label("train-") or "train-").split("-")[:2])
         groups: dict[str, list[Trajectory]] = {}
         for trajectory in ledger.trajectories(wanted):
             groups.setdefault(trajectory.task.id, []).append(trajectory)

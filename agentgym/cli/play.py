@@ -37,13 +37,13 @@ def play(
     from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.task import Task
 
-    kind = registry.load("environments", environment)
+    tools = registry.prototype(environment).tools
     if prompt is not None:
         task = Task("play", environment, prompt, parameters=_json(parameters))
     else:
         task = _find_task(environment, tasks, index, task_id)
     console = out()
-    human = HumanPolicy(kind.tools, console)
+    human = HumanPolicy(tools, console)
     day = 24 * 3600.0  # a person may think
     config = RolloutConfig(
         environment=environment,

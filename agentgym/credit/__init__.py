@@ -1,25 +1,30 @@
-"""Credit: from a group of trajectories to one advantage per turn.
+"""Credit: from a group of trajectories to one advantage per turn. numpy only, float64.
 
     from agentgym.credit import Group, estimator
     group = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0.5, 0.0], [0.0]])
     advantages = estimator("return_to_go", gamma=1.0)(group)   # one float64 array per trajectory
 
-numpy only, float64.
+To read, from the top down:
 
-estimators/      one a file, each registered in the entry-point group `agentgym.estimators`
-wrappers/        what changes an estimator's input or output: estimator("return_to_go | gated(threshold=1.0)")
-exact/           the bias of an estimator, computed           bench/           its credit against a known truth
-group.py         the signals of one group, validated          returns.py      what a turn or an episode was worth
-kinds.py         the kinds of signal there are                statistics.py   baselines and spreads over trajectories
-signals.py       checks of what is given                      gathering.py    the same over turns with the same label
-declaration.py   what an estimator declares, and the edge     whitening.py    one mean and spread for turns of a batch
-                 rules that hold for all of them              critics.py      what a critic predicted before each turn
-options.py       options of estimators, checked when set      truncation.py   other outcomes for truncated episodes
-composition.py   estimators and wrappers in one line          branches.py     the tree that shared beginnings form
-shaping.py       a turn's own credit beside the group's       counterfactual.py   leave-one-out and Shapley values
-audit.py         agreement with counterfactual credit
+contract.py          Estimator, define_estimator, estimator: what an estimator declares, and the rules that hold for all
+group.py             Group: the signals of the trajectories of one task, each declared once
+batch.py             credit of a whole training batch
+estimators/          one estimator per file, registered in the entry-point group `agentgym.estimators`
+wrappers/            change the input or output of an estimator: estimator("return_to_go | gated(threshold=1.0)")
+
+signals.py           kinds of signal             recorded_signals.py  signals that a trajectory already holds
+options.py           types of options            composition.py       parses "estimator | wrapper"
+returns.py           returns and returns-to-go   statistics.py        baselines and deviations over trajectories
+label_groups.py      statistics per label        whitening.py         statistics over a batch
+critics.py           values and GAE              shaping.py           potentials and credit from within a trajectory
+branches.py          trees of trajectories       counterfactual.py    leave-one-out and Shapley values
+truncation.py        outcomes of truncated episodes
+
+For maintainers and `agentgym.testing`: exact/ computes the bias of an estimator, bench/ measures its error where the
+true credit is known. audit.py compares the credit of a run with counterfactual credit.
 """
 
+from agentgym.credit.batch import credit_of, groups_of, spread_over_tokens
 from agentgym.credit.contract import (
     Credit,
     CreditWarning,
@@ -28,6 +33,21 @@ from agentgym.credit.contract import (
     define_estimator,
     estimator,
 )
-from agentgym.credit.group import Group
+from agentgym.credit.group import SIGNALS, Group
+from agentgym.deprecation import renamed_attributes
 
-__all__ = ["Credit", "CreditWarning", "Estimator", "Group", "batch_advantages", "define_estimator", "estimator"]
+__all__ = [
+    "SIGNALS",
+    "Credit",
+    "CreditWarning",
+    "Estimator",
+    "Group",
+    "batch_advantages",
+    "credit_of",
+    "define_estimator",
+    "estimator",
+    "groups_of",
+    "spread_over_tokens",
+]
+
+__getattr__ = renamed_attributes(__name__, {"declare": "agentgym.credit.define_estimator"})

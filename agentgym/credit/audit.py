@@ -1,7 +1,8 @@
 """How far an estimator's credit agrees with counterfactual credit: pure arithmetic on advantages of the same turns.
 
-Counterfactual credit of a turn is what playing on from after it brings, above what playing on from before it
-brings (VinePPO, Kazemnejad et al. 2024, arXiv:2410.01679): slow and noisy, but nothing is assumed.
+Counterfactual credit of a turn is the mean return of episodes continued from after it, minus the mean return of
+episodes continued from before it (VinePPO, Kazemnejad et al. 2024, arXiv:2410.01679). It is slow and noisy, but assumes
+nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Agreement:
     """An estimator against the counterfactual.
 
     Attributes:
-        turns: how many were compared.
+        turns: how many turns were compared.
         sign: share of turns with the same sign, where neither is 0, with its 95 % interval (bootstrap over
             trajectories); NaN where there is no such turn. `signed`: how many those are.
         rank: Spearman correlation over all turns, with its interval; NaN where one side does not vary.
@@ -43,10 +44,10 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatistics:
-    """What can be said of advantages without replaying anything.
+    """Statistics of advantages that need no replay.
 
     Attributes:
-        zero_gradient: share of groups in which every advantage is 0: nothing is learnt from them.
+        zero_gradient: share of groups in which every advantage is 0, so that nothing is learnt from them.
         singletons: share of valid turns whose state no other trajectory of its group was in; NaN without state keys.
         variance: [T] of the advantages at each turn index, over valid trajectories that reached it.
     """
@@ -59,12 +60,12 @@ class GroupStatistics:
 def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, seed: int = 0) -> Agreement:
     """Compare credit of the same turns, one array per trajectory each.
 
-    Raises: ValueError when the two are not of the same turns.
+    Raises: ValueError if the two sides have different turns.
     """
     if [len(a) for a in advantages] != [len(b) for b in counterfactual]:
-        raise ValueError("The two sides are not of the same turns: give one array per trajectory, as long as each.")
+        raise ValueError("The two sides have different turns: give one array per trajectory with one entry per turn.")
     count = len(advantages)
-    everyone = np.arange(count)
+    all_rows = np.arange(count)
     rng = np.random.default_rng(seed)
 
     def sign(rows: Ints) -> float:
@@ -75,51 +76,51 @@ def agreement(advantages: Sequence[Array], counterfactual: Sequence[Array], *, s
     def rank(rows: Ints) -> float:
         return spearman(_joined(advantages, rows), _joined(counterfactual, rows))
 
-    picks = rng.integers(0, max(count, 1), (RESAMPLES if count else 0, count))
-    signs, ranks = (np.array([of(rows) for rows in picks]) for of in (sign, rank))
-    a, b = _joined(advantages, everyone), _joined(counterfactual, everyone)
+    resamples = rng.integers(0, max(count, 1), (RESAMPLES if count else 0, count))
+    signs, ranks = (np.array([of(rows) for rows in resamples]) for of in (sign, rank))
+    a, b = _joined(advantages, all_rows), _joined(counterfactual, all_rows)
     return Agreement(
-        len(a), int(((a != 0) & (b != 0)).sum()), sign(everyone), *_interval(signs), rank(everyone), *_interval(ranks)
+        len(a), int(((a != 0) & (b != 0)).sum()), sign(all_rows), *_interval(signs), rank(all_rows), *_interval(ranks)
     )
 
 
 def group_statistics(groups: Sequence[Group], advantages: Sequence[Sequence[Array]]) -> GroupStatistics:
-    """Facts of the advantages that an estimator gave to each group."""
-    zero, turns, alone = 0, 0, 0
+    """Statistics of the advantages that an estimator gave to each group."""
+    zero_gradient, turns, singleton_turns = 0, 0, 0
     keyed = bool(groups)
     by_index: dict[int, list[float]] = {}
-    for group, found in zip(groups, advantages, strict=True):
-        zero += not any(np.any(one != 0) for one in found)
+    for group, credit in zip(groups, advantages, strict=True):
+        zero_gradient += not any(np.any(a != 0) for a in credit)
         rows = [int(row) for row in np.flatnonzero(group.valid)]
         for row in rows:
-            for k, value in enumerate(found[row]):
+            for k, value in enumerate(credit[row]):
                 by_index.setdefault(k, []).append(float(value))
         if group.state_keys is None:
             keyed = False
             continue
-        seen_by: dict[object, set[int]] = {}
+        trajectories_in: dict[object, set[int]] = {}
         for row in rows:
             for key in group.state_keys[row]:
-                seen_by.setdefault(key, set()).add(row)
+                trajectories_in.setdefault(key, set()).add(row)
         for row in rows:
             turns += len(group.state_keys[row])
-            alone += sum(len(seen_by[key]) == 1 for key in group.state_keys[row])
+            singleton_turns += sum(len(trajectories_in[key]) == 1 for key in group.state_keys[row])
     return GroupStatistics(
-        zero / len(groups) if groups else float("nan"),
-        alone / turns if keyed and turns else float("nan"),
+        zero_gradient / len(groups) if groups else float("nan"),
+        singleton_turns / turns if keyed and turns else float("nan"),
         tuple(float(np.var(by_index[k])) for k in sorted(by_index)),
     )
 
 
 def counterfactual_credit(rewards: Array, values: Array) -> Array:
-    """[K] what each turn brought: r_k + V_{k+1} - V_k.
+    """[K] r_k + V_{k+1} - V_k of each turn.
 
     Args:
         rewards: [K] of the turns; NaN, a turn without one, counts 0.
-        values: [K+1] mean return of playing on from before each turn, the last entry the outcome itself.
+        values: [K+1] mean return of episodes continued from before each turn; the last entry is the outcome itself.
     """
-    found: Array = np.nan_to_num(rewards) + values[1:] - values[:-1]
-    return found
+    credit: Array = np.nan_to_num(rewards) + values[1:] - values[:-1]
+    return credit
 
 
 def spearman(a: Array, b: Array) -> float:
@@ -143,8 +144,8 @@ def _joined(arrays: Sequence[Array], rows: Ints) -> Array:
     return np.concatenate([np.zeros(0), *(arrays[int(row)] for row in rows)])
 
 
-def _interval(drawn: Array) -> tuple[float, float]:
-    known = drawn[np.isfinite(drawn)]
+def _interval(estimates: Array) -> tuple[float, float]:
+    known = estimates[np.isfinite(estimates)]
     if not len(known):
         return float("nan"), float("nan")
     low, high = np.percentile(known, (2.5, 97.5))

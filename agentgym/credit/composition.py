@@ -8,18 +8,18 @@ from typing import Any
 
 from agentgym.errors import CreditError
 
-WRITE = 'write a name, with options in brackets, and wrappers after a bar: "rloo | gated(threshold=1.0)".'
+SYNTAX_HINT = 'write a name, with options in brackets, and wrappers after a bar: "rloo | gated(threshold=1.0)".'
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One name of a composition, and the options written behind it."""
+class ComposedPart:
+    """One name of a composition, and the options written after it."""
 
     name: str
     options: dict[str, Any]
 
 
-def parse_composition(text: str) -> list[Part]:
+def parse_composition(text: str) -> list[ComposedPart]:
     """The estimator, then its wrappers from the inside out. Options are Python literals.
 
     Raises: CreditError saying what cannot be read.
@@ -27,15 +27,15 @@ def parse_composition(text: str) -> list[Part]:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise CreditError(f"{text!r} cannot be read as an estimator: {WRITE}") from error
-    found: list[Part] = []
+        raise CreditError(f"{text!r} cannot be read as an estimator: {SYNTAX_HINT}") from error
+    wrappers: list[ComposedPart] = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        found.append(_part(node.right, text))
+        wrappers.append(_part(node.right, text))
         node = node.left
-    return [_part(node, text), *reversed(found)]
+    return [_part(node, text), *reversed(wrappers)]
 
 
-def _part(node: ast.expr, text: str) -> Part:
+def _part(node: ast.expr, text: str) -> ComposedPart:
     options: dict[str, Any] = {}
     if isinstance(node, ast.Call):
         if node.args or any(keyword.arg is None for keyword in node.keywords):
@@ -50,5 +50,5 @@ def _part(node: ast.expr, text: str) -> Part:
                 ) from error
         node = node.func
     if not isinstance(node, ast.Name):
-        raise CreditError(f"{ast.unparse(node)!r} in {text!r} is no name: {WRITE}")
-    return Part(node.id, options)
+        raise CreditError(f"{ast.unparse(node)!r} in {text!r} is no name: {SYNTAX_HINT}")
+    return ComposedPart(node.id, options)

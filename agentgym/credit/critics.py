@@ -1,4 +1,4 @@
-"""What a critic predicted before each turn, and generalised advantages made of it with the turn as the step."""
+"""Predictions of a critic before each turn, and generalised advantage estimates with the turn as the step."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from agentgym.credit.signals import Array
 from agentgym.errors import CreditError
 
 Truncated = Literal["scored", "bootstrap"]
-"""What follows the last turn of a truncated episode: nothing ("scored" as it stands), or the value predicted there."""
+"""The value after the last turn of a truncated episode: 0 ("scored" as it stands), or what the critic predicts."""
 
 
 def values_before(group: Group, field: str, values: Array) -> Array:
-    """[N, T] predictions before each turn, 0 where not played.
+    """[N, T] predictions before each turn, 0 where padding.
 
     Raises: CreditError naming trajectory and turn where one is missing.
     """
-    played = group.turn_mask
-    missing = np.argwhere(np.isnan(values) & played)
+    mask = group.turn_mask
+    missing = np.argwhere(np.isnan(values) & mask)
     if len(missing):
         i, k = (int(x) for x in missing[0])
         raise CreditError(
             f"{field} of the {i}th valid trajectory, turn {k} is missing: a critic predicts one before every turn."
         )
-    return np.where(played, values, 0.0)
+    return np.where(mask, values, 0.0)
 
 
 def value_after_last(group: Group, truncated: Truncated) -> Array:
-    """[N] value after the last turn: 0, or for a truncated trajectory and "bootstrap" what the critic says.
+    """[N] value after the last turn: 0, or for a truncated trajectory with "bootstrap" the critic's prediction.
 
-    Raises: CreditError naming the truncated trajectory for which it says nothing.
+    Raises: CreditError naming the truncated trajectory whose prediction is missing.
     """
     if truncated == "scored" or not group.truncated.any():
         return np.zeros(group.size)
@@ -49,13 +49,19 @@ def value_after_last(group: Group, truncated: Truncated) -> Array:
 
 
 def turn_advantages(
-    group: Group, values: Array, *, gamma: float, lam: float, truncated: Truncated, outcome_weight: float,
+    group: Group,
+    values: Array,
+    *,
+    gamma: float,
+    lam: float,
+    truncated: Truncated,
+    outcome_weight: float,
     turn_weight: float,
-) -> Array:  # fmt: skip
-    """[N, T] A_k = d_k + gamma lam A_k+1 with d_k = r_k + gamma V_k+1 - V_k; 0 where not played.
+) -> Array:
+    """[N, T] A_k = d_k + gamma lam A_k+1 with d_k = r_k + gamma V_k+1 - V_k; 0 where padding.
 
     Args:
-        values: [N, T] before each turn, 0 where not played. The outcome is part of the last turn's reward.
+        values: [N, T] before each turn, 0 where padding. The outcome is part of the last turn's reward.
     Raises: CreditError where a value to bootstrap from is missing.
     Source: Schulman et al. 2016, arXiv:1506.02438, eq. 16, with the turn as the step.
     """
@@ -64,12 +70,12 @@ def turn_advantages(
     following = np.zeros(rewards.shape)
     following[:, :-1] = values[:, 1:]
     following[rows, last] = value_after_last(group, truncated)
-    surprise = rewards + gamma * following - values
-    surprise[rows, last] += outcome_weight * group.signal("outcomes")
-    surprise[~group.turn_mask] = 0.0
-    found = np.empty(surprise.shape)
+    td_errors = rewards + gamma * following - values
+    td_errors[rows, last] += outcome_weight * group.signal("outcomes")
+    td_errors[~group.turn_mask] = 0.0
+    advantages = np.empty(td_errors.shape)
     later = np.zeros(group.size)
-    for k in reversed(range(surprise.shape[1])):
-        later = surprise[:, k] + gamma * lam * later
-        found[:, k] = later
-    return found
+    for k in reversed(range(td_errors.shape[1])):
+        later = td_errors[:, k] + gamma * lam * later
+        advantages[:, k] = later
+    return advantages

@@ -1,4 +1,4 @@
-"""Gathering: statistics over the turns of a group that carry the same label, such as the state they were made in."""
+"""Statistics over the turns of a group that carry the same label, such as the state in which they were made."""
 
 from __future__ import annotations
 
@@ -15,66 +15,71 @@ from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD
 
 @dataclass(frozen=True, slots=True)
 class LabelGroups:
-    """Turns by label; every array has one entry for each turn, in the order of trajectories and turns.
+    """The S turns of a group by label. Every array has one entry per turn, in the order of trajectories and turns.
 
     Attributes:
-        place: [S] number of the label of each turn; turns labelled None have a place of their own.
-        owner: [S] the trajectory of each turn. size: N.
+        label_index: [S] the index of each turn's label; every turn labelled None has an index of its own.
+        trajectory_index: [S] the trajectory of each turn.
+        size: N, the number of trajectories.
     """
 
-    place: NDArray[np.int64]
-    owner: NDArray[np.int64]
+    label_index: NDArray[np.int64]
+    trajectory_index: NDArray[np.int64]
     size: int
 
     def count(self, baseline: Baseline) -> NDArray[np.int64]:
-        """[S] turns with the same label: of other trajectories ("loo"), or all of them, itself too ("mean")."""
-        found: NDArray[np.int64] = np.bincount(self.place)[self.place]
-        return found - np.bincount(self._cell)[self._cell] if baseline == "loo" else found
+        """[S] turns with the same label: those of other trajectories ("loo"), or all, itself included ("mean")."""
+        count: NDArray[np.int64] = np.bincount(self.label_index)[self.label_index]
+        return count - np.bincount(self._cell)[self._cell] if baseline == "loo" else count
 
     def centred(self, scores: Array, baseline: Baseline) -> Array:
-        """[S] scores minus the mean of the same label, as `count` says; NaN where there is nobody to compare with.
+        """[S] scores minus the mean over the turns that `count` counts; NaN where it counts none.
 
         Equal scores give exactly 0, see `statistics.centred`.
         """
-        above = scores - self._least(scores)
-        total = np.bincount(self.place, above)[self.place]
+        above = scores - self._lowest(scores)
+        total = np.bincount(self.label_index, above)[self.label_index]
         if baseline == "loo":
             total = total - np.bincount(self._cell, above)[self._cell]
         count = self.count(baseline)
         mean: Array = np.divide(total, count, out=np.full(len(scores), np.nan), where=count > 0)
         return above - mean
 
-    def spread(self, scores: Array, *, ddof: int) -> Array:
-        """[S] standard deviation of the scores with the same label; exactly 0 where they hardly differ."""
-        square = np.bincount(self.place, self.centred(scores, "mean") ** 2)[self.place]
+    def stable_std(self, scores: Array, *, ddof: int) -> Array:
+        """[S] standard deviation of the scores with the same label; exactly 0 if they hardly differ."""
+        square = np.bincount(self.label_index, self.centred(scores, "mean") ** 2)[self.label_index]
         count = self.count("mean")
         std = np.sqrt(square / np.maximum(count - ddof, 1))
-        largest = -self._least(-np.abs(scores))
+        largest = -self._lowest(-np.abs(scores))
         return np.where((std > SMALLEST_STD) & (std > SMALLEST_RELATIVE_STD * largest) & (count > ddof), std, 0.0)
 
     def after(self, before: LabelGroups) -> LabelGroups:
-        """Turns that carry the same label here, and whose previous turn carries the same label in `before`.
+        """Group the turns that have the same label here and whose previous turns have the same label in `before`.
 
-        A trajectory's first turn, which has none, is alike to none.
+        The first turn of a trajectory has no previous turn, so it is in a group of its own.
         """
-        joined = np.arange(len(self.place)) - len(self.place)  # below 0, where no label is
-        follows = np.flatnonzero(self.owner[1:] == self.owner[:-1]) + 1
-        joined[follows] = before.place[follows - 1] * len(self.place) + self.place[follows]
-        return LabelGroups(np.unique(joined, return_inverse=True)[1], self.owner, self.size)
+        joined = np.arange(len(self.label_index)) - len(self.label_index)  # negative: equal to no label
+        follows = np.flatnonzero(self.trajectory_index[1:] == self.trajectory_index[:-1]) + 1
+        joined[follows] = before.label_index[follows - 1] * len(self.label_index) + self.label_index[follows]
+        return LabelGroups(np.unique(joined, return_inverse=True)[1], self.trajectory_index, self.size)
 
     @property
     def _cell(self) -> NDArray[np.int64]:
-        return self.place * self.size + self.owner
+        """[S] index of the pair of label and trajectory."""
+        return self.label_index * self.size + self.trajectory_index
 
-    def _least(self, scores: Array) -> Array:
-        least = np.full(int(self.place.max(initial=-1)) + 1, np.inf)
-        np.minimum.at(least, self.place, scores)
-        return least[self.place]
+    def _lowest(self, scores: Array) -> Array:
+        """[S] the lowest score with the same label."""
+        lowest = np.full(int(self.label_index.max(initial=-1)) + 1, np.inf)
+        np.minimum.at(lowest, self.label_index, scores)
+        return lowest[self.label_index]
 
 
 def group_by_label(labels: Labels) -> LabelGroups:
-    """Turns by label. None is like no other label, not even another None."""
-    numbers: dict[Hashable, int] = {}
-    place = [numbers.setdefault(object() if one is None else one, len(numbers)) for row in labels for one in row]
-    owner = np.repeat(np.arange(len(labels)), [len(row) for row in labels])
-    return LabelGroups(np.array(place, np.int64), owner, len(labels))
+    """The turns by label. None equals no other label, not even another None."""
+    indices: dict[Hashable, int] = {}
+    label_index = [
+        indices.setdefault(object() if label is None else label, len(indices)) for row in labels for label in row
+    ]
+    trajectory_index = np.repeat(np.arange(len(labels)), [len(row) for row in labels])
+    return LabelGroups(np.array(label_index, np.int64), trajectory_index, len(labels))

@@ -1,4 +1,4 @@
-"""What an episode or a turn was worth: returns, from outcomes and turn rewards, in reward units."""
+"""Returns of episodes and of turns, from outcomes and turn rewards, in reward units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentgym.credit.signals import Array
 
 
 def rewards_or_zero(group: Group) -> Array:
-    """[N, T] turn rewards with 0 where a turn has none or was not played: only for sums."""
+    """[N, T] turn rewards with 0 where a turn has none and where padding: only for sums."""
     if group.turn_rewards is None:
         return np.zeros(group.turn_mask.shape)
     rewards: Array = np.nan_to_num(group.turn_rewards, nan=0.0)
@@ -24,22 +24,22 @@ def episode_returns(group: Group, *, outcome_weight: float = 1.0, turn_weight: f
 
 
 def returns_to_go(group: Group, *, gamma: float = 1.0, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:
-    """[N, T] what still came from each turn on: G_ik = sum_{l>=k} gamma^(l-k) r_il + gamma^(K_i-k) o_i.
+    """[N, T] return from each turn on: G_ik = sum_{l>=k} gamma^(l-k) r_il + gamma^(K_i-k) o_i.
 
-    The last turn (k = K_i) gets the outcome undiscounted. Behind the last turn stands the outcome: a
-    trajectory that has ended still has its outcome to come, and no turn reward.
+    The last turn (k = K_i) gets the outcome undiscounted. Padding after the last turn holds the outcome: a
+    trajectory that has ended has no further turn reward, but its outcome is still to come.
     """
     outcomes = outcome_weight * group.signal("outcomes")
     rewards = turn_weight * rewards_or_zero(group)
-    found = np.empty(rewards.shape)
+    to_go = np.empty(rewards.shape)
     following = outcomes
     for k in reversed(range(rewards.shape[1])):
         later = np.where(k == group.turns - 1, outcomes, gamma * following)
         following = np.where(k < group.turns, rewards[:, k] + later, outcomes)
-        found[:, k] = following
-    return found
+        to_go[:, k] = following
+    return to_go
 
 
 def broadcast_to_turns(group: Group, per_trajectory: Array) -> Array:
-    """[N] spread to [N, T]: every turn of a trajectory gets the trajectory's number."""
+    """[N] to [N, T]: every turn of a trajectory gets the number of the trajectory."""
     return np.broadcast_to(per_trajectory[:, None], group.turn_mask.shape)

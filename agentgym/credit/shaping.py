@@ -1,4 +1,4 @@
-"""Credit a trajectory gives its own turns, and how it joins what comparing trajectories says."""
+"""Credit from within a trajectory, such as potentials, combined with credit from comparing trajectories."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def forward_fill(numbers: Array) -> Array:
     """
     known = ~np.isnan(numbers)
     columns = np.maximum.accumulate(np.where(known, np.arange(numbers.shape[1]), -1), axis=1)
-    found = np.take_along_axis(numbers, np.maximum(columns, 0), axis=1)
-    return np.where(columns >= 0, found, 0.0)
+    filled = np.take_along_axis(numbers, np.maximum(columns, 0), axis=1)
+    return np.where(columns >= 0, filled, 0.0)
 
 
 def shaped_advantages(
@@ -44,9 +44,9 @@ def shaped_advantages(
         potentials: [N, T] before each turn; where missing the last known one, 0 before any.
     """
     before = weight * forward_fill(potentials)
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return subtract_index_baseline(worth - before, whole - before[:, 0], group.turn_mask, baseline)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return subtract_index_baseline(turn_returns - before, returns - before[:, 0], group.turn_mask, baseline)
 
 
 def add_turn_credit(
@@ -64,14 +64,14 @@ def add_turn_credit(
     "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
     "returned": `return_to_go` of phi_k as rewards, the last turn taking what is left of the return.
     """
-    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     if credit == "returned":
         before = np.where(group.last_turn, 0.0, credit_weight * phi)
-        rewards = np.where(group.last_turn, (whole - before.sum(axis=1))[:, None], before)
-        worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
-        found: Array = np.nan_to_num(subtract_index_baseline(worth, whole, group.turn_mask, "loo"))
-        return found
-    above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=1)
+        rewards = np.where(group.last_turn, (returns - before.sum(axis=1))[:, None], before)
+        turn_returns = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+        filled: Array = np.nan_to_num(subtract_index_baseline(turn_returns, returns, group.turn_mask, "loo"))
+        return filled
+    above = centred(returns, "loo") if scale == "none" else standardised(returns, baseline="mean", ddof=1)
     mean = np.where(group.turn_mask, phi, 0.0).sum(axis=1) / group.turns
     joined: Array = np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
     return joined

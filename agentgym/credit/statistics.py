@@ -1,7 +1,7 @@
-"""Means and spreads over the trajectories of a group: columns are turn indices, rows are trajectories.
+"""Means and standard deviations over the trajectories of a group: rows are trajectories, columns are turn indices.
 
-Every function takes scores [N] or [N, T] and, where not all rows count in a column, `among`, a bool
-array of the same shape. Statistics run over trajectories, never over tokens.
+Every function takes scores [N] or [N, T]. If some entries do not count, `mask` is a bool array of the same shape.
+Statistics are over trajectories, never over tokens.
 """
 
 from __future__ import annotations
@@ -16,77 +16,77 @@ SMALLEST_RELATIVE_STD = 1e-6
 STD_EPSILON = 1e-6
 
 
-def baseline_of(scores: Array, baseline: Baseline, among: Bools | None = None) -> Array:
-    """Mean of each column over the rows in `among`: of the *other* rows for "loo", of all for "mean".
+def baseline_of(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Array:
+    """Mean of each column over the rows in `mask`: of the *other* rows for "loo", of all rows for "mean".
 
-    Returns: the shape of `scores`; NaN where there is no row to take the mean of.
+    Returns: the shape of `scores`; NaN where no row counts.
     """
-    low, above, among = _above_least(scores, among)
-    mean: Array = low + _mean(above, baseline, among)
+    low, above, mask = _above_least(scores, mask)
+    mean: Array = low + _mean(above, baseline, mask)
     return mean
 
 
-def centred(scores: Array, baseline: Baseline, among: Bools | None = None) -> Array:
-    """Scores minus their `baseline_of`, without losing precision to a large offset that all of them share.
+def centred(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Array:
+    """Scores minus their `baseline_of`, without losing precision to a large common offset.
 
-    Returns: the shape of `scores`; NaN where there is no baseline, meaningless outside `among`. Equal
-    scores give exactly 0: in floating point (0.1 + 0.1 + 0.1) / 3 is not 0.1.
+    Returns: the shape of `scores`; NaN where there is no baseline; undefined outside `mask`. Equal
+    scores give exactly 0, although in floating point (0.1 + 0.1 + 0.1) / 3 is not 0.1.
     """
-    _, above, among = _above_least(scores, among)
-    return above - _mean(above, baseline, among)
+    _, above, mask = _above_least(scores, mask)
+    return above - _mean(above, baseline, mask)
 
 
-def spread(scores: Array, *, ddof: int, among: Bools | None = None) -> Array:
-    """Standard deviation of each column over the rows in `among`; exactly 0 where they hardly differ.
+def stable_std(scores: Array, *, ddof: int, mask: Bools | None = None) -> Array:
+    """Standard deviation of each column over the rows in `mask`; exactly 0 if they hardly differ.
 
-    Hardly: at most 1e-8, or at most 1e-6 of the largest absolute score. Such a spread is rounding, and
-    dividing by it would make an advantage of noise. Fewer than ddof + 1 rows have spread 0.
+    Hardly means by at most 1e-8, or at most 1e-6 of the largest absolute score: that is rounding, and dividing by it
+    would turn noise into an advantage. Fewer than ddof + 1 rows have a standard deviation of 0.
     Returns: the shape of `scores` without its first axis.
     """
-    if among is None:
-        among = np.ones(scores.shape, np.bool_)
-    deviation = np.where(among, centred(scores, "mean", among), 0.0)
-    count = among.sum(axis=0)
+    if mask is None:
+        mask = np.ones(scores.shape, np.bool_)
+    deviation = np.where(mask, centred(scores, "mean", mask), 0.0)
+    count = mask.sum(axis=0)
     std = np.sqrt((deviation**2).sum(axis=0) / np.maximum(count - ddof, 1))
-    largest = np.abs(np.where(among, scores, 0.0)).max(axis=0, initial=0.0)
-    tells = (std > SMALLEST_STD) & (std > SMALLEST_RELATIVE_STD * largest) & (count > ddof)
-    return np.where(tells, std, 0.0)
+    largest = np.abs(np.where(mask, scores, 0.0)).max(axis=0, initial=0.0)
+    differs = (std > SMALLEST_STD) & (std > SMALLEST_RELATIVE_STD * largest) & (count > ddof)
+    return np.where(differs, std, 0.0)
 
 
 def divide_by_std(differences: Array, std: Array) -> Array:
-    """Differences over a spread (plus 1e-6); 0 where the spread is 0."""
+    """Differences over a standard deviation plus 1e-6; 0 where the standard deviation is 0."""
     return np.where(std > 0, differences / (std + STD_EPSILON), 0.0)
 
 
-def standardised(scores: Array, *, baseline: Baseline, ddof: int, among: Bools | None = None) -> Array:
-    """(score - baseline) / spread in each column; 0 outside `among` and where there is no spread."""
-    differences = np.nan_to_num(centred(scores, baseline, among))
-    result = divide_by_std(differences, spread(scores, ddof=ddof, among=among))
-    return result if among is None else np.where(among, result, 0.0)
+def standardised(scores: Array, *, baseline: Baseline, ddof: int, mask: Bools | None = None) -> Array:
+    """(score - baseline) / standard deviation in each column; 0 outside `mask` and where nothing differs."""
+    differences = np.nan_to_num(centred(scores, baseline, mask))
+    result = divide_by_std(differences, stable_std(scores, ddof=ddof, mask=mask))
+    return result if mask is None else np.where(mask, result, 0.0)
 
 
-def normalise_columns(scores: Array, among: Bools, *, baseline: Baseline, scale: Scale, ddof: int) -> Array:
-    """Each column compared over the rows in `among`: minus its baseline and, for "std", over its spread.
+def normalise_columns(scores: Array, mask: Bools, *, baseline: Baseline, scale: Scale, ddof: int) -> Array:
+    """Subtract the baseline of each column and, with scale "std", divide by its standard deviation.
 
-    Returns: the shape of `scores`; 0 outside `among`, where nobody else is, and where nothing differs.
+    Returns: the shape of `scores`; 0 outside `mask`, where no other row counts, and where nothing differs.
     """
     if scale == "std":
-        return standardised(scores, baseline=baseline, ddof=ddof, among=among)
-    return np.where(among, np.nan_to_num(centred(scores, baseline, among)), 0.0)
+        return standardised(scores, baseline=baseline, ddof=ddof, mask=mask)
+    return np.where(mask, np.nan_to_num(centred(scores, baseline, mask)), 0.0)
 
 
-def _above_least(scores: Array, among: Bools | None) -> tuple[Array, Array, Bools]:
-    """The least score of each column, how far each row in `among` is above it (0 for the rest), and `among`."""
-    if among is None:
-        among = np.ones(scores.shape, np.bool_)
-    low = np.where(among, scores, np.inf).min(axis=0, initial=np.inf)
+def _above_least(scores: Array, mask: Bools | None) -> tuple[Array, Array, Bools]:
+    """The lowest score of each column, how far each row in `mask` is above it (0 for the rest), and `mask`."""
+    if mask is None:
+        mask = np.ones(scores.shape, np.bool_)
+    low = np.where(mask, scores, np.inf).min(axis=0, initial=np.inf)
     low = np.where(np.isfinite(low), low, 0.0)
-    return low, np.where(among, scores - low, 0.0), among
+    return low, np.where(mask, scores - low, 0.0), mask
 
 
-def _mean(above: Array, baseline: Baseline, among: Bools) -> Array:
-    own, own_count = (above, among) if baseline == "loo" else (0.0, 0)
-    count = np.broadcast_to(among.sum(axis=0) - own_count, above.shape)
-    total = np.broadcast_to(above.sum(axis=0) - own, above.shape)
+def _mean(above: Array, baseline: Baseline, mask: Bools) -> Array:
+    own_total, own_count = (above, mask) if baseline == "loo" else (0.0, 0)
+    count = np.broadcast_to(mask.sum(axis=0) - own_count, above.shape)
+    total = np.broadcast_to(above.sum(axis=0) - own_total, above.shape)
     mean: Array = np.divide(total, count, out=np.full(above.shape, np.nan), where=count > 0)
     return mean

@@ -1,7 +1,7 @@
-"""What to make of truncated episodes, other than to score them as they stand: groups with other outcomes.
+"""Other outcomes for truncated episodes, instead of scoring them as they stand.
 
-Each function takes a group and gives the group that an estimator then gets. In a recipe these are the
-wrapper `truncation`. Leaving truncated episodes out of the loss is a matter of the advantages: `masked`.
+Each function takes a group and returns the group that the estimator gets. In a recipe they are the wrapper
+`truncation`. To leave truncated episodes out of the loss, use the wrapper `masked`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from agentgym.errors import CreditError
 
 
 def bootstrapped(group: Group) -> Group:
-    """The group where the outcome of a truncated episode also holds what the critic still expects after its last turn.
+    """The group in which the value after the last turn is added to the outcome of a truncated episode.
 
-    Unbiased only as far as the critic is right. `turn_gae` has an option of its own for it.
+    As biased as the critic is wrong. `turn_gae` has an option of its own for it.
     Raises: MissingSignalError without outcomes or values; CreditError naming a truncated trajectory whose value
         after its last turn is missing.
     """
@@ -29,10 +29,10 @@ def bootstrapped(group: Group) -> Group:
 
 
 def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, penalty: float = 1.0) -> Group:
-    """The group where an episode that comes near its token limit loses up to `penalty` of its outcome.
+    """The group in which an episode near its token limit loses up to `penalty` of its outcome.
 
-    Nothing up to limit_tokens - buffer_tokens of its own tokens, then more in proportion, all of it from the limit on.
-    A truncated episode that was scored as a failure anyway is pushed away from its length gently, not at once.
+    It loses nothing up to limit_tokens - buffer_tokens of its own tokens, then linearly more, and all of `penalty` from
+    limit_tokens on.
 
     Args:
         limit_tokens, buffer_tokens: own tokens of an episode, at least 1, the buffer within the limit.
@@ -46,5 +46,5 @@ def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, p
             "1 <= buffer_tokens <= limit_tokens and a penalty from 0 up."
         )
     tokens = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
-    over = np.clip((tokens - (limit_tokens - buffer_tokens)) / buffer_tokens, 0.0, 1.0)
-    return replace(group, outcomes=group.signal("outcomes") - penalty * over)
+    excess = np.clip((tokens - (limit_tokens - buffer_tokens)) / buffer_tokens, 0.0, 1.0)
+    return replace(group, outcomes=group.signal("outcomes") - penalty * excess)

@@ -13,16 +13,16 @@ from agentgym.credit.signals import Array
 from agentgym.credit.statistics import SMALLEST_RELATIVE_STD, SMALLEST_STD, STD_EPSILON
 
 Weigh = Literal["trajectories", "turns", "tokens"]
-"""What counts once: a trajectory (its turns share that weight), a turn, or a token (needs `lengths`)."""
+"""What has weight 1 in mean and standard deviation: a trajectory (divided between its turns), a turn, or a token."""
 
 
 def direction_by_trajectories(options: Mapping[str, Any]) -> BiasClass:
-    """The class of estimators that keep the direction where every trajectory counts once."""
+    """Bias class of estimators that keep the direction if every trajectory has the same weight."""
     return "direction" if options["weigh"] == "trajectories" else "biased"
 
 
-def turn_weights(group: Group, weigh: Weigh) -> Array:
-    """[N, T] weight of each turn in a mean over turns; 0 where not played. Raises: MissingSignalError for tokens."""
+def averaging_weights(group: Group, weigh: Weigh) -> Array:
+    """[N, T] weight of each turn in a mean over turns; 0 where padding. Raises: MissingSignalError for tokens."""
     if weigh == "trajectories":
         return np.where(group.turn_mask, 1.0 / np.maximum(group.turns, 1)[:, None], 0.0)
     if weigh == "turns":
@@ -31,23 +31,23 @@ def turn_weights(group: Group, weigh: Weigh) -> Array:
 
 
 def whitened(scores: Sequence[Array], groups: Sequence[Group], *, weigh: Weigh) -> list[Array]:
-    """(score - mean) / std with one weighted mean and std over all turns of all groups; no spread gives exactly 0.
+    """(score - mean) / std with one weighted mean and std over all turns of all groups; equal scores give exactly 0.
 
     Args:
-        scores: [N, T] of each group. weigh: what counts once.
+        scores: [N, T] of each group. weigh: see `Weigh`.
     """
-    weights = [turn_weights(group, weigh) for group in groups]
-    flat = np.concatenate([one[group.turn_mask] for one, group in zip(scores, groups, strict=True)])
-    weight = np.concatenate([one[group.turn_mask] for one, group in zip(weights, groups, strict=True)])
+    weights = [averaging_weights(group, weigh) for group in groups]
+    flat = np.concatenate([values[group.turn_mask] for values, group in zip(scores, groups, strict=True)])
+    weight = np.concatenate([values[group.turn_mask] for values, group in zip(weights, groups, strict=True)])
     total = weight.sum()
     if total == 0:
-        return [np.zeros(one.shape) for one in scores]
-    low = flat.min()  # subtracted first, so that equal scores have a spread of exactly 0
+        return [np.zeros(values.shape) for values in scores]
+    low = flat.min()  # subtracted first, so that equal scores have a standard deviation of exactly 0
     mean = (weight * (flat - low)).sum() / total
     std = float(np.sqrt((weight * (flat - low - mean) ** 2).sum() / total))
     if std <= max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(flat).max())):
-        return [np.zeros(one.shape) for one in scores]
+        return [np.zeros(values.shape) for values in scores]
     return [
-        np.where(group.turn_mask, (one - low - mean) / (std + STD_EPSILON), 0.0)
-        for one, group in zip(scores, groups, strict=True)
+        np.where(group.turn_mask, (values - low - mean) / (std + STD_EPSILON), 0.0)
+        for values, group in zip(scores, groups, strict=True)
     ]

@@ -11,7 +11,7 @@ from agentgym.credit import Estimator, Group, batch_advantages
 from agentgym.credit.audit import Agreement, GroupStatistics, agreement, counterfactual_credit, group_statistics
 from agentgym.credit.signals import Array
 from agentgym.errors import EvaluationError
-from agentgym.rollout.branch import Fork
+from agentgym.rollout import Fork
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.trajectory import Trajectory
 
@@ -67,9 +67,9 @@ class Sample:
         ended, diverged = 0, 0
         for other in played:
             ended += 1
-            origin = other.provenance["branch"]
-            if other.valid:
-                returns.setdefault((origin["of"], origin["turn"]), []).append(other.return_from(origin["turn"]))
+            fork = other.provenance.branch
+            if other.valid and fork is not None:
+                returns.setdefault((fork.trajectory, fork.turn), []).append(other.return_from(fork.turn))
             else:
                 diverged += 1
         truth: list[Array] = []

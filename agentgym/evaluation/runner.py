@@ -103,14 +103,14 @@ def from_trajectories(
     task_set: TaskSet,
     split: str,
     policy: str,
-    config: RolloutConfig,
+    config: RolloutConfig | None = None,
     step: int | None = None,
 ) -> Evaluation:
     """The record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
         played: every sample of every task, tasks in the order they are to be listed.
-        config: how they were played.
+        config: how they were played, if it is to be recorded.
     Raises: EvaluationError if nothing was played, a task lacks a sample that another has, or an episode
         was judged without a `success` component.
     """
@@ -133,7 +133,7 @@ def from_trajectories(
         fingerprint=task_set.fingerprint(),
         policy=policy,
         samples=samples,
-        seed=config.seed,
+        seed=config.seed if config else 0,
         rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"),
@@ -141,7 +141,7 @@ def from_trajectories(
         created=time.time(),
         duration_s=round(max(t.duration_s for t in played), 3),
         version=__version__,
-        sampling=_sampling_of(config),
+        sampling=_sampling_of(config) if config else {},
     )
 
 
@@ -188,11 +188,13 @@ def _sampling_of(config: RolloutConfig) -> dict[str, float]:
 
 def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> None:
     """A ledger may hold this label already. Raises: EvaluationError if it was another measurement."""
-    sampling = _sampling_of(config)
-    wanted = {"seed": config.seed, "temperature": sampling["temperature"], "max_tokens": sampling["max_tokens"]}
-    for name, value in wanted.items():
-        before = trajectory.provenance.get(name, value)
-        if before != value:
+    recorded, sampling = trajectory.provenance, _sampling_of(config)
+    for name, before, value in (
+        ("seed", recorded.seed, config.seed),
+        ("temperature", recorded.temperature, sampling["temperature"]),
+        ("max_turn_tokens", recorded.max_turn_tokens, sampling["max_tokens"]),
+    ):
+        if before is not None and before != value:
             raise EvaluationError(
                 f"The ledger already holds {trajectory.id!r}, played with {name} {before!r} and not {value!r}. Give "
                 f"another label than {label!r}, or another ledger."

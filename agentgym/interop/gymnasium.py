@@ -187,7 +187,7 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
     Raises: UnknownNameError; TaskError if the name is not of `register_gymnasium`.
     """
     world: Any = load("environments", name)
-    if not issubclass(world, GymnasiumEnvironment):
+    if not (isinstance(world, type) and issubclass(world, GymnasiumEnvironment)):
         raise TaskError(f"{name!r} was not registered by register_gymnasium.")
     sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
-from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.contract import CallFormat
-from agentgym.registry import BackendUser, load, load_reward, load_task_set, make
+from agentgym.registry import BackendUser, load, load_task_set
 from agentgym.reward import Reward
-from agentgym.rollout.budgets import Budgets
+from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
-from agentgym.rollout.setting import Setting
+from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory
 
@@ -79,13 +80,8 @@ class TextEnv(gymnasium.Env[str, str]):
         self.tasks, self.render_mode = tasks, render_mode
         self.observation_space, self.action_space = AnyText(), AnyText()
         self._format: CallFormat = load("call_formats", call_format)()
-        judge = load_reward(reward) if isinstance(reward, str) else reward
-        self._setting = Setting(
-            make_environment=lambda task: make(task.environment),
-            reward_for=lambda world: judge or (load_reward(world.reward) if world.reward else None),
-            budgets=budgets or Budgets(),
-            sampling=Sampling(),
-        )
+        config = RolloutConfig(reward=reward, budgets=budgets or Budgets())
+        self._config = EpisodeConfig(EnvironmentFactory(config, lambda task: self._agent), config.budgets)
         self._runner = asyncio.Runner()
         self._backends = BackendUser()
         self._playing: asyncio.Task[Trajectory] | None = None
@@ -99,7 +95,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self._runner.run(self._stop())
         self._agent, self._read = _Agent(), 0
         self._episode = Trajectory(f"gymnasium/{task.id}", task, seed=seed_of("gymnasium", task.id))
-        playing = Episode(self._setting, self._agent, self._episode).play()
+        playing = Episode(self._config, self._agent, self._episode).play()
         self._playing = self._runner.get_loop().create_task(playing)
         self._wait()
         asked = self._agent.asked

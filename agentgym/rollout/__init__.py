@@ -1,8 +1,26 @@
-"""Rollouts: one episode from reset to its stop reason, many at once, and what judges, bounds and replays them."""
+"""Rollouts: one episode from reset to its stop reason, many at once, and what judges, bounds and replays them.
 
-from agentgym.rollout.branch import Divergence, Fork
+config.py             RolloutConfig: every option
+manager.py            EpisodeManager: what users call
+workers.py jobs.py    the episodes of a run, played at once; group_rewards.py judges whole groups
+episode.py            one episode: the play loop
+conversation.py live_environment.py budgets.py judging.py   what the loop works with
+replay.py             branches of saved trajectories, and replays
+"""
+
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.manager import Checkpoints, EpisodeManager
+from agentgym.rollout.episode_config import Checkpoints
+from agentgym.rollout.manager import EpisodeManager
+from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
 
-__all__ = ["Budgets", "Checkpoints", "Divergence", "EpisodeManager", "Fork", "RolloutConfig"]
+__all__ = [
+    "Budgets",
+    "Checkpoints",
+    "Divergence",
+    "EpisodeManager",
+    "ExhaustedPolicy",
+    "Fork",
+    "RolloutConfig",
+    "tree_labels",
+]

@@ -8,6 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from agentgym.messages import StopReason
+from agentgym.policy.contract import Reply
+from agentgym.trajectory import Turn
 from agentgym.validated import validated_dataclass
 
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -37,6 +39,21 @@ class Budgets:
     infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLimit:
+    """How many tokens the next message may have.
+
+    Attributes:
+        tokens: 0 or less when there is no room for a message.
+        reason: why the episode ends when they are used up.
+        ends_episode: whether that ends the episode; a message that is merely too long for a turn does not.
+    """
+
+    tokens: int
+    reason: StopReason
+    ends_episode: bool
+
+
 @dataclass(slots=True)
 class BudgetUsage:
     """What one episode has used so far.
@@ -45,12 +62,36 @@ class BudgetUsage:
         turns, calls: of the whole episode.
         tokens: after the prompt.
         void_turns: in a row, up to the last turn.
+        prompt_tokens: of the first request, as a policy without token ids counted them.
     """
 
     turns: int = 0
     calls: int = 0
     tokens: int = 0
     void_turns: int = 0
+    prompt_tokens: int = 0
+
+    def count(self, turn: Turn, reply: Reply, budgets: Budgets, *, exact: bool) -> None:
+        """Add a finished turn. `exact`: its token ids are known; else the policy's own counts are taken."""
+        self.turns += 1
+        self.calls += min(len(turn.calls), budgets.max_calls - self.calls)
+        spoke_to_environment = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
+        self.void_turns = self.void_turns + 1 if turn.void and not spoke_to_environment else 0
+        if exact:
+            self.tokens += len(turn.token_ids)
+        else:
+            if turn.index == 0:
+                self.prompt_tokens = reply.prompt_tokens
+            self.tokens = max(reply.prompt_tokens - self.prompt_tokens, 0) + reply.completion_tokens
+
+    def token_limit(self, budgets: Budgets, context_room: int | None) -> TokenLimit:
+        """The least of what the turn, the episode and the policy's context leave for the next message."""
+        limit = TokenLimit(budgets.max_turn_tokens, StopReason.MAX_TOKENS, False)
+        if budgets.max_episode_tokens is not None and budgets.max_episode_tokens - self.tokens < limit.tokens:
+            limit = TokenLimit(budgets.max_episode_tokens - self.tokens, StopReason.MAX_TOKENS, True)
+        if context_room is not None and context_room < limit.tokens:
+            limit = TokenLimit(context_room, StopReason.CONTEXT_FULL, True)
+        return limit
 
     def used_up(self, budgets: Budgets) -> StopReason | None:
         """The first budget that leaves nothing for another turn, None if there is none."""

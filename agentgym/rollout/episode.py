@@ -1,8 +1,8 @@
-"""One episode, from reset to its stop reason: token in, token out, every failure in its place.
+"""One episode, from reset to its stop reason: token in, token out, and every failure where it belongs.
 
-What the agent does wrong becomes a result or a budget that ends the episode, and is scored. What the
-infrastructure does wrong (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of
-the world where there is one, and else marks the episode failed: kept, and never trained on.
+What the agent does wrong becomes a result, or a budget that ends the episode, and is scored. What the infrastructure
+does wrong (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of the environment where
+there is one, and else marks the episode failed: it is kept, and never trained on.
 """
 
 from __future__ import annotations
@@ -10,34 +10,39 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agentgym.environment import Checkpoint, Environment
-from agentgym.errors import ContextFull, LedgerError, RewardError
+from agentgym.environment import Checkpoint
+from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
-from agentgym.reward import validate_components
 from agentgym.rollout.budgets import BudgetUsage
-from agentgym.rollout.closing import close_environment
-from agentgym.rollout.judging import judge_end, verdict
-from agentgym.rollout.metering import TurnMeter, spoken
-from agentgym.rollout.replies import CUT, EMPTY, check_reply, over_budget
-from agentgym.rollout.restored import Restored
-from agentgym.rollout.schemas import tool_facts
-from agentgym.rollout.setting import Setting
-from agentgym.rollout.standing import Lookout
+from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget
+from agentgym.rollout.environments import ToolSchemas
+from agentgym.rollout.episode_config import EpisodeConfig
+from agentgym.rollout.judging import Judge
+from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
+from agentgym.rollout.retries import Retries
 from agentgym.task import seed_of
 from agentgym.trajectory import Trajectory, Turn
 
 
-class Episode:
-    """Plays one episode into a trajectory. Used once: `await Episode(setting, policy, trajectory).play()`."""
+class EpisodeOver(Exception):
+    """Raised inside the play loop when something ends the episode."""
 
-    def __init__(self, setting: Setting, policy: Policy, trajectory: Trajectory) -> None:
+    def __init__(self, reason: StopReason) -> None:
+        self.reason = reason
+
+
+class Episode:
+    """Plays one episode into a trajectory, trying again where the infrastructure failed and a retry is left.
+
+    Used once: `await Episode(config, policy, trajectory).play()`.
+    """
+
+    def __init__(self, config: EpisodeConfig, policy: Policy, trajectory: Trajectory) -> None:
         self.trajectory = trajectory
-        self._setting, self._budgets, self._policy = setting, setting.budgets, policy
-        self._retries_left = setting.budgets.infra_retries
-        self._doing = "starting"
-        self._environment: Environment | None = None
-        self._public = trajectory.task.public()
+        self._config, self._policy = config, policy
+        self._retries = Retries(trajectory, config.budgets.infra_retries)
+        self._environment: LiveEnvironment | None = None
 
     async def play(self) -> Trajectory:
         """Play to the end. The environment is closed whatever happens, also on cancellation.
@@ -54,7 +59,7 @@ class Episode:
                 except LedgerError:
                     raise
                 except Exception as error:  # noqa: BLE001  whatever it is, it is not the agent's fault
-                    if isinstance(error, RewardError) or not self._again(error):
+                    if isinstance(error, RewardError) or not self._retries.take(error):
                         self._fail(error)
                         break
                 except asyncio.CancelledError as error:
@@ -67,143 +72,172 @@ class Episode:
         finally:
             await self._close()
         if trajectory.turns:
-            trajectory.turns[-1].observation_ids = []  # what came back last was never read
+            trajectory.turns[-1].observation_ids = []  # the policy never read what came back last
         trajectory.duration_s = now() - started
         return trajectory
 
     async def _attempt(self) -> None:
-        """One try from reset to the judged outcome."""
+        """One try, from a fresh environment to the judged outcome."""
         await self._close()
-        trajectory, setting = self.trajectory, self._setting
-        trajectory.turns, trajectory.prompt_ids, trajectory.outcome = [], [], {}
-        trajectory.stop_reason = None
-        if setting.ledger is not None:
-            setting.ledger.begin(trajectory)
-        self._spent = BudgetUsage()
-        self._open_turn: Turn | None = None
-        self._resetting = False
-        self._doing = "making the environment"
-        environment = self._environment = setting.make_environment(trajectory.task)
-        self._reward = setting.reward_for(environment)
-        trajectory.weights = self._reward.weights if self._reward is not None else {}
-        kind = type(environment.world if isinstance(environment, Restored) else environment)
-        trajectory.provenance["environment"] = f"{kind.__module__}.{kind.__qualname__}"
-        self._meter = TurnMeter()
-        self._lookout = Lookout(environment, checkpoints=self._retries_left > 0 or setting.keep is not None)
+        trajectory, config, retries = self.trajectory, self._config, self._retries
+        trajectory.turns, trajectory.prompt_ids, trajectory.outcome, trajectory.stop_reason = [], [], {}, None
+        if config.ledger is not None:
+            config.ledger.begin(trajectory)
+        retries.note("making the environment")
+        environment = self._environment = LiveEnvironment(
+            lambda: config.make_environment(trajectory.task),
+            checkpoints=retries.remaining > 0 or config.checkpoints is not None,
+        )
+        environment_class = type(environment.current.unwrapped)
+        trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
+        reward = config.reward_for(environment.current)
+        trajectory.weights = reward.weights if reward is not None else {}
+        judge = None if reward is None else Judge(reward, config.budgets.time_s, retries.take)
+        loop = PlayLoop(config, self._policy, trajectory, environment, judge, retries)
+        trajectory.stop_reason = await loop.play()
+        if judge is not None:
+            retries.note("judging the outcome")
+            if await judge.judge_end(trajectory) and config.ledger is not None:
+                config.ledger.begin(trajectory)  # its turns have new rewards: they are written again, with the end
+
+    def _fail(self, error: Exception) -> None:
+        self.trajectory.stop_reason = StopReason.INFRA_ERROR
+        self.trajectory.outcome = {}
+        self.trajectory.error = self._retries.describe(error)
+
+    async def _close(self) -> None:
+        environment, self._environment = self._environment, None
+        if environment is not None and (close_error := await environment.close()) is not None:
+            self.trajectory.provenance.close_error = close_error
+
+
+class PlayLoop:
+    """The turns of one attempt at an episode, from reset to the reason that ends it."""
+
+    def __init__(
+        self,
+        config: EpisodeConfig,
+        policy: Policy,
+        trajectory: Trajectory,
+        environment: LiveEnvironment,
+        judge: Judge | None,
+        retries: Retries,
+    ) -> None:
+        self._config, self._budgets, self._policy, self._trajectory = config, config.budgets, policy, trajectory
+        self._environment, self._judge, self._retries = environment, judge, retries
+        self._task = trajectory.task.public()
+        self._tools = ToolSchemas({}, (), {})
+        self._conversation = Conversation((), (), None)
+        self._usage = BudgetUsage()
+        self._ready = False
+        self._open_turn: Turn | None = None  # said, and not finished yet
+
+    async def play(self) -> StopReason:
+        """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
-                reason = await self._turns(environment)
+                await self._reset()
+                while True:
+                    await self.play_turn()
+        except EpisodeOver as over:
+            return over.reason
+        except ContextFull:
+            if not self._ready:
+                raise
+            return StopReason.CONTEXT_FULL
         except TimeoutError:
             if not limit.expired():
                 raise
-            if self._resetting:
+            if not self._ready:
                 raise TimeoutError(f"not ready after {self._budgets.time_s:g} s") from None
-            reason = StopReason.TIME
-            await self._keep_interrupted_turn()
-        trajectory.stop_reason = reason
-        if self._reward is not None:
-            self._doing = "judging the outcome"
-            if await judge_end(self._reward, trajectory, **self._patience) and setting.ledger is not None:
-                setting.ledger.begin(trajectory)  # its turns are written again, with the end
+            await self._keep_open_turn()
+            return StopReason.TIME
 
-    async def _turns(self, environment: Environment) -> StopReason:
-        """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
-        trajectory, policy = self.trajectory, self._policy
-        self._doing, self._resetting = "resetting the environment", True
-        opening = await environment.reset(self._public, seed=trajectory.seed)
-        self._resetting = False
-        if used := await self._meter.read(environment):
-            trajectory.provenance["reset_usage"] = used
-        if digests := environment.image_digests:
-            trajectory.provenance["images"] = digests
-        trajectory.opening = tuple(opening)
-        self._messages: list[Message] = list(opening)
-        facts = tool_facts(environment.tools)
-        self._tools, self._costs = facts.schemas, facts.costs
-        self._prefix: list[int] | None = None
-        if policy.renderer is not None:
-            self._doing = "rendering the prompt"
-            trajectory.prompt_ids = policy.renderer.prompt(opening, self._tools)
-            self._prefix = list(trajectory.prompt_ids)
-            self._end_of_turn = policy.renderer.encode(Message("assistant", ""))[-1:]
-        while True:
-            try:
-                reason = await self._turn(len(trajectory.turns))
-            except ContextFull:
-                return StopReason.CONTEXT_FULL
-            if reason is not None:
-                return reason
+    async def play_turn(self) -> None:
+        """One turn: read the state, let the policy reply, run its calls, judge, and add what came back.
 
-    async def _turn(self, index: int) -> StopReason | None:
-        """Play one turn. Returns: why the episode ends with it, None if it goes on."""
-        trajectory, spent, budgets, setting = self.trajectory, self._spent, self._budgets, self._setting
-        now = asyncio.get_running_loop().time
-        before = await self._lookout.look(self._world, index, self._note)
-        if setting.keep is not None and before.checkpoint is not None:
-            setting.keep(trajectory, index, before.checkpoint)
-        limit, limited_by = self._room()
-        if limit <= 0:
-            return limited_by
+        Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
+        """
+        trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
+        state = await self._read_state()
+        limit = usage.token_limit(self._budgets, self._conversation.room(self._policy.context_tokens))
+        if limit.tokens <= 0:
+            raise EpisodeOver(limit.reason)
+
         began = now()
-        reply = await self._generate(index, limit)
+        reply = await self._generate(limit.tokens)
         replied = now()
-        message = reply.message
-        turn = Turn(
-            index, message, message.calls, (), reply.token_ids or [], reply.logprobs or [],
-            policy_version=reply.policy_version, state_key=before.state_key, potential=before.potential,
-            finish_reason=reply.finish_reason, generate_s=replied - began,
-        )  # fmt: skip
-        turn.usage = spoken(reply, self._costs)
-        self._open_turn = turn
-        cut = reply.finish_reason == "length"
+        turn = self._open_turn = self._begin_turn(reply, state, generate_s=replied - began)
         try:
-            answered = await self._react(turn, cut)
+            is_answer = await self._respond(turn)
         except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
-            answered = await self._react_again(turn, before.checkpoint, cut, error)
+            is_answer = await self._respond_again(turn, state.checkpoint, error)
         turn.tools_s = now() - replied
-        turn.usage.update(await self._meter.read(self._world, turn.results))
+        turn.usage.update(await self._environment.usage_since_last(turn.results))
         self._open_turn = None
-        self._count(turn, reply)
+
+        usage.count(turn, reply, self._budgets, exact=self._conversation.prefix_ids is not None)
         trajectory.turns.append(turn)
-        await self._judge_turn(f"judging turn {index}", turn)
-        reason: StopReason | None
-        if answered:
-            reason = StopReason.ANSWERED
-        elif self._world.ended:
-            reason = StopReason.ENVIRONMENT
-        elif cut and limited_by is not None:
-            reason = limited_by
-        else:
-            reason = spent.used_up(budgets) or self._observe(turn)
-        if reason is None and setting.ledger is not None:
-            await setting.ledger.write_turn(trajectory, turn)  # the last turn is written with the end
-        return reason
+        await self._judge_turn(turn, f"judging turn {turn.index}")
 
-    def _room(self) -> tuple[int, StopReason | None]:
-        """How many tokens the next message may have, and which budget cuts it short, if one does."""
-        limit, reason = self._budgets.max_turn_tokens, None
-        if (
-            self._budgets.max_episode_tokens is not None
-            and self._budgets.max_episode_tokens - self._spent.tokens < limit
-        ):
-            limit, reason = self._budgets.max_episode_tokens - self._spent.tokens, StopReason.MAX_TOKENS
-        if self._prefix is not None and self._policy.context_tokens is not None:
-            left = self._policy.context_tokens - len(self._prefix)
-            if left < limit:
-                limit, reason = left, StopReason.CONTEXT_FULL
-        return limit, reason
+        if is_answer:
+            raise EpisodeOver(StopReason.ANSWERED)
+        if self._environment.current.ended:
+            raise EpisodeOver(StopReason.ENVIRONMENT)
+        if turn.finish_reason == "length" and limit.ends_episode:
+            raise EpisodeOver(limit.reason)
+        if (used_up := usage.used_up(self._budgets)) is not None:
+            raise EpisodeOver(used_up)
+        self._observe(turn)
+        if self._config.ledger is not None:  # the last turn is written with the end
+            await self._config.ledger.write_turn(trajectory, turn)
 
-    async def _generate(self, index: int, limit: int) -> Reply:
-        """Ask the policy, again while retries are left. Raises: PolicyError, ContextFull."""
-        setting, trajectory, policy = self._setting, self.trajectory, self._policy
-        base = setting.sampling
-        seed = seed_of(*setting.seed_parts, trajectory.task.id, trajectory.sample, index)
+    async def _reset(self) -> None:
+        """Reset the environment and begin the conversation."""
+        trajectory, environment, policy = self._trajectory, self._environment, self._policy
+        self._retries.note("resetting the environment")
+        opening = await environment.current.reset(self._task, seed=trajectory.seed)
+        self._ready = True
+        trajectory.opening = tuple(opening)
+        trajectory.provenance.reset_usage = await environment.usage_since_last()
+        trajectory.provenance.image_digests = environment.current.image_digests
+        self._retries.note("rendering the prompt")
+        self._conversation = Conversation(opening, self._read_tools().schemas, policy.renderer)
+        trajectory.prompt_ids = self._conversation.prompt_ids
+
+    def _read_tools(self) -> ToolSchemas:
+        """The tools as they are now: an environment may add and remove some during an episode."""
+        environment = self._environment.current.unwrapped
+        if environment.tools is not self._tools.tools:
+            self._tools = self._config.environments.tool_schemas(environment)
+        return self._tools
+
+    async def _read_state(self) -> EnvironmentState:
+        """The state before the turn; its checkpoint is kept where somebody wants it."""
+        trajectory, checkpoints = self._trajectory, self._config.checkpoints
+        index = len(trajectory.turns)
+        state = await self._environment.read_state(index, self._retries.note)
+        if checkpoints is not None and state.checkpoint is not None:
+            key = (trajectory.task.id, trajectory.sample, index)
+            if key in checkpoints:
+                checkpoints[key] = state.checkpoint
+        return state
+
+    async def _generate(self, max_tokens: int) -> Reply:
+        """Ask the policy, and again while retries are left. Raises: PolicyError, ContextFull."""
+        config, trajectory, policy, conversation = self._config, self._trajectory, self._policy, self._conversation
+        index, prefix_ids = len(trajectory.turns), conversation.prefix_ids
+        seed = seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index)
         request = Request(
-            tuple(self._messages), self._tools, None if self._prefix is None else tuple(self._prefix),
-            Sampling(base.temperature, base.top_p, limit, seed), trajectory.id, index,
-        )  # fmt: skip
+            tuple(conversation.messages),
+            self._read_tools().schemas,
+            None if prefix_ids is None else tuple(prefix_ids),
+            Sampling(config.temperature, config.top_p, max_tokens, seed),
+            trajectory.id,
+            index,
+        )
         while True:
-            self._doing = f"asking the policy {policy.name!r} for turn {index}"
+            self._retries.note(f"asking the policy {policy.name!r} for turn {index}")
             try:
                 reply = await policy.generate(request)
                 check_reply(policy, reply)
@@ -211,154 +245,127 @@ class Episode:
             except ContextFull:
                 raise
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
-                if not self._again(error):
+                if not self._retries.take(error):
                     raise
 
-    async def _react(self, turn: Turn, cut: bool) -> bool:
-        """Let the world react to the message. Returns: whether the message answered the task."""
-        calls = turn.calls
-        if len(calls) == 1 and self._spent.calls < self._budgets.max_calls:  # nearly every message: no task, no gather
-            self._doing = f"running the tool {calls[0].name!r} in turn {turn.index}"
-            result = await self._world.call(calls[0])
+    def _begin_turn(self, reply: Reply, state: EnvironmentState, *, generate_s: float) -> Turn:
+        """The turn that a reply begins; its results are still missing."""
+        message = reply.message
+        usage: dict[str, float] = {}
+        if reply.prompt_tokens or reply.completion_tokens:
+            usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+        costs = self._tools.costs
+        if costs and (cost := sum(costs.get(call.name, 0.0) for call in message.calls)):
+            usage["cost"] = cost
+        return Turn(
+            index=len(self._trajectory.turns),
+            message=message,
+            calls=message.calls,
+            token_ids=reply.token_ids or [],
+            logprobs=reply.logprobs or [],
+            policy_version=reply.policy_version,
+            state_key=state.state_key,
+            potential=state.potential,
+            finish_reason=reply.finish_reason,
+            generate_s=generate_s,
+            usage=usage,
+        )
+
+    async def _respond(self, turn: Turn) -> bool:
+        """Run the calls of a message, or answer it where it holds none. Returns: whether it answered the task."""
+        environment, calls = self._environment.current, turn.calls
+        if len(calls) == 1 and self._usage.calls < self._budgets.max_calls:  # nearly every message
+            self._retries.note(f"running the tool {calls[0].name!r} in turn {turn.index}")
+            result = await environment.call(calls[0])
             turn.results = (result,)
             return result.final
         if calls:
-            turn.results = results = tuple(await self._run_calls(turn))
+            results = turn.results = tuple(await self._run_calls(turn))
             return any(result.final for result in results)
-        if cut:
+        if turn.finish_reason == "length":
             turn.replies = (Message("user", CUT.format(tokens=len(turn.token_ids) or "too many")),)
         elif not turn.message.content:
             turn.replies = (Message("user", EMPTY),)
         else:
-            self._doing = f"answering the agent's message of turn {turn.index}"
-            turn.replies = tuple(await self._world.respond(turn.message))
-            return not turn.replies and not self._world.ended
+            self._retries.note(f"answering the agent's message of turn {turn.index}")
+            turn.replies = tuple(await environment.respond(turn.message))
+            return not turn.replies and not environment.ended
         return False
 
-    async def _react_again(self, turn: Turn, checkpoint: Checkpoint | None, cut: bool, error: Exception) -> bool:
-        """After a failure, let a fresh world react as it was before the turn. Raises: the failure, if it cannot."""
+    async def _respond_again(self, turn: Turn, checkpoint: Checkpoint | None, error: Exception) -> bool:
+        """After a failure, let a fresh environment respond that is put back to the checkpoint before the turn.
+
+        Raises: the failure, if there is no checkpoint or no retry is left; what restoring raises.
+        """
         while True:
-            if checkpoint is None or self._retries_left <= 0:
+            if checkpoint is None or not self._retries.take(error):
                 raise error
-            self._retries_left -= 1
-            self._note_retry(error)
-            self._doing = f"restoring the checkpoint before turn {turn.index}"
-            await self._close()
-            self._environment = self._setting.make_environment(self.trajectory.task)
-            await self._environment.restore(self._public, checkpoint, seed=self.trajectory.seed)
+            self._retries.note(f"restoring the checkpoint before turn {turn.index}")
+            close_error = await self._environment.restore(self._task, checkpoint, seed=self._trajectory.seed)
+            if close_error is not None:
+                self._trajectory.provenance.close_error = close_error
             try:
-                return await self._react(turn, cut)
-            except Exception as again:  # noqa: BLE001  as in _turn
-                error = again
+                return await self._respond(turn)
+            except Exception as next_error:  # noqa: BLE001  as in play_turn
+                error = next_error
 
     async def _run_calls(self, turn: Turn) -> list[Result]:
         """Run the calls of a message concurrently. Returns: their results, in the order of the calls."""
-        allowed = self._budgets.max_calls - self._spent.calls
-        calls, world = turn.calls, self._world
-        self._doing = f"running the tools {[call.name for call in calls]} in turn {turn.index}"
-        results: list[Any] = [over_budget(call, f"all {self._budgets.max_calls} calls") for call in calls]
+        budgets, calls, environment = self._budgets, turn.calls, self._environment.current
+        allowed = calls[: budgets.max_calls - self._usage.calls]
+        self._retries.note(f"running the tools {[call.name for call in calls]} in turn {turn.index}")
+        results: list[Any] = [over_budget(call, f"all {budgets.max_calls} calls") for call in calls]
         turn.results = results
 
         async def run(position: int) -> None:
-            results[position] = over_budget(calls[position], f"its {self._budgets.time_s:g} s")
-            results[position] = await world.call(calls[position])
+            results[position] = over_budget(calls[position], f"its {budgets.time_s:g} s")
+            results[position] = await environment.call(calls[position])
 
-        outcomes = await asyncio.gather(*map(run, range(min(allowed, len(calls)))), return_exceptions=True)
-        for call, outcome in zip(calls, outcomes, strict=False):
+        outcomes = await asyncio.gather(*map(run, range(len(allowed))), return_exceptions=True)
+        for call, outcome in zip(allowed, outcomes, strict=True):
             if isinstance(outcome, BaseException):
-                self._doing = f"running the tool {call.name!r} in turn {turn.index}"
+                self._retries.note(f"running the tool {call.name!r} in turn {turn.index}")
                 raise outcome
         return results
 
-    def _count(self, turn: Turn, reply: Reply) -> None:
-        """Add the turn to what is spent, and to the conversation."""
-        spent = self._spent
-        spent.turns += 1
-        spent.calls += min(len(turn.calls), self._budgets.max_calls - spent.calls)
-        understood = any(call.error is None for call in turn.calls)
-        answered_by_world = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
-        spent.void_turns = 0 if understood or answered_by_world else spent.void_turns + 1
-        if self._prefix is not None:
-            self._prefix += turn.token_ids
-            spent.tokens += len(turn.token_ids)
-        else:  # a policy without token ids counts for itself, as an API does
-            if turn.index == 0:
-                self._first_prompt_tokens = reply.prompt_tokens
-            spent.tokens = max(reply.prompt_tokens - self._first_prompt_tokens, 0) + reply.completion_tokens
-            spent.tokens = max(spent.tokens, 0)
+    async def _judge_turn(self, turn: Turn, activity: str) -> None:
+        if self._judge is not None:
+            self._retries.note(activity)
+            await self._judge.judge_turn(turn, self._trajectory)
 
-    def _observe(self, turn: Turn) -> StopReason | None:
-        """Splice what came back into the conversation. Returns: the budget that leaves no room for it."""
-        seen = [Message("tool", r.content, (), r.call_id, r.name) for r in turn.results]
-        seen += turn.replies
-        self._messages.append(turn.message)
-        self._messages += seen
-        renderer = self._policy.renderer
-        if renderer is None or self._prefix is None:
-            return None
-        self._doing = f"rendering what came back in turn {turn.index}"
-        ids = renderer.observation(seen)
-        if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end it
-            ids = [*self._end_of_turn, *ids]
-        self._prefix += ids
-        self._spent.tokens += len(ids)
-        limit, reason = self._room()
-        if limit <= 0:
-            return reason
-        turn.observation_ids = ids
-        return None
+    def _observe(self, turn: Turn) -> None:
+        """Add the turn to the conversation. Raises: EpisodeOver when what came back leaves no room for a reply."""
+        self._retries.note(f"rendering what came back in turn {turn.index}")
+        observation_ids = self._conversation.append(turn)
+        self._usage.tokens += len(observation_ids)
+        limit = self._usage.token_limit(self._budgets, self._conversation.room(self._policy.context_tokens))
+        if self._conversation.prefix_ids is not None and limit.tokens <= 0:
+            raise EpisodeOver(limit.reason)
+        turn.observation_ids = observation_ids
 
-    async def _judge_turn(self, doing: str, turn: Turn) -> None:
-        if self._reward is not None and self._reward.has_stage("turn"):
-            self._doing = doing
-            reward, patience = self._reward, self._patience
-            turn.rewards = dict(
-                await verdict(reward, reward.turn, turn, self.trajectory, check=validate_components, **patience)
-            )
-
-    @property
-    def _patience(self) -> dict[str, Any]:
-        return {"time_s": self._budgets.time_s, "again": self._again}
-
-    def _again(self, error: Exception) -> bool:
-        """Whether a retry is left after this failure; if so it is noted and taken."""
-        if self._retries_left <= 0:
-            return False
-        self._retries_left -= 1
-        self._note_retry(error)
-        return True
-
-    async def _keep_interrupted_turn(self) -> None:
-        """Time ran out while tools ran: the message was said, so the turn counts, its open calls do not."""
+    async def _keep_open_turn(self) -> None:
+        """Time ran out while tools ran: the message was said, so the turn counts; its open calls do not."""
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return
         unfinished = (over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
         turn.results = tuple(turn.results or unfinished)
-        turn.usage.update(await self._meter.read(self._world, turn.results))
-        self.trajectory.turns.append(turn)
-        await self._judge_turn("judging the last turn", turn)
+        turn.usage.update(await self._environment.usage_since_last(turn.results))
+        self._trajectory.turns.append(turn)
+        await self._judge_turn(turn, "judging the last turn")
 
-    def _note(self, doing: str) -> None:
-        self._doing = doing
 
-    def _fail(self, error: Exception) -> None:
-        self.trajectory.stop_reason = StopReason.INFRA_ERROR
-        self.trajectory.outcome = {}
-        self.trajectory.error = self._describe(error)
-
-    def _note_retry(self, error: Exception) -> None:
-        self.trajectory.provenance.setdefault("retries", []).append(self._describe(error))
-
-    def _describe(self, error: Exception) -> str:
-        return f"{type(error).__name__}: {str(error)[:2000]} (while {self._doing})"
-
-    @property
-    def _world(self) -> Environment:
-        assert self._environment is not None
-        return self._environment
-
-    async def _close(self) -> None:
-        environment, self._environment = self._environment, None
-        if environment is not None and (note := await close_environment(environment)) is not None:
-            self.trajectory.provenance["close_error"] = note
+def check_reply(policy: Policy, reply: Reply) -> None:
+    """Check that a reply keeps the policy contract. Raises: PolicyError that says how it does not."""
+    if reply.message.role != "assistant":
+        raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
+    if policy.renderer is not None and reply.token_ids is None:
+        raise PolicyError(
+            f"The policy {policy.name!r} has a renderer but returned no token ids, so its episode cannot be "
+            "token-exact. Return Reply.token_ids, or set renderer to None."
+        )
+    if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
+        raise PolicyError(
+            f"The policy {policy.name!r} returned {len(reply.token_ids or ())} token ids and "
+            f"{len(reply.logprobs)} log-probabilities; there is one for each token."
+        )

@@ -14,7 +14,7 @@ from typing import Any
 from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import ForkPoint, Provenance, ReplayedTurns, Trajectory, Turn
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
@@ -22,6 +22,23 @@ Keep = Callable[[ImagePart], object]
 """Told of each image, whose bytes are then left out: the record holds its digest alone."""
 Fetch = Callable[[str], str]
 """From a digest to the data of the image that was kept. Raises: KeyError when it is missing."""
+
+_PROVENANCE_KEYS = {
+    "agentgym": "agentgym",
+    "seed": "seed",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_turn_tokens": "max_tokens",
+    "policy": "policy",
+    "environment": "environment",
+    "image_digests": "images",
+    "reset_usage": "reset_usage",
+    "retries": "retries",
+    "close_error": "close_error",
+}
+"""Fields of Provenance that are plain data, each with its key in files."""
+_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "group_pending"}
+# "group_pending" is how ledgers before 0.2 marked what is now the column `awaits_group`
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -141,7 +158,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
         },
         "opening": [message_to_json(m, keep) for m in trajectory.opening],
         "outcome": trajectory.outcome, "stop_reason": trajectory.stop_reason, "error": trajectory.error,
-        "weights": dict(trajectory.weights), "provenance": trajectory.provenance,
+        "weights": dict(trajectory.weights), "provenance": provenance_to_json(trajectory.provenance),
         "duration_s": trajectory.duration_s,
     }  # fmt: skip
 
@@ -156,8 +173,36 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
         data["id"], Task(**task), data["sample"], data["seed"],
         tuple(message_from_json(m, fetch) for m in data["opening"]),
         outcome=data["outcome"], stop_reason=None if stop is None else StopReason(stop), error=data["error"],
-        weights=data["weights"], provenance=data["provenance"], duration_s=data["duration_s"],
+        weights=data["weights"], provenance=provenance_from_json(data["provenance"]), duration_s=data["duration_s"],
     )  # fmt: skip
+
+
+def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
+    """What is known of an episode's making, by the names that ledgers have always used."""
+    row: dict[str, Any] = {}
+    for field, key in _PROVENANCE_KEYS.items():
+        value = getattr(provenance, field)
+        if value is not None and value != [] and value != {}:
+            row[key] = value
+    if (branch := provenance.branch) is not None:
+        row["branch"] = {"of": branch.trajectory, "turn": branch.turn}
+    if (replay := provenance.replay) is not None:
+        row["replay"] = {"of": replay.trajectory, "turns": list(replay.turns)}
+    return row | provenance.extra
+
+
+def provenance_from_json(row: dict[str, Any]) -> Provenance:
+    """The provenance that `provenance_to_json` wrote; keys that are none of ours are kept in `extra`."""
+    known = {field: row[key] for field, key in _PROVENANCE_KEYS.items() if key in row}
+    provenance = Provenance(**known)
+    if "branch" in row:
+        provenance.branch = ForkPoint(row["branch"]["of"], row["branch"]["turn"])
+    if "replay" in row:
+        provenance.replay = ReplayedTurns(row["replay"]["of"], tuple(row["replay"]["turns"]))
+    others = row.keys() - _PROVENANCE_KEYS_IN_FILES
+    if others:
+        provenance.extra = {key: row[key] for key in row if key in others}
+    return provenance
 
 
 def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:

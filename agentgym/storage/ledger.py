@@ -10,14 +10,14 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.messages import ImagePart
 from agentgym.storage import pictures, summary
-from agentgym.storage.codec import TurnRow, pack_head, pack_turn, unpack_head, unpack_turn
+from agentgym.storage.codec import pack_head, pack_turn
+from agentgym.storage.loading import TABLES, load_episode, unpack_episode
 from agentgym.trajectory import Trajectory, Turn
 
 SCHEMA_VERSION = "1"
@@ -29,7 +29,8 @@ CREATE TABLE episode (
     id TEXT NOT NULL UNIQUE,
     turns INTEGER,              -- how many, NULL until it is finished
     head TEXT NOT NULL,
-    prompt_ids BLOB NOT NULL
+    prompt_ids BLOB NOT NULL,
+    awaits_group INTEGER        -- 1 while a finished episode waits for a reward that judges its whole group
 );
 CREATE TABLE turn (
     episode INTEGER NOT NULL,
@@ -42,8 +43,15 @@ CREATE TABLE turn (
 ) WITHOUT ROWID;
 """
 _WRITE_TURN = "INSERT OR REPLACE INTO turn VALUES (?, ?, ?, ?, ?, ?)"
-_BEGIN_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, NULL, ?, ?)"
-_FINISH_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, ?, ?, ?)"
+_BEGIN_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, NULL, ?, ?, NULL)"
+_FINISH_EPISODE = "INSERT OR REPLACE INTO episode VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_AWAITS_GROUP = """
+BEGIN IMMEDIATE;
+ALTER TABLE episode ADD COLUMN awaits_group INTEGER;
+UPDATE episode SET awaits_group = 1
+WHERE turns IS NOT NULL AND json_type(head, '$.provenance.group_pending') IS NOT NULL;
+COMMIT;
+"""
 
 
 class Ledger:
@@ -66,7 +74,7 @@ class Ledger:
         self._written: dict[str, int] = {}  # turns kept so far of the unfinished episodes begun here
         self._connection = self._open()
         self._keys: dict[str, int] = {}  # of episodes that are not finished
-        with self._telling("read"):
+        with self._errors_name_the_file("read"):
             self._keys.update(self._connection.execute("SELECT id, key FROM episode WHERE turns IS NULL"))
             self._next_key = self._connection.execute("SELECT coalesce(max(key), 0) + 1 FROM episode").fetchone()[0]
 
@@ -90,9 +98,11 @@ class Ledger:
         self._written[trajectory.id] = turn.index + 1
         await self._committed()
 
-    async def finish(self, trajectory: Trajectory) -> None:
+    async def finish(self, trajectory: Trajectory, *, awaits_group: bool = False) -> None:
         """Keep the end of an episode, with those of its turns that are not kept yet. Returns after the commit.
 
+        Args:
+            awaits_group: a reward is still to judge it beside the others of its group; `amend` keeps the verdict.
         Raises: LedgerError; ValueError when the episode has no stop reason, so did not end.
         """
         if trajectory.stop_reason is None:
@@ -103,7 +113,13 @@ class Ledger:
         # The last turn is written again, even if it was kept: that it is the last takes its observation away.
         first = min(done, len(trajectory.turns) - 1)
         rows = [(key, turn.index, *pack_turn(turn, self._images.append)) for turn in trajectory.turns[max(first, 0) :]]
-        end = (key, trajectory.id, len(trajectory.turns), *pack_head(trajectory, self._images.append))
+        end = (
+            key,
+            trajectory.id,
+            len(trajectory.turns),
+            *pack_head(trajectory, self._images.append),
+            awaits_group or None,
+        )
         self._turns += rows
         self._ended.append(end)
         self._summaries.append(summary.summary_row(key, trajectory))
@@ -114,33 +130,35 @@ class Ledger:
     def amend(self, trajectories: Sequence[Trajectory]) -> None:
         """Write what is kept beside the turns of finished episodes (outcome, weights, stop reason) anew, all or none.
 
+        They no longer await the verdict on their group.
         Raises: LedgerError, also for an episode that is not finished here.
         """
         find = "SELECT key FROM episode WHERE id = ? AND turns IS NOT NULL"
-        with self._telling("written"):
-            keys = [row[0] for one in trajectories for row in self._connection.execute(find, (one.id,))]
+        with self._errors_name_the_file("written"):
+            keys = [row[0] for t in trajectories for row in self._connection.execute(find, (t.id,))]
             if len(keys) != len(trajectories):
                 raise LedgerError(
                     f"{self.path}: {len(trajectories) - len(keys)} of these episodes are not finished in it."
                 )
-            kept = list(zip(keys, trajectories, strict=True))
-            shown: list[ImagePart] = []
-            ended = [(key, one.id, len(one.turns), *pack_head(one, shown.append)) for key, one in kept]
-            self._write([], [], ended, [summary.summary_row(key, one) for key, one in kept], shown)
+            images: list[ImagePart] = []
+            ended, summaries = [], []
+            for key, trajectory in zip(keys, trajectories, strict=True):
+                head = pack_head(trajectory, images.append)
+                ended.append((key, trajectory.id, len(trajectory.turns), *head, None))
+                summaries.append(summary.summary_row(key, trajectory))
+            self._write([], [], ended, summaries, images)
 
-    def finished(self, run: str, *, noting: str | None = None) -> set[str]:
-        """Ids of the finished episodes of a run; with `noting`, of those whose provenance has this key."""
-        with self._telling("read"):
-            rows = self._connection.execute(
-                "SELECT id FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ? "
-                "AND (? IS NULL OR json_type(head, '$.provenance.' || ?) IS NOT NULL)",
-                (f"{run}/", f"{run}0", noting, noting),
-            )  # '0' is the character after '/'
-            return {row[0] for row in rows}
+    def finished(self, label: str) -> set[str]:
+        """Ids of the finished episodes whose id begins with a label."""
+        return self._ids("turns IS NOT NULL", label)
 
-    def last_run(self, prefix: str = "") -> str | None:
-        """The run that the finished episode belongs to which began last, of runs whose label begins with `prefix`."""
-        with self._telling("read"):
+    def awaiting_group(self, label: str) -> set[str]:
+        """Ids of those finished episodes of a label that still await the verdict on their group."""
+        return self._ids("turns IS NOT NULL AND awaits_group = 1", label)
+
+    def last_label(self, prefix: str = "") -> str | None:
+        """The label of the finished episode that began last, of those that begin with `prefix`."""
+        with self._errors_name_the_file("read"):
             row = self._connection.execute(
                 "SELECT id FROM episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY key DESC LIMIT 1",
                 (len(prefix), prefix),
@@ -152,19 +170,14 @@ class Ledger:
 
         Raises: LedgerError when there is none, or when a part of it is missing or damaged.
         """
-        with self._telling("read"):
-            row = self._connection.execute(
-                "SELECT key, turns, head, prompt_ids FROM episode WHERE id = ?", (episode,)
-            ).fetchone()
-        if row is None:
-            raise LedgerError(f"{self.path} holds no episode {episode!r}. Its ids are <run>/<task id>#<sample>.")
-        return self._read(episode, *row)
+        with self._errors_name_the_file("read"):
+            return load_episode(self._connection, self.path, episode)
 
     def trajectories(self, run_prefix: str = "") -> Iterator[Trajectory]:
         """Every finished episode whose id begins with `run_prefix`, in the order they began, one at a time."""
         last = 0
         while True:
-            with self._telling("read"):  # page by page, so that no read stays open while others write
+            with self._errors_name_the_file("read"):  # page by page, so that no read stays open while others write
                 rows = self._connection.execute(
                     "SELECT key, id, turns, head, prompt_ids FROM episode WHERE turns IS NOT NULL AND key > ? "
                     "AND substr(id, 1, ?) = ? ORDER BY key LIMIT 100",
@@ -172,8 +185,10 @@ class Ledger:
                 ).fetchall()
             if not rows:
                 return
-            for key, episode, *rest in rows:
-                yield self._read(episode, key, *rest)
+            for key, episode, *columns in rows:
+                with self._errors_name_the_file("read"):
+                    trajectory = unpack_episode(self._connection, self.path, episode, key, *columns)
+                yield trajectory
             last = rows[-1][0]
 
     def close(self) -> None:
@@ -184,23 +199,13 @@ class Ledger:
         finally:
             self._connection.close()
 
-    def _read(self, episode: str, key: int, turns: int | None, head: str, prompt_ids: bytes) -> Trajectory:
-        with self._telling("read"):
-            rows: list[TurnRow] = self._connection.execute(
-                "SELECT head, token_ids, logprobs, observation_ids FROM turn WHERE episode = ? ORDER BY number", (key,)
-            ).fetchall()
-        try:
-            fetch = partial(pictures.fetch, self._connection)
-            trajectory = unpack_head(head, prompt_ids, fetch)
-            trajectory.turns = [unpack_turn(row, fetch) for row in rows]
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerError(f"{self.path}: the episode {episode!r} is damaged: {error!r}.") from error
-        if turns is not None and [turn.index for turn in trajectory.turns] != list(range(turns)):
-            raise LedgerError(
-                f"{self.path}: the episode {episode!r} should have {turns} turns, but {len(rows)} are there. The file "
-                "is damaged: restore a copy, or delete the file and run again."
+    def _ids(self, condition: str, label: str) -> set[str]:
+        with self._errors_name_the_file("read"):
+            rows = self._connection.execute(
+                f"SELECT id FROM episode WHERE {condition} AND id >= ? AND id < ?",
+                (f"{label}/", f"{label}0"),  # '0' is the character after '/'
             )
-        return trajectory
+            return {row[0] for row in rows}
 
     def _begin(self, trajectory: Trajectory) -> None:
         key = self._keys.get(trajectory.id)
@@ -224,12 +229,12 @@ class Ledger:
     def _commit(self) -> None:
         waiting, self._waiting, self._loop = self._waiting, [], None
         begun, turns, ended, summaries = self._begun, self._turns, self._ended, self._summaries
-        shown, self._images = self._images, []
+        images, self._images = self._images, []
         self._begun, self._turns, self._ended, self._summaries = [], [], [], []
         failure: Exception | None = None
         try:
-            with self._telling("written"):
-                self._write(begun, turns, ended, summaries, shown)
+            with self._errors_name_the_file("written"):
+                self._write(begun, turns, ended, summaries, images)
         except Exception as error:
             if not waiting:
                 raise
@@ -245,7 +250,7 @@ class Ledger:
                 done.set_exception(own)
 
     def _write(
-        self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any], shown: list[ImagePart]
+        self, begun: list[Any], turns: list[Any], ended: list[Any], summaries: list[Any], images: list[ImagePart]
     ) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -260,9 +265,9 @@ class Ledger:
             if summaries:
                 summary.create(connection)  # a ledger of an earlier agentgym has none
                 connection.executemany(summary.WRITE.format(where=""), summaries)
-            if shown:
+            if images:
                 pictures.create(connection)
-                pictures.write(connection, shown)
+                pictures.write(connection, images)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -270,7 +275,7 @@ class Ledger:
             raise
 
     def _open(self) -> sqlite3.Connection:
-        with self._telling("opened"):
+        with self._errors_name_the_file("opened"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # The loop may live in another thread than the one that opened the file; it is one at a time.
             connection = sqlite3.connect(
@@ -285,7 +290,7 @@ class Ledger:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        if tables and not {"meta", "episode", "turn"} <= tables:
+        if tables and not tables >= TABLES:
             raise LedgerError(
                 f"{self.path} is a SQLite file, but no ledger (its tables: {', '.join(sorted(tables))}). "
                 "Choose another path; nothing was changed in it."
@@ -299,16 +304,20 @@ class Ledger:
                 )
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        if not tables:
+        if tables:
+            columns = {row[1] for row in connection.execute("PRAGMA table_info(episode)")}
+            if "awaits_group" not in columns:  # a ledger of before 0.2
+                connection.executescript(_ADD_AWAITS_GROUP)
+        else:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {_SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
             )
 
-    def _telling(self, what: str) -> _Telling:
-        return _Telling(self.path, what)
+    def _errors_name_the_file(self, what: str) -> _NamedErrors:
+        return _NamedErrors(self.path, what)
 
 
-class _Telling:
+class _NamedErrors:
     """Turns what SQLite and the disk raise into a LedgerError that names the file and says what to do."""
 
     __slots__ = ("_path", "_what")

@@ -9,13 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LedgerError
-from agentgym.storage import pictures, summary
-from agentgym.storage.codec import TurnRow, unpack_head, unpack_turn
+from agentgym.storage import summary
+from agentgym.storage.loading import TABLES, load_episode, unpack_episode
 from agentgym.trajectory import Trajectory
 
 FILTERS = {
@@ -63,16 +62,7 @@ class LedgerReader:
         Raises: LedgerError when there is none, or when a part of it is damaged.
         """
         with self._reading() as connection:
-            connection.execute("BEGIN")  # one moment for the head and the turns, whatever is being written
-            try:
-                row = connection.execute(
-                    "SELECT key, head, prompt_ids FROM episode WHERE id = ?", (episode,)
-                ).fetchone()
-                if row is not None:
-                    return self._unpack(connection, episode, row[1], row[2], self._turns(connection, row[0]))
-            finally:
-                connection.execute("COMMIT")
-        raise LedgerError(f"{self.path} holds no episode {episode!r}. Its ids are <run>/<task id>#<sample>.")
+            return load_episode(connection, self.path, episode)
 
     def summarise(self, budget_s: float = 0.25) -> int:
         """Make the summaries that the writer did not, as in a ledger of an earlier agentgym. Returns how many lack.
@@ -85,9 +75,10 @@ class LedgerReader:
             have = sum(self._count(connection, place) for place in self._places) + self._unreadable
             while have < self._count(connection, "main.episode"):  # else there is nothing to look for
                 rows = connection.execute(
-                    f"SELECT key, id, head, prompt_ids FROM main.episode WHERE key > ? AND turns IS NOT NULL{written} "
-                    "ORDER BY key LIMIT 64", (self._made_up_to,),
-                ).fetchall()  # fmt: skip
+                    "SELECT key, id, turns, head, prompt_ids FROM main.episode "
+                    f"WHERE key > ? AND turns IS NOT NULL{written} ORDER BY key LIMIT 64",
+                    (self._made_up_to,),
+                ).fetchall()
                 if not rows:
                     return 0
                 made = [found for row in rows if (found := self._summary(connection, *row))]
@@ -170,12 +161,10 @@ class LedgerReader:
             self._phases = (self._made_up_to, max([last, *(key for _, _, key in rows)])), counted
             return counted
 
-    def _summary(
-        self, connection: sqlite3.Connection, key: int, name: str, head: str, prompt_ids: bytes
-    ) -> tuple[Any, ...] | None:
+    def _summary(self, connection: sqlite3.Connection, key: int, episode: str, *columns: Any) -> tuple[Any, ...] | None:
         """None for an episode that is damaged: it is left out of lists, and opening it says why."""
         try:
-            trajectory = self._unpack(connection, name, head, prompt_ids, self._turns(connection, key))
+            trajectory = unpack_episode(connection, self.path, episode, key, *columns)
         except LedgerError:
             return None
         return summary.summary_row(key, trajectory)
@@ -195,22 +184,6 @@ class LedgerReader:
     def _count(self, connection: sqlite3.Connection, table: str) -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
-    def _turns(self, connection: sqlite3.Connection, key: int) -> list[TurnRow]:
-        return connection.execute(
-            "SELECT head, token_ids, logprobs, observation_ids FROM turn WHERE episode = ? ORDER BY number", (key,)
-        ).fetchall()
-
-    def _unpack(
-        self, connection: sqlite3.Connection, episode: str, head: str, prompt_ids: bytes, turns: Sequence[TurnRow]
-    ) -> Trajectory:
-        fetch = partial(pictures.fetch, connection)
-        try:
-            trajectory = unpack_head(head, prompt_ids, fetch)
-            trajectory.turns = [unpack_turn(row, fetch) for row in turns]
-        except (ValueError, KeyError, TypeError) as error:
-            raise LedgerError(f"{self.path}: the episode {episode!r} is damaged: {error!r}.") from error
-        return trajectory
-
     def _open(self) -> sqlite3.Connection:
         if not self.path.is_file():
             raise LedgerError(f"There is no ledger {self.path}.")
@@ -229,7 +202,7 @@ class LedgerReader:
         connection = sqlite3.connect(uri, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
         try:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not {"meta", "episode", "turn"} <= tables:
+            if not tables >= TABLES:
                 raise LedgerError(
                     f"{self.path} is no ledger: it holds the tables {', '.join(sorted(tables)) or 'none'}."
                 )

@@ -58,8 +58,8 @@ class EpisodeChecker:
         for trajectory in await manager.collect(tasks):
             if trajectory.error is not None:
                 self.subject.findings.add(f"An episode of {who} failed: {short(trajectory.error, 400)}")
-            elif "close_error" in trajectory.provenance:
-                self.subject.findings.add(f"close raised after {who}: {short(trajectory.provenance['close_error'])}")
+            elif (close_error := trajectory.provenance.close_error) is not None:
+                self.subject.findings.add(f"close raised after {who}: {short(close_error)}")
             else:
                 judged.append(trajectory)
         return judged

@@ -78,7 +78,8 @@ class Branching:
         group_of = {trajectory.id: group for group in groups for trajectory in group}
         branches = rollouts.branch(policy, forks, 1, label=f"{label}-branch", record=True)
         for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
-            group_of[branch.provenance["branch"]["of"]].append(branch)
+            assert branch.provenance.branch is not None
+            group_of[branch.provenance.branch.trajectory].append(branch)
         others = iter(rollouts.play(policy, tasks_from_start, label=f"{label}-anew") if tasks_from_start else ())
         for group in groups:
             group += [next(others) for _ in range(group_size - len(group))]

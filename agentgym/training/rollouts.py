@@ -10,14 +10,13 @@ from types import TracebackType
 from agentgym import registry
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
-from agentgym.rollout import Checkpoints, EpisodeManager, Fork, RolloutConfig
-from agentgym.rollout.branch import Ended
+from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
-_SILENT = Ended()
+_SILENT = ExhaustedPolicy()
 
 
 class Rollouts:
@@ -45,6 +44,7 @@ class Rollouts:
             backend = registry.load("backends", backend)() if isinstance(backend, str) else backend
             config = replace(config, backend=Pool(backend, ready=pool))
         self.config, self.ledger = config, ledger
+        self._manager: EpisodeManager | None = None
         self._runner = asyncio.Runner()
         self._backends = registry.BackendUser()
 
@@ -79,23 +79,32 @@ class Rollouts:
         """
         if progress is not None and self.reward is not None:
             self.reward.set_progress(progress)
-        manager = self._manager(policy, label, self.ledger if record else None, temperature, checkpoints)
-        return self._runner.run(manager.collect(tasks, group_size, on_trajectory=on_trajectory))
+        return self._runner.run(
+            self._manager_of(policy).collect(
+                tasks,
+                group_size,
+                label=label,
+                temperature=temperature,
+                record=record,
+                checkpoints=checkpoints,
+                on_trajectory=on_trajectory,
+            )
+        )
 
     def branch(
         self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False
     ) -> list[Trajectory]:
         """Continue saved trajectories from their forks, `group_size` times each, in no order. `record`: as `play`."""
-        manager = self._manager(policy, label, self.ledger if record else None)
+        manager = self._manager_of(policy)
 
         async def collected() -> list[Trajectory]:
-            return [trajectory async for trajectory in manager.branch(forks, group_size)]
+            return [trajectory async for trajectory in manager.branch(forks, group_size, label=label, record=record)]
 
         return self._runner.run(collected())
 
     def replay_turns(self, selections: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
         """Repeat only some turns of saved trajectories, each in a fresh environment, and judge the results."""
-        manager = self._manager(_SILENT, "replay", None)
+        manager = EpisodeManager(_SILENT, self.config, label="replay")
         gate = asyncio.Semaphore(self.config.concurrency)
 
         async def replay(record: Trajectory, turns: Collection[int]) -> Trajectory:
@@ -115,16 +124,11 @@ class Rollouts:
 
         return self._runner.run(score_all())
 
-    def _manager(
-        self,
-        policy: Policy | Callable[[Task], Policy],
-        label: str,
-        ledger: Ledger | None,
-        temperature: float | None = None,
-        checkpoints: Checkpoints | None = None,
-    ) -> EpisodeManager:
-        config = self.config if temperature is None else self.config.at_temperature(temperature)
-        return EpisodeManager(policy, config, ledger=ledger, label=label, checkpoints=checkpoints)
+    def _manager_of(self, policy: Policy | Callable[[Task], Policy]) -> EpisodeManager:
+        """One manager for all that a policy plays in a row: it keeps the rewards that environments declare."""
+        if self._manager is None or self._manager.policy is not policy:
+            self._manager = EpisodeManager(policy, self.config, ledger=self.ledger)
+        return self._manager
 
     def close(self) -> None:
         """Close the sandboxes, the event loop and the ledger."""

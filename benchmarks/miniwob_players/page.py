@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym import Call, Environment, Message
 from agentgym.errors import AgentGymError, ToolError
-from agentgym.sandboxes.gui.judge import OVER
+from agentgym.sandboxes.gui.judge import TASK_OVER
 
 from .elements import SUBMIT, quoted
 
@@ -113,8 +113,8 @@ class Page:
         text = result.message().text
         if not result.ok:
             raise Stuck(f"{tool}{arguments}: {text}")
-        if text.startswith(OVER):
-            self.reward = json.loads(text[len(OVER) :]).get("page_reward")
+        if text.startswith(TASK_OVER):
+            self.reward = json.loads(text[len(TASK_OVER) :]).get("page_reward")
 
     async def click(self, element: str) -> None:
         """Click the middle of the element that a script names."""

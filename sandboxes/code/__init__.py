@@ -1,5 +1,28 @@
-"""`agentgym/code-v1`: write a Python function in a sandbox, with tools to run it, test it and submit it."""
+"""Code in a sandbox, one module an environment: functions, programs, projects, a shell, a notebook, mathematics.
 
+workbench.py     the sandbox of one episode, with the task's files in it
+transcript.py    what a run printed, as text for the agent
+guest_tests.py   runs inside: visible tests        guest_files.py   runs inside: hands in all files
+"""
+
+from .bash import CodeBash
+from .complete import CodeComplete
 from .environment import Code
+from .files import CodeFiles
+from .maths import CodeMaths
+from .notebook import CodeNotebook
+from .program import CodeProgram
+from .verified import CodeVerified
+from .verilog import CodeVerilog
 
-__all__ = ["Code"]
+__all__ = [
+    "Code",
+    "CodeBash",
+    "CodeComplete",
+    "CodeFiles",
+    "CodeMaths",
+    "CodeNotebook",
+    "CodeProgram",
+    "CodeVerified",
+    "CodeVerilog",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
 
-from .report import transcript
+from .transcript import transcript
 from .workbench import RUN_S, Workbench, files_of
 
 SYSTEM = "You work in a shell, in /work. Do what is asked with commands, then call done."
@@ -47,20 +47,18 @@ class CodeBash(Environment):
         self._bench = Workbench(self, files_of(task), programs=("bash",))
         return [Message("system", SYSTEM), *task.opening()]
 
-    @tool
+    @tool(parallel=False)
     async def bash(self, command: str) -> str:
         """Run a command in the shell."""
         if "\x00" in command:
             raise ToolError("The command holds a null character.")
         argv = ["bash", "--noprofile", "--norc", "-c", KEEPER, "bash", command]
-        async with self._bench.turn:  # commands of one message in their order
-            return transcript(await self._bench.command(argv), RUN_S, max_chars=4_000)
+        return transcript(await self._bench.command(argv), RUN_S, max_chars=4_000)
 
-    @tool(final=True, max_output_chars=1_500_000)
+    @tool(final=True, max_output_chars=1_500_000, parallel=False)
     async def done(self) -> str:
         """Say that the files under /work are as they shall be."""
-        async with self._bench.turn:
-            return await self._bench.submission()
+        return await self._bench.submission()
 
     async def state_key(self) -> str | None:
         """Hash of all files; the shell's own state is one of them."""

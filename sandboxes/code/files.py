@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
 
-from .report import cut, report, transcript
+from .transcript import cut, report, transcript
 from .workbench import RUN_S, Workbench, assertions_of, checked_path, files_of, text_of
 
 MAX_LINES, MAX_HITS, MAX_CHARS = 200, 50, 8_000
@@ -30,9 +30,9 @@ class CodeFiles(Environment):
     @tool(name="list")
     async def list_files(self, path: str = ".") -> str:
         """Show the names in a folder. Folders end with a slash."""
-        machine = await self._bench.machine()
+        sandbox = await self._bench.sandbox()
         try:
-            names = await machine.list(checked_path(path))
+            names = await sandbox.list(checked_path(path))
         except OSError as error:
             raise ToolError(f"{path} cannot be listed: {error.strerror or error}.") from error
         return cut("\n".join(names), MAX_CHARS) or "[empty]"
@@ -47,18 +47,17 @@ class CodeFiles(Environment):
         """
         lines = (await self._bench.read(checked_path(path))).splitlines()
         start = max(first_line, 1) - 1
-        shown = "\n".join(lines[start : start + MAX_LINES])
-        left = len(lines) - start - MAX_LINES
-        return cut(shown, MAX_CHARS) + (f"\n[{left} more lines]" if left > 0 else "") or "[empty]"
+        page = "\n".join(lines[start : start + MAX_LINES])
+        remaining = len(lines) - start - MAX_LINES
+        return cut(page, MAX_CHARS) + (f"\n[{remaining} more lines]" if remaining > 0 else "") or "[empty]"
 
-    @tool
+    @tool(parallel=False)
     async def write(self, path: str, text: str) -> str:
         """Write a file; its folders are made, and what it held before is gone."""
-        async with self._bench.turn:
-            await self._bench.write(checked_path(path), text)
+        await self._bench.write(checked_path(path), text)
         return "Written."
 
-    @tool
+    @tool(parallel=False)
     async def edit(self, path: str, old: str, new: str) -> str:
         """Replace a piece of a file.
 
@@ -70,15 +69,14 @@ class CodeFiles(Environment):
         path = checked_path(path)
         if not old or old == new:
             raise ToolError("Nothing would change: `old` must not be empty, and `new` must differ from it.")
-        async with self._bench.turn:
-            text = await self._bench.read(path)
-            if (count := text.count(old)) != 1:
-                advice = "Read the file and copy the piece exactly, with its indentation."
-                raise ToolError(
-                    f"`old` stands {count} times in {path}; it must stand there once. "
-                    + ("Give more of the lines around it." if count else advice)
-                )
-            await self._bench.write(path, text.replace(old, new))
+        text = await self._bench.read(path)
+        if (count := text.count(old)) != 1:
+            advice = "Read the file and copy the piece exactly, with its indentation."
+            raise ToolError(
+                f"`old` stands {count} times in {path}; it must stand there once. "
+                + ("Give more of the lines around it." if count else advice)
+            )
+        await self._bench.write(path, text.replace(old, new))
         return "Replaced."
 
     @tool
@@ -92,34 +90,31 @@ class CodeFiles(Environment):
         if "\x00" in pattern:
             raise ToolError("The pattern holds a null character.")
         argv = ["grep", "-rnIE", "--exclude-dir=.git", "--exclude-dir=__pycache__", "-e", pattern, checked_path(path)]
-        found = await self._bench.command(argv)
-        if found.exit_code > 1:
-            raise ToolError(cut(found.stderr.decode("utf-8", "replace").strip() or "The search failed."))
-        hits = sorted(line.removeprefix("./") for line in found.text.splitlines())
+        result = await self._bench.command(argv)
+        if result.exit_code > 1:
+            raise ToolError(cut(result.stderr.decode("utf-8", "replace").strip() or "The search failed."))
+        hits = sorted(line.removeprefix("./") for line in result.text.splitlines())
         more = [f"[{len(hits) - MAX_HITS} more lines]"] if len(hits) > MAX_HITS else []
         return cut("\n".join([*hits[:MAX_HITS], *more]), MAX_CHARS) or "[nothing found]"
 
-    @tool
+    @tool(parallel=False)
     async def run(self, command: str) -> str:
         """Run a shell command in /work. Nothing of it goes on afterwards but its files."""
         if "\x00" in command:
             raise ToolError("The command holds a null character.")
-        async with self._bench.turn:
-            return transcript(await self._bench.command(["bash", "-c", command]), RUN_S, max_chars=4_000)
+        return transcript(await self._bench.command(["bash", "-c", command]), RUN_S, max_chars=4_000)
 
-    @tool
+    @tool(parallel=False)
     async def test(self) -> str:
         """Run the visible tests on the files as they are."""
         if not self._tests:
             raise ToolError("This task has no visible tests. Try the files with run.")
-        async with self._bench.turn:
-            return report(await self._bench.tried(self._imports, "", self._tests), RUN_S)
+        return report(await self._bench.run_tests(self._imports, "", self._tests), RUN_S)
 
-    @tool(final=True, max_output_chars=1_500_000)
+    @tool(final=True, max_output_chars=1_500_000, parallel=False)
     async def submit(self) -> str:
         """Hand in the files as they are."""
-        async with self._bench.turn:
-            return await self._bench.submission()
+        return await self._bench.submission()
 
     async def state_key(self) -> str | None:
         """Hash of all files, those in /tmp too."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from importlib.util import find_spec
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, tool
+from agentgym import Checkpoint, Environment, Message, ObservedState, SandboxSpec, Task, tool
 
-from .report import report
+from .transcript import report
 from .workbench import RUN_S, Workbench
 
 SYSTEM = "Solve the problem. You may compute with Python{sympy}. Then answer with the result alone."
@@ -28,13 +27,10 @@ class CodeMaths(Environment):
         self._open(None)
         return [Message("system", SYSTEM.format(sympy=" and sympy" if self._has_sympy else "")), *task.opening()]
 
-    @tool
+    @tool(parallel=False)
     async def python(self, code: str) -> str:
         """Run Python and show what it prints."""
-        async with self._bench.turn:
-            result = report(await self._bench.python(code), RUN_S)
-        self._seen.add(result)
-        return result
+        return self._observed.add(report(await self._bench.python(code), RUN_S))
 
     @tool(final=True, inline=True)
     def answer(self, text: str) -> str:
@@ -43,11 +39,10 @@ class CodeMaths(Environment):
 
     async def state_key(self) -> str | None:
         """Hash of every result seen so far, in any order, and of the files: what the agent can know."""
-        text = f"{sorted(self._seen)!r} {await self._bench.state_key()}"
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return self._observed.key(await self._bench.state_key())
 
     async def checkpoint(self) -> Checkpoint | None:
-        return await self._bench.checkpoint(seen=sorted(self._seen))
+        return await self._bench.checkpoint(**self._observed.data())
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         self._open(checkpoint)
@@ -56,4 +51,4 @@ class CodeMaths(Environment):
         self._has_sympy = find_spec("sympy") is not None
         spec = replace(CodeMaths.sandbox, preload=("sympy",)) if self._has_sympy else None
         self._bench = Workbench(self, {}, spec=spec, checkpoint=checkpoint)
-        self._seen: set[str] = set(checkpoint.data["seen"] if checkpoint else ())
+        self._observed = ObservedState(seen=checkpoint.data["seen"] if checkpoint else ())

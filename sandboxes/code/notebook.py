@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxError
+from agentgym import Checkpoint, Environment, Message, SandboxError, SandboxSpec, Task, ToolError, tool
 
-from .report import report
+from .transcript import report
 from .workbench import RUN_S, Workbench, files_of
 
 SYSTEM = "You have a Python notebook in /work: variables live from cell to cell. Work it out, then submit."
@@ -49,25 +48,23 @@ class CodeNotebook(Environment):
         self._open(task)
         return [Message("system", SYSTEM), *task.opening()]
 
-    @tool
+    @tool(parallel=False)
     async def cell(self, code: str) -> str:
         """Run a cell and show what it prints, and the value of its last expression."""
-        async with self._bench.turn:
-            try:
-                printed = await self._run(code)
-            except ToolError as error:  # the session ended with the cell, and its variables with it
-                self._cells, self._lost = [*self._cells, (code, str(error))], True
-                raise ToolError(f"{error}\nThe notebook was restarted: its variables are gone.") from error
-            self._cells = [*self._cells, (code, printed)]
-            return printed
+        try:
+            printed = await self._run(code)
+        except ToolError as error:  # the session ended with the cell, and its variables with it
+            self._cells, self._lost = [*self._cells, (code, str(error))], True
+            raise ToolError(f"{error}\nThe notebook was restarted: its variables are gone.") from error
+        self._cells = [*self._cells, (code, printed)]
+        return printed
 
-    @tool
+    @tool(parallel=False)
     async def restart(self) -> str:
         """Forget all variables. The files stay."""
-        async with self._bench.turn:
-            self._restart()
-            self._cells = [*self._cells, (RESTARTED, "")]
-            return "Restarted."
+        self._restart()
+        self._cells = [*self._cells, (RESTARTED, "")]
+        return "Restarted."
 
     @tool(final=True, inline=True)
     def submit(self, text: str) -> str:
@@ -89,9 +86,9 @@ class CodeNotebook(Environment):
         for code, printed in checkpoint.data["cells"]:
             if code == RESTARTED:
                 self._restart()
-            elif (again := await self._run(code)) != printed:
+            elif (printed_now := await self._run(code)) != printed:
                 raise SandboxError(
-                    f"A cell cannot be repeated: {code[:80]!r} printed {printed[:80]!r}, now {again[:80]!r}"
+                    f"A cell cannot be repeated: {code[:80]!r} printed {printed[:80]!r}, now {printed_now[:80]!r}"
                 )
             self._cells = [*self._cells, (code, printed)]
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import TaskError
+from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, TaskError, ToolError, tool
 
-from .report import cut, last_lines, stop_if_stopped, transcript
+from .transcript import cut, last_lines, stop_if_stopped, transcript
 from .workbench import RUN_S, Workbench
 
 MAX_CODE, BUILD_S = 200_000, 60.0
@@ -42,7 +41,7 @@ class Program:
         return [argv[0] for argv in (self.build, self.run) if argv and "/" not in argv[0]]
 
 
-class ProgramWorld(Environment):
+class ProgramEnvironment(Environment):
     """A sandbox in which one program is written, built and tried on the examples of a task.
 
     Subclasses say what is written, and have the tools: `run` or the like, `test` and `submit`.
@@ -71,41 +70,35 @@ class ProgramWorld(Environment):
     def _open(self, task: Task, checkpoint: Checkpoint | None) -> None:
         self._program = Program.of(task)
         examples: Any = task.parameters.get("examples", [])
-        if not isinstance(examples, list | tuple) or not all(
-            isinstance(one, Mapping) and isinstance(one.get("stdin"), str) and isinstance(one.get("stdout"), str)
-            for one in examples
-        ):
+        if not isinstance(examples, list | tuple) or not all(map(_is_example, examples)):
             raise TaskError(f"{task.id}: parameters['examples'] is {examples!r:.200}; give a list of stdin and stdout.")
-        self._examples = [dict(one) for one in examples]
+        self._examples = [dict(example) for example in examples]
         self._bench = Workbench(self, {}, programs=self._program.needs, checkpoint=checkpoint)
 
-    async def _ran(self, code: str, stdin: str) -> str:
+    async def _run_program(self, code: str, stdin: str) -> str:
         """What a program prints. Raises: ToolError if it does not compile or is stopped."""
-        async with self._bench.turn:
-            await self._build(code)
-            return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
+        await self._build(code)
+        return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
 
-    async def _tried(self, code: str) -> str:
+    async def _test_program(self, code: str) -> str:
         """How many of the examples pass, and what is wrong with the others. Raises: ToolError, likewise."""
         if not self._examples:
             raise ToolError("This task has no examples. Try the program with input of your own.")
-        async with self._bench.turn:
-            await self._build(code)
-            failures = [said for example in self._examples if (said := await self._attempt(example))]
+        await self._build(code)
+        failures = [text for example in self._examples if (text := await self._try_example(example))]
         count = len(self._examples)
         if failures:
             return f"{count - len(failures)} of {count} examples pass. These fail:\n" + "\n\n".join(failures)
         return f"All {count} examples pass."
 
-    async def _submitted(self, code: str) -> str:
+    async def _submit_program(self, code: str) -> str:
         """Raises: ToolError if it does not compile."""
         _check_length(code)
         if self._program.build:
-            async with self._bench.turn:
-                await self._build(code)
+            await self._build(code)
         return "Submitted."
 
-    async def _attempt(self, example: Mapping[str, str]) -> str:
+    async def _try_example(self, example: Mapping[str, str]) -> str:
         """What is wrong with the built program's output for an example; nothing if it is right."""
         result = await self._bench.command(self._program.run, stdin=example["stdin"])
         stop_if_stopped(result, RUN_S, f"input:\n{cut(example['stdin'], 300)}")
@@ -123,8 +116,12 @@ class ProgramWorld(Environment):
         built = await self._bench.command(self._program.build, timeout_s=BUILD_S)
         stop_if_stopped(built, BUILD_S, "")
         if not built.ok:
-            said = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
-            raise ToolError(f"The program does not compile:\n{said}")
+            errors = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
+            raise ToolError(f"The program does not compile:\n{errors}")
+
+
+def _is_example(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(name), str) for name in ("stdin", "stdout"))
 
 
 def _check_length(code: str) -> None:
@@ -132,7 +129,7 @@ def _check_length(code: str) -> None:
         raise ToolError(f"The program has {len(code)} characters; at most {MAX_CODE} are taken.")
 
 
-class CodeProgram(ProgramWorld):
+class CodeProgram(ProgramEnvironment):
     """Program writing in a sandbox without network. Not isolated: the agent's own runs share its files under /work.
 
     Task parameters: `program` (file, build, run: any commands that the image has) and `examples`, a list of
@@ -142,7 +139,7 @@ class CodeProgram(ProgramWorld):
 
     system = "Write the program, try it, then submit all of it."
 
-    @tool(timeout_s=BUILD_S + 2 * RUN_S)
+    @tool(timeout_s=BUILD_S + 2 * RUN_S, parallel=False)
     async def run(self, code: str, stdin: str = "") -> str:
         """Run a program and show what it prints.
 
@@ -150,14 +147,14 @@ class CodeProgram(ProgramWorld):
             code: the whole program.
             stdin: its input.
         """
-        return await self._ran(code, stdin)
+        return await self._run_program(code, stdin)
 
-    @tool(timeout_s=BUILD_S + 5 * RUN_S)
+    @tool(timeout_s=BUILD_S + 5 * RUN_S, parallel=False)
     async def test(self, code: str) -> str:
         """Try a program on the examples."""
-        return await self._tried(code)
+        return await self._test_program(code)
 
-    @tool(final=True, timeout_s=BUILD_S + 2 * RUN_S)
+    @tool(final=True, timeout_s=BUILD_S + 2 * RUN_S, parallel=False)
     async def submit(self, code: str) -> str:
         """Hand in the program."""
-        return await self._submitted(code)
+        return await self._submit_program(code)

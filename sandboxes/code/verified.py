@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
 
-from .report import report
+from .transcript import report
 from .workbench import RUN_S, Workbench
 
 MAX_TESTS, MAX_LENGTH = 20, 500
@@ -28,13 +28,12 @@ class CodeVerified(Environment):
         self._bench = Workbench(self, {})
         return [Message("system", SYSTEM), *task.opening()]
 
-    @tool
+    @tool(parallel=False)
     async def run(self, code: str) -> str:
         """Run Python and show what it prints."""
-        async with self._bench.turn:
-            return report(await self._bench.python(code), RUN_S)
+        return report(await self._bench.python(code), RUN_S)
 
-    @tool
+    @tool(parallel=False)
     async def check(self, code: str, tests: list[str]) -> str:
         """Try code on tests of your own.
 
@@ -43,10 +42,9 @@ class CodeVerified(Environment):
             tests: assertions, at most 20.
         """
         _check_tests(tests)
-        async with self._bench.turn:
-            return report(await self._bench.tried(code, "", tests), RUN_S)
+        return report(await self._bench.run_tests(code, "", tests), RUN_S)
 
-    @tool(final=True)
+    @tool(final=True, parallel=False)
     async def submit(self, code: str, tests: list[str]) -> str:
         """Hand in the function and its tests.
 
@@ -55,8 +53,7 @@ class CodeVerified(Environment):
             tests: assertions, at most 20.
         """
         _check_tests(tests)
-        async with self._bench.turn:
-            await self._bench.check_compiles(code)
+        await self._bench.check_compiles(code)
         return "Submitted."
 
     async def state_key(self) -> str | None:

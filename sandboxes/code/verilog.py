@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from agentgym import tool
 
-from .program import BUILD_S, ProgramWorld
+from .program import BUILD_S, ProgramEnvironment
 from .workbench import RUN_S
 
 
-class CodeVerilog(ProgramWorld):
+class CodeVerilog(ProgramEnvironment):
     """Verilog writing with a simulator, without a network. Not isolated: the simulations of an episode share files.
 
     Task parameters as of `agentgym/code-program-v1`: `program` compiles the design and, given a testbench as input,
@@ -19,7 +19,7 @@ class CodeVerilog(ProgramWorld):
 
     system = "Write the Verilog module, simulate it, then submit all of it."
 
-    @tool(timeout_s=BUILD_S + 2 * RUN_S)
+    @tool(timeout_s=BUILD_S + 2 * RUN_S, parallel=False)
     async def simulate(self, code: str, testbench: str) -> str:
         """Compile a design with a testbench of your own and show what the simulation prints.
 
@@ -27,14 +27,14 @@ class CodeVerilog(ProgramWorld):
             code: the design.
             testbench: a module that drives it, prints with $display and ends with $finish.
         """
-        return await self._ran(code, testbench)
+        return await self._run_program(code, testbench)
 
-    @tool(timeout_s=BUILD_S + 5 * RUN_S)
+    @tool(timeout_s=BUILD_S + 5 * RUN_S, parallel=False)
     async def test(self, code: str) -> str:
         """Try a design on the visible testbench."""
-        return await self._tried(code)
+        return await self._test_program(code)
 
-    @tool(final=True, timeout_s=BUILD_S + 2 * RUN_S)
+    @tool(final=True, timeout_s=BUILD_S + 2 * RUN_S, parallel=False)
     async def submit(self, code: str) -> str:
         """Hand in the design."""
-        return await self._submitted(code)
+        return await self._submit_program(code)

@@ -9,19 +9,18 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib.resources import files as resources
 from typing import Any
 
-from agentgym import Checkpoint, Environment, SandboxSpec, Task, ToolError
-from agentgym.errors import TaskError
+from agentgym import Checkpoint, Environment, GuestModule, SandboxSpec, Task, TaskError, ToolError
 from agentgym.sandbox import ExecResult, Sandbox
 
-from .report import last_lines
+from .transcript import last_lines
 
 RUN_S = 10.0
 MAX_PATH = 200
 _SUBMITTED = "Submitted:"
+_TESTS = GuestModule(__package__, "guest_tests")
+_FILES = GuestModule(__package__, "guest_files")
 
 
 class Workbench:
@@ -33,8 +32,6 @@ class Workbench:
         programs: what the image must have; looked for when the sandbox is opened.
         spec: of the sandbox, where it is not the environment's own.
         checkpoint: of another workbench on the same task, to go on from in their place.
-    Attributes:
-        turn: held by a tool that does several things in a row; calls of one message get it in their order.
     """
 
     def __init__(
@@ -48,22 +45,22 @@ class Workbench:
     ) -> None:
         self._environment, self._files, self._programs, self._spec = environment, dict(files), programs, spec
         self._snapshot = checkpoint.snapshot if checkpoint else None
-        self._machine: Sandbox | None = None
-        self._opening, self.turn = asyncio.Lock(), asyncio.Lock()
+        self._sandbox: Sandbox | None = None
+        self._opening = asyncio.Lock()
         given = json.dumps(self._files, sort_keys=True).encode()
         self._key: str | None = checkpoint.data["key"] if checkpoint else hashlib.sha256(given).hexdigest()[:32]
 
-    async def machine(self) -> Sandbox:
-        """The sandbox. Raises: TaskError if its image lacks a program; SandboxError."""
+    async def sandbox(self) -> Sandbox:
+        """The sandbox, opened at the first use. Raises: TaskError if its image lacks a program; SandboxError."""
         async with self._opening:
-            if self._machine is None:
-                machine = await self._environment.open_sandbox(self._spec, snapshot=self._snapshot)
+            if self._sandbox is None:
+                sandbox = await self._environment.open_sandbox(self._spec, snapshot=self._snapshot)
                 if self._programs:
-                    await _check_programs(machine, self._programs)
+                    await _check_programs(sandbox, self._programs)
                 if self._snapshot is None:
-                    await asyncio.gather(*(machine.write(path, text.encode()) for path, text in self._files.items()))
-                self._machine = machine
-            return self._machine
+                    await asyncio.gather(*(sandbox.write(path, text.encode()) for path, text in self._files.items()))
+                self._sandbox = sandbox
+            return self._sandbox
 
     async def command(
         self, argv: Sequence[str], *, stdin: str = "", timeout_s: float = RUN_S, max_output_bytes: int = 65_536
@@ -71,24 +68,18 @@ class Workbench:
         """Run a program in /work."""
         self._key = None
         raw = stdin.encode("utf-8", "surrogatepass")
-        machine = await self.machine()
-        return await machine.exec(argv, stdin=raw, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
+        sandbox = await self.sandbox()
+        return await sandbox.exec(argv, stdin=raw, timeout_s=timeout_s, max_output_bytes=max_output_bytes)
 
     async def python(self, code: str, *, session: str | None = None, timeout_s: float = RUN_S) -> ExecResult:
         """Run Python in /work; a session keeps its variables."""
         self._key = None
-        return await (await self.machine()).run_python(code, session=session, timeout_s=timeout_s)
+        return await (await self.sandbox()).run_python(code, session=session, timeout_s=timeout_s)
 
-    async def guest(self, module: str, call: str, *arguments: Any, max_output_bytes: int = 65_536) -> ExecResult:
-        """Run a function of a module of this folder inside, with plain data as its arguments."""
+    async def run_tests(self, code: str, setup: str, tests: Sequence[str]) -> ExecResult:
+        """Try code on assertions that the agent may see: what is printed says which fail, and how."""
         self._key = None
-        program = f"{_source(module)}\n{call}(*{list(arguments)!a})\n"
-        machine = await self.machine()
-        return await machine.run_python(program, timeout_s=RUN_S, max_output_bytes=max_output_bytes)
-
-    async def tried(self, code: str, setup: str, tests: Sequence[str]) -> ExecResult:
-        """Code on assertions that the agent may see: what is printed says which fail, and how."""
-        return await self.guest("guest.py", "try_tests", code, setup, list(tests))
+        return await _TESTS.run(await self.sandbox(), "try_tests", code, setup, list(tests), timeout_s=RUN_S)
 
     async def check_compiles(self, code: str) -> None:
         """In the sandbox: compiling what a stranger wrote can break an interpreter. Raises: ToolError."""
@@ -100,14 +91,14 @@ class Workbench:
         """Raises: ToolError if the path cannot be written."""
         self._key = None
         try:
-            await (await self.machine()).write(path, text.encode("utf-8", "surrogatepass"))
+            await (await self.sandbox()).write(path, text.encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise ToolError(f"{path} cannot be written: {error.strerror or error}.") from error
 
     async def read(self, path: str) -> str:
         """The text of a file. Raises: ToolError if there is none, or it is too large."""
         try:
-            raw = await (await self.machine()).read(path, max_bytes=2**20)
+            raw = await (await self.sandbox()).read(path, max_bytes=2**20)
         except (OSError, ValueError) as error:
             raise ToolError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         return raw.decode("utf-8", "replace")
@@ -117,7 +108,8 @@ class Workbench:
 
         Raises: ToolError if they are too many or too large.
         """
-        result = await self.guest("collect.py", "collect", "/work", max_output_bytes=2**21)
+        self._key = None
+        result = await _FILES.run(await self.sandbox(), "collect", "/work", timeout_s=RUN_S, max_output_bytes=2**21)
         if not result.ok or result.truncated:
             raise ToolError(f"The files cannot be handed in: {result.stderr.decode('utf-8', 'replace')[-300:].strip()}")
         return f"{_SUBMITTED} {result.text.strip()}"
@@ -125,31 +117,27 @@ class Workbench:
     async def state_key(self) -> str:
         """A hash of the files: of the task's own as long as no tool could have changed them."""
         if self._key is None:
-            self._key = (await (await self.machine()).snapshot()).id[:32]
+            self._key = (await (await self.sandbox()).snapshot()).id[:32]
         return self._key
 
     async def checkpoint(self, **data: Any) -> Checkpoint:
         """The files now, and whatever else the environment must keep."""
-        if self._machine is None:
+        if self._sandbox is None:
             return Checkpoint({**data, "key": self._key}, self._snapshot)
-        snapshot = await self._machine.snapshot()
+        snapshot = await self._sandbox.snapshot()
         self._key = self._key or snapshot.id[:32]
         return Checkpoint({**data, "key": self._key}, snapshot)
 
 
-async def _check_programs(machine: Sandbox, programs: Sequence[str]) -> None:
+async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
     """Raises: TaskError naming the programs that the image of the sandbox lacks."""
-    found = await machine.exec(["sh", "-c", 'for p; do command -v "$p" >/dev/null || echo "$p"; done', "sh", *programs])
-    if missing := found.text.split():
+    script = 'for p; do command -v "$p" >/dev/null || echo "$p"; done'
+    result = await sandbox.exec(["sh", "-c", script, "sh", *programs])
+    if missing := result.text.split():
         raise TaskError(
             f"This task needs {', '.join(missing)}, which the sandbox's image lacks. Install it (Debian packages: gcc, "
             "g++, nodejs, iverilog), or leave out the tasks with that tag."
         )
-
-
-@cache
-def _source(module: str) -> str:
-    return resources("agentgym.sandboxes.code").joinpath(module).read_text(encoding="utf-8")
 
 
 def files_of(task: Task) -> dict[str, str]:

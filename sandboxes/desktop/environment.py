@@ -1,8 +1,7 @@
-"""`agentgym/desktop-v1`: a virtual screen with real programs, a mouse and a keyboard, all inside one sandbox."""
+"""`agentgym/desktop-v1`: a virtual screen with real programs, a mouse and a keyboard, in one sandbox."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
@@ -13,12 +12,23 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agentgym import Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxDied, SandboxUnavailable, TaskError
-from agentgym.messages import ImagePart, Part, TextPart
+from agentgym import (
+    Environment,
+    ImagePart,
+    Message,
+    Part,
+    SandboxDied,
+    SandboxSpec,
+    SandboxUnavailable,
+    Task,
+    TaskError,
+    TextPart,
+    ToolError,
+    tool,
+)
 from agentgym.sandbox import Channel, Sandbox
 
-from .judge import OVER
+from .judge import TASK_OVER
 
 NEEDED = ("Xvfb", "xdotool", "wmctrl", "openbox", "mousepad", "pcmanfm", "galculator", "xterm")
 PACKAGES = "xvfb xdotool wmctrl openbox mousepad pcmanfm galculator xterm fonts-dejavu-core"
@@ -32,12 +42,12 @@ Y = Annotated[int, Field(ge=0, lt=HEIGHT)]
 
 
 class Desktop(Environment):
-    """Programs of Debian on a virtual screen. Not isolated: the agent may end them, their display, and our own helper.
+    """Programs of Debian on a virtual screen. Not isolated: the agent can end them, the display, and the guest process.
 
     Editor (Mousepad), file manager (PCManFM), calculator (Galculator) and terminal (XTerm) run in one sandbox without
-    network, which starts with the first action. Whoever kills the display has no desktop any more; that is the
-    agent's doing and is judged as it stands. Task parameters: `files`, text by path in the home folder; `folders`;
-    `programs`, those that may be launched, by default all; `images`, False to be told of the windows in words alone.
+    network, which starts with the first action. An agent that kills the display has no desktop any more, and is
+    judged by the state as it is. Task parameters: `files`, text by path in the home folder;
+    `folders`; `programs` that may be launched, by default all; `images`, False for a list of windows without pictures.
     Source: state-based grading as in OSWorld, Xie et al. 2024, arXiv:2404.07972.
     """
 
@@ -45,41 +55,40 @@ class Desktop(Environment):
     reward = "desktop"
 
     def __init__(self) -> None:
-        self._machine: Sandbox | None = None
+        self._sandbox: Sandbox | None = None
         self._channel: Channel | None = None
-        self._gone = False
-        self._turn = asyncio.Lock()
+        self._ended_by_agent = False
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        lacking = [program for program in NEEDED if shutil.which(program) is None]
-        return f"There is no {', '.join(lacking)}: apt-get install {PACKAGES}." if lacking else ""
+        missing = [program for program in NEEDED if shutil.which(program) is None]
+        return f"There is no {', '.join(missing)}: apt-get install {PACKAGES}." if missing else ""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Put the task's files into an empty home folder. Raises: TaskError for parameters that are none."""
-        self._read(task)
+        """Put the task's files into an empty home folder. Raises: TaskError for invalid parameters."""
+        self._read_parameters(task)
         if self._channel is not None:
             await self._channel.close()
-        self._channel, self._gone = None, False
-        if self._machine is None:
-            self._machine = await self.open_sandbox()
+        self._channel, self._ended_by_agent = None, False
+        if self._sandbox is None:
+            self._sandbox = await self.open_sandbox()
         else:
-            await self._machine.reset()
-        await self._machine.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
+            await self._sandbox.reset()
+        await self._sandbox.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
         for path, text in self._files.items():
-            await self._machine.write(f"{HOME}/{path}", text.encode())
-        told = (
+            await self._sandbox.write(f"{HOME}/{path}", text.encode())
+        instructions = (
             f"A desktop of {WIDTH} x {HEIGHT} pixels. Programs: {', '.join(self._programs)}. "
             "Files lie in the home folder, /work/home. Call done at the end."
         )
-        return [Message("system", told), *task.opening()]
+        return [Message("system", instructions), *task.opening()]
 
-    @tool(timeout_s=ACT_S)
+    @tool(timeout_s=ACT_S, parallel=False)
     async def look(self) -> list[Part]:
         """See the screen as it is."""
-        return await self._do()
+        return await self._act()
 
-    @tool(timeout_s=ACT_S)
+    @tool(timeout_s=ACT_S, parallel=False)
     async def launch(
         self,
         program: Literal["editor", "files", "calculator", "terminal"],
@@ -94,9 +103,9 @@ class Desktop(Environment):
             raise ToolError(f"There is no {program} here. Programs: {', '.join(self._programs)}.")
         if file and (program not in ("editor", "files") or file.startswith(("-", "/")) or "\0" in file):
             raise ToolError(f"The {program} cannot open {file!r}: give the editor or files a path in the home folder.")
-        return await self._do(["launch", program, file])
+        return await self._act(["launch", program, file])
 
-    @tool(timeout_s=ACT_S)
+    @tool(timeout_s=ACT_S, parallel=False)
     async def click(
         self,
         x: X,
@@ -106,35 +115,38 @@ class Desktop(Environment):
     ) -> list[Part]:
         """Click somewhere, once or several times."""
         press = ["click", "--repeat", str(count), "--delay", "60", BUTTONS[button]]
-        return await self._do(["mousemove", str(x), str(y)], press)
+        return await self._act(["mousemove", str(x), str(y)], press)
 
-    @tool(timeout_s=ACT_S)
+    @tool(timeout_s=ACT_S, parallel=False)
     async def drag(self, x: X, y: Y, to_x: X, to_y: Y) -> list[Part]:
         """Press the left button at one place and let it go at another."""
         middle = [str((x + to_x) // 2), str((y + to_y) // 2)]
-        return await self._do(
-            ["mousemove", str(x), str(y)], ["mousedown", "1"], ["mousemove", *middle],
-            ["mousemove", str(to_x), str(to_y)], ["mouseup", "1"],
-        )  # fmt: skip
+        return await self._act(
+            ["mousemove", str(x), str(y)],
+            ["mousedown", "1"],
+            ["mousemove", *middle],
+            ["mousemove", str(to_x), str(to_y)],
+            ["mouseup", "1"],
+        )
 
-    @tool(timeout_s=ACT_S)
+    @tool(timeout_s=ACT_S, parallel=False)
     async def scroll(self, x: X, y: Y, steps: Annotated[int, Field(ge=-20, le=20)]) -> list[Part]:
         """Turn the wheel over a place: down, or up for negative steps."""
         turn = ["click", "--repeat", str(abs(steps) or 1), "--delay", "20", "5" if steps >= 0 else "4"]
-        return await self._do(["mousemove", str(x), str(y)], turn)
+        return await self._act(["mousemove", str(x), str(y)], turn)
 
-    @tool(name="type", timeout_s=ACT_S)
+    @tool(name="type", timeout_s=ACT_S, parallel=False)
     async def write(self, text: Annotated[str, Field(min_length=1, max_length=500)]) -> list[Part]:
         """Type text into what has the keyboard; a line break is the Return key."""
         if not all(character.isprintable() or character == "\n" for character in text):
             raise ToolError("Only printable characters and line breaks can be typed. Use press for keys such as Tab.")
         steps: list[list[str]] = []
-        for place, line in enumerate(text.split("\n")):
-            steps += [["key", "Return"]] if place else []
+        for index, line in enumerate(text.split("\n")):
+            steps += [["key", "Return"]] if index else []
             steps += [["type", "--delay", "3", "--", line]] if line else []
-        return await self._do(*steps)
+        return await self._act(*steps)
 
-    @tool(timeout_s=ACT_S)
+    @tool(timeout_s=ACT_S, parallel=False)
     async def press(self, keys: str) -> list[Part]:
         """Press a key, or several together.
 
@@ -143,99 +155,99 @@ class Desktop(Environment):
         """
         if not KEYS.fullmatch(keys):
             raise ToolError(f"{keys[:60]!r} is no key. Write names joined by +, such as Return or ctrl+s.")
-        return await self._do(["key", "--", keys])
+        return await self._act(["key", "--", keys])
 
-    @tool(final=True, timeout_s=ACT_S, max_output_chars=2**20)
+    @tool(final=True, timeout_s=ACT_S, max_output_chars=2**20, parallel=False)
     async def done(self, answer: Annotated[str, Field(max_length=500)] = "") -> str:
         """End the task.
 
         Args:
             answer: where the task asks a question.
         """
-        assert self._machine is not None
+        assert self._sandbox is not None
         windows: list[dict[str, Any]] = []
-        if self._channel is not None and not self._gone:
-            seen = await self._ask([], image=False)
-            windows = [] if seen is None else seen["windows"]
-        shown = sorted([str(window["class"]), str(window["title"])] for window in windows)
-        return OVER + json.dumps({"files": await self._kept(), "windows": shown}, ensure_ascii=False)
+        if self._channel is not None and not self._ended_by_agent:
+            screen = await self._ask([], image=False)
+            windows = [] if screen is None else screen["windows"]
+        window_list = sorted([str(window["class"]), str(window["title"])] for window in windows)
+        return TASK_OVER + json.dumps({"files": await self._home_files(), "windows": window_list}, ensure_ascii=False)
 
-    async def _do(self, *steps: list[str]) -> list[Part]:
-        """Take steps, then look. Raises: ToolError when a step is refused or the desktop is gone."""
-        async with self._turn:
-            if self._channel is None and not self._gone:
-                await self._start()
-            seen = await self._ask(list(steps), image=self._images)
-        if seen is None:
+    async def _act(self, *steps: list[str]) -> list[Part]:
+        """Perform steps, then observe the screen. Raises: ToolError if a step is refused or the desktop is gone."""
+        if self._channel is None and not self._ended_by_agent:
+            await self._start()
+        screen = await self._ask(list(steps), image=self._images)
+        if screen is None:
             raise ToolError("The desktop has ended: its display or its helper was killed. All that is left is done.")
-        if seen["refused"]:
-            raise ToolError(f"That could not be done: {seen['refused']}")
+        if screen["refused"]:
+            raise ToolError(f"That could not be done: {screen['refused']}")
         lines = [
-            f"{'*' if one['active'] else '-'} {one['title']} [{one['class']}], {one['size'][0]} x {one['size'][1]}"
-            for one in seen["windows"]
+            f"{'*' if window['active'] else '-'} {window['title']} [{window['class']}], "
+            f"{window['size'][0]} x {window['size'][1]}"
+            for window in screen["windows"]
         ]
-        told = TextPart("Windows, * has the keyboard:\n" + "\n".join(lines) if lines else "No window is open.")
-        return [told, ImagePart(seen["png"])] if "png" in seen else [told]
+        window_text = TextPart("Windows, * has the keyboard:\n" + "\n".join(lines) if lines else "No window is open.")
+        return [window_text, ImagePart(screen["png"])] if "png" in screen else [window_text]
 
     async def _ask(self, steps: list[list[str]], *, image: bool) -> dict[str, Any] | None:
-        """What the helper sees after some steps; None once it is gone, which only the agent can bring about."""
-        if self._gone or self._channel is None or self._machine is None:
+        """The screen after some steps; None once the guest process has ended, which only the agent can cause."""
+        if self._ended_by_agent or self._channel is None or self._sandbox is None:
             return None
         try:
-            seen: dict[str, Any] = await self._channel.request({"steps": steps, "image": image}, timeout_s=ACT_S - 5)
-            if seen.get("failed"):
+            screen: dict[str, Any] = await self._channel.request({"steps": steps, "image": image}, timeout_s=ACT_S - 5)
+            if screen.get("failed"):
                 raise SandboxUnavailable(
-                    f"The desktop does not start: {seen['failed']}. Is a package of {PACKAGES} broken?"
+                    f"The desktop does not start: {screen['failed']}. Is a package of {PACKAGES} broken?"
                 )
-            self._check(seen, image)
-            return seen
+            self._validate_screen(screen, image)
+            return screen
         except (SandboxDied, TimeoutError, ValueError, KeyError, TypeError):
-            await self._machine.exec(["true"])  # raises SandboxDied if it is the machine that died
-            self._gone = True
+            await self._sandbox.exec(["true"])  # raises SandboxDied if the whole sandbox has died
+            self._ended_by_agent = True
             return None
 
-    def _check(self, seen: dict[str, Any], image: bool) -> None:
-        """What comes from the sandbox is believed only in its shape. Raises: ValueError, KeyError, TypeError."""
-        seen["refused"] = str(seen["refused"])[:300]
-        for window in seen["windows"]:
+    def _validate_screen(self, screen: dict[str, Any], image: bool) -> None:
+        """Validate the shape of a reply from the sandbox. Raises: ValueError, KeyError, TypeError."""
+        screen["refused"] = str(screen["refused"])[:300]
+        for window in screen["windows"]:
             window["title"], window["class"] = str(window["title"])[:200], str(window["class"])[:200]
             if len([int(side) for side in window["size"]]) != 2:
                 raise ValueError("a window has a width and a height")
-        if image and not base64.b64decode(seen["png"], validate=True).startswith(b"\x89PNG"):
+        if image and not base64.b64decode(screen["png"], validate=True).startswith(b"\x89PNG"):
             raise ValueError("the screen is no PNG")
 
     async def _start(self) -> None:
-        assert self._machine is not None
+        assert self._sandbox is not None
         for name, content in _guest():
-            await self._machine.write(f"helper/guest/{name}", content)
-        told = json.dumps({"width": WIDTH, "height": HEIGHT})
-        start = f"cd /work/helper && exec python3 -m guest.hub '{told}'"
-        self._channel = await self._machine.open_channel(["sh", "-c", start])
+            await self._sandbox.write(f"helper/guest/{name}", content)
+        size = json.dumps({"width": WIDTH, "height": HEIGHT})
+        start = f"cd /work/helper && exec python3 -m guest.hub '{size}'"
+        self._channel = await self._sandbox.open_channel(["sh", "-c", start])
 
-    async def _kept(self) -> dict[str, str | None]:
-        """Text of every file below the home folder; None for one that is no short text. Bounded."""
-        assert self._machine is not None
-        listing = await self._machine.exec(
+    async def _home_files(self) -> dict[str, str | None]:
+        """Text of every file below the home folder, within the limits; None for a file that is long or not text."""
+        assert self._sandbox is not None
+        listing = await self._sandbox.exec(
             ["find", HOME, "-not", "-path", "*/.*", "-type", "f", "-printf", "%s %P\\0"], max_output_bytes=65_536
         )
-        kept: dict[str, str | None] = {}
+        contents: dict[str, str | None] = {}
         room = MAX_ALL_BYTES
         for entry in sorted(listing.stdout.split(b"\0"))[: MAX_FILES + 1]:
             size, _, raw = entry.partition(b" ")
             path = raw.decode("utf-8", "replace")
             if not path or "\ufffd" in path:
                 continue
-            kept[path] = None
+            contents[path] = None
             if size.isdigit() and int(size) <= min(MAX_FILE_BYTES, room):
-                content = await self._machine.read(f"{HOME}/{path}")
+                content = await self._sandbox.read(f"{HOME}/{path}")
                 room -= len(content)
                 try:
-                    kept[path] = content.decode()
+                    contents[path] = content.decode()
                 except UnicodeDecodeError:
                     continue
-        return kept
+        return contents
 
-    def _read(self, task: Task) -> None:
+    def _read_parameters(self, task: Task) -> None:
         given = task.parameters
         self._files, self._folders = given.get("files", {}), given.get("folders", ())
         self._programs = tuple(given.get("programs", ("editor", "files", "calculator", "terminal")))

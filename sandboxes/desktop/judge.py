@@ -1,4 +1,4 @@
-"""`desktop`: did the episode leave the files and windows that the task asks for? Judged by the state of the machine."""
+"""`desktop`: whether the episode left the files and windows that the task asks for, judged by the end state."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from agentgym import JudgeError, Reward
 from agentgym.reward import SUCCESS, Components, EpisodeView
 
-OVER = "The task is over.\n"
-"""Begins the result of `done`, before what our side read of the machine."""
+TASK_OVER = "The task is over.\n"
+"""The first line of the result of `done`; the end state follows as JSON."""
 CHECKS = ("files", "windows", "answer")
 
 
@@ -33,45 +33,47 @@ class DesktopReward(Reward):
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not any(truth.get(name) is not None for name in CHECKS):
             raise JudgeError(f"{episode.task.id}: truth has none of {', '.join(CHECKS)}: nothing can be judged.")
-        state, answer = _end(episode)
+        state, answer = _end_state(episode)
         if state is None:
             return {SUCCESS: 0.0, "checks_passed": 0.0}
         passed = self._files(state, truth, episode)
         for kind, text in truth.get("windows") or ():
-            shown = state.get("windows", ())
-            passed.append(any(own.casefold() == kind.casefold() and text in title for own, title in shown))
+            windows = state.get("windows", ())
+            passed.append(
+                any(window_class.casefold() == kind.casefold() and text in title for window_class, title in windows)
+            )
         if truth.get("answer") is not None:
-            passed.append(_plain(answer) == _plain(str(truth["answer"])) != "")
+            passed.append(_normalised(answer) == _normalised(str(truth["answer"])) != "")
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
     def _files(self, state: Mapping[str, Any], truth: Mapping[str, Any], episode: EpisodeView) -> list[bool]:
-        wanted = truth.get("files")
-        if wanted is None:
+        expected = truth.get("files")
+        if expected is None:
             return []
-        kept = state.get("files", {})
-        passed = [_as_wanted(kept, path, text) for path, text in wanted.items()]
+        contents = state.get("files", {})
+        passed = [_as_expected(contents, path, text) for path, text in expected.items()]
         if truth.get("others", True):
-            given = episode.task.parameters.get("files", {})
-            untouched = {path: text for path, text in given.items() if path not in wanted}
-            same = all(_as_wanted(kept, path, text) for path, text in untouched.items())
-            passed.append(same and kept.keys() <= untouched.keys() | wanted.keys())
+            initial = episode.task.parameters.get("files", {})
+            untouched = {path: text for path, text in initial.items() if path not in expected}
+            unchanged = all(_as_expected(contents, path, text) for path, text in untouched.items())
+            passed.append(unchanged and contents.keys() <= untouched.keys() | expected.keys())
         return passed
 
 
-def _as_wanted(kept: Mapping[str, str | None], path: str, text: str | None) -> bool:
+def _as_expected(contents: Mapping[str, str | None], path: str, text: str | None) -> bool:
     if text is None:
-        return path not in kept
-    own = kept.get(path)
-    return own is not None and _lines(own) == _lines(text)
+        return path not in contents
+    content = contents.get(path)
+    return content is not None and _lines(content) == _lines(text)
 
 
-def _end(episode: EpisodeView) -> tuple[Mapping[str, Any] | None, str]:
-    """The state at the end, None if the task was never ended; and the answer."""
+def _end_state(episode: EpisodeView) -> tuple[Mapping[str, Any] | None, str]:
+    """The end state, None if the agent never called `done`; and the answer."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
-            if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(OVER):
+            if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(TASK_OVER):
                 try:
-                    state = json.loads(result.content[len(OVER) :])
+                    state = json.loads(result.content[len(TASK_OVER) :])
                 except ValueError as error:
                     raise JudgeError(f"{episode.task.id}: the state that done read was cut: {error}.") from error
                 return state, str(call.arguments.get("answer", ""))
@@ -82,5 +84,5 @@ def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -1,4 +1,4 @@
-"""Graphical worlds. `agentgym/web-v1`: real Chromium inside a sandbox, on pages of its own."""
+"""Web environments: `agentgym/web-v1` and `agentgym/web-form-v1` run Chromium and its pages inside a sandbox."""
 
 from .browsers import close_browsers
 from .environment import Web, WebForm

@@ -1,4 +1,4 @@
-"""Browsers in sandboxes, each shared by several episodes: leased, kept warm for a while, replaced when they die."""
+"""Browsers in sandboxes. Several episodes share a browser; an idle one is closed, a dead one is replaced."""
 
 from __future__ import annotations
 
@@ -13,49 +13,53 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from agentgym import SandboxSpec
-from agentgym.errors import SandboxDied, SandboxUnavailable
+from agentgym import SandboxDied, SandboxSpec, SandboxUnavailable
 from agentgym.sandbox import Backend, Channel, Sandbox
 
 EPISODES_AT_ONCE, EPISODES_IN_ALL, LINGER_S, START_S = 16, 2_000, 10.0, 90.0
 CHROMIUM = "AGENTGYM_CHROMIUM"
 _NAMES = (
-    "chromium-headless-shell", "chrome-headless-shell", "chromium", "chromium-browser", "google-chrome",
-    "google-chrome-stable", "chrome",
-)  # fmt: skip
-"""The headless shell first: the same engine without the windows, an episode at about a third of the processor time."""
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
+"""The headless shell comes first: the same engine without windows, at about a third of the processor time."""
 _FOLDER = Path("/usr/lib/chromium")
-"""What Debian's `/usr/bin/chromium*` start after reading settings of the host, which a sandbox does not see."""
+"""Debian's `/usr/bin/chromium*` read settings of the host and start a binary here. A sandbox starts it directly."""
 
 
 class Browser:
-    """One Chromium in one sandbox, with the process that drives it for all its episodes."""
+    """One Chromium in one sandbox, with the guest process that drives it for all its episodes."""
 
-    def __init__(self, machine: Sandbox, control: Channel) -> None:
-        self.machine, self._control = machine, control
+    def __init__(self, sandbox: Sandbox, control: Channel) -> None:
+        self.sandbox, self._control = sandbox, control
         self.episodes, self.served = 0, 0
         self._archives: set[str] = set()
         self._writing = asyncio.Lock()
 
     @classmethod
     async def start(cls, backend: Backend, spec: SandboxSpec) -> Browser:
-        """Raises: SandboxUnavailable if there is no Chromium, or it does not come up."""
+        """Start Chromium in a new sandbox. Raises: SandboxUnavailable if it is not installed or does not start."""
         program = await asyncio.to_thread(chromium)
-        machine = await backend.create(spec)
+        sandbox = await backend.create(spec)
         try:
-            for name, content in _guest():
-                await machine.write(name, content)
-            control = await machine.open_channel(["python3", "-m", "guest.hub", program])
+            for name, content in _guest_files():
+                await sandbox.write(name, content)
+            control = await sandbox.open_channel(["python3", "-m", "guest.hub", program])
             await control.request({}, timeout_s=START_S)
         except (SandboxDied, TimeoutError, OSError) as error:
-            await machine.close()
+            await sandbox.close()
             raise SandboxUnavailable(
                 f"Chromium ({program}) does not start in a sandbox of {spec.memory_mib} MiB: {str(error)[:800]}"
             ) from error
         except BaseException:
-            await machine.close()
+            await sandbox.close()
             raise
-        return cls(machine, control)
+        return cls(sandbox, control)
 
     async def alive(self) -> bool:
         """Whether it answers."""
@@ -66,15 +70,15 @@ class Browser:
         return True
 
     async def open_episode(self) -> Channel:
-        """A line to an episode of its own. Its context lives as long as the channel."""
-        return await self.machine.open_channel(["python3", "-I", "-S", "/work/guest/relay.py", "/tmp/hub.sock"])
+        """Begin an episode. Returns: its channel; the browser context is closed with it."""
+        return await self.sandbox.open_channel(["python3", "-I", "-S", "/work/guest/relay.py", "/tmp/hub.sock"])
 
     async def put(self, archive: bytes) -> str:
-        """Put an archive of pages into the sandbox, once. Returns: its path there."""
+        """Write an archive of pages into the sandbox unless it is there. Returns: its path in the sandbox."""
         path = f"/work/{hashlib.sha256(archive).hexdigest()[:16]}.zip"
         async with self._writing:
             if path not in self._archives:
-                await self.machine.write(path, archive)
+                await self.sandbox.write(path, archive)
                 self._archives.add(path)
         return path
 
@@ -89,18 +93,18 @@ class Browsers:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def lease(self, spec: SandboxSpec) -> Browser:
-        """A living browser with room for one more episode; another is started where there is none.
+        """Return a live browser with room for one more episode; start one if there is none.
 
         Raises: SandboxUnavailable, LimitUnenforceable.
         """
         async with self._lock:
-            for browser in [one for one in self._open if one.episodes < EPISODES_AT_ONCE]:
+            for browser in [candidate for candidate in self._open if candidate.episodes < EPISODES_AT_ONCE]:
                 if browser.served >= EPISODES_IN_ALL:
                     continue
                 if await browser.alive():
                     break
                 self._open.remove(browser)
-                await browser.machine.close()
+                await browser.sandbox.close()
             else:
                 browser = await Browser.start(self._backend, spec)
                 self._open.append(browser)
@@ -109,7 +113,7 @@ class Browsers:
             return browser
 
     def release(self, browser: Browser) -> None:
-        """Give a browser back; when nobody has used it for a while it is closed."""
+        """Give a browser back. It is closed after `LINGER_S` seconds without an episode."""
         browser.episodes -= 1
         if browser.episodes == 0 and browser in self._open:
             asyncio.get_running_loop().call_later(LINGER_S, self._close_idle, browser, browser.served)
@@ -118,12 +122,12 @@ class Browsers:
         """Close every browser now."""
         async with self._lock:
             browsers, self._open = self._open, []
-        await asyncio.gather(*(browser.machine.close() for browser in browsers), *self._closing)
+        await asyncio.gather(*(browser.sandbox.close() for browser in browsers), *self._closing)
 
     def _close_idle(self, browser: Browser, served: int) -> None:
         if browser in self._open and browser.episodes == 0 and browser.served == served:
             self._open.remove(browser)
-            task = asyncio.ensure_future(browser.machine.close())
+            task = asyncio.ensure_future(browser.sandbox.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -140,39 +144,39 @@ def browsers_of(backend: Backend) -> Browsers:
 
 
 async def close_browsers() -> None:
-    """Close every browser of the running event loop at once, instead of when it has been idle for a while."""
+    """Close every browser of the running event loop now, instead of after it has been idle."""
     for browsers in list(_all.get(asyncio.get_running_loop(), {}).values()):
         await browsers.close()
 
 
 def chromium() -> str:
-    """Path of the browser. Raises: SandboxUnavailable if there is none that a sandbox can see."""
+    """Path of Chromium. Raises: SandboxUnavailable if there is none that a sandbox can see."""
     named = os.environ.get(CHROMIUM)
-    found = named or next((path for path in map(shutil.which, _NAMES) if path), None)
-    if found is None or not Path(found).exists():
+    path = named or next((path for path in map(shutil.which, _NAMES) if path), None)
+    if path is None or not Path(path).exists():
         raise SandboxUnavailable(
             f"No Chromium {f'at {named}, which ${CHROMIUM} names' if named else 'was found'}. Install it (Debian: "
             f"apt-get install chromium-headless-shell, or chromium), or name the binary in ${CHROMIUM}."
         )
-    found = os.path.realpath(found)
-    if found.startswith("/usr/bin/") and (_FOLDER / Path(found).name).exists():
-        found = str(_FOLDER / Path(found).name)
-    if not found.startswith("/usr/"):
-        raise SandboxUnavailable(f"{found} is not below /usr, and a sandbox sees no other programs of the host.")
-    return found
+    path = os.path.realpath(path)
+    if path.startswith("/usr/bin/") and (_FOLDER / Path(path).name).exists():
+        path = str(_FOLDER / Path(path).name)
+    if not path.startswith("/usr/"):
+        raise SandboxUnavailable(f"{path} is not below /usr, and a sandbox sees no other programs of the host.")
+    return path
 
 
 @cache
-def _guest() -> tuple[tuple[str, bytes], ...]:
-    """Names and contents of what runs inside."""
+def _guest_files() -> tuple[tuple[str, bytes], ...]:
+    """Path and content of each file of the guest."""
 
-    def walk(folder: Traversable, at: str) -> list[tuple[str, bytes]]:
-        found: list[Any] = []
+    def walk(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
+        contents: list[Any] = []
         for item in folder.iterdir():
             if item.is_dir():
-                found += walk(item, f"{at}/{item.name}")
+                contents += walk(item, f"{prefix}/{item.name}")
             elif item.name.endswith(".py"):
-                found.append((f"{at}/{item.name}", item.read_bytes()))
-        return sorted(found)
+                contents.append((f"{prefix}/{item.name}", item.read_bytes()))
+        return sorted(contents)
 
     return tuple(walk(files("agentgym.sandboxes.gui").joinpath("guest"), "guest"))

@@ -1,4 +1,4 @@
-"""`agentgym/web-v1` and `agentgym/web-form-v1`: pages in real Chromium, and the tools to read and act on them."""
+"""`agentgym/web-v1` and `agentgym/web-form-v1`: web pages in Chromium, and the tools that read them and act on them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,66 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.messages import ImagePart, Part, TextPart
+from agentgym import (
+    Checkpoint,
+    Environment,
+    ImagePart,
+    Message,
+    Part,
+    SandboxDied,
+    SandboxError,
+    SandboxSpec,
+    SandboxUnavailable,
+    Task,
+    TextPart,
+    ToolError,
+    tool,
+)
 from agentgym.sandbox import Channel
 
 from .browsers import Browser, Browsers, browsers_of, chromium
-from .judge import OVER
-from .observation import VIEWS, View, shown
-from .parameters import APPS, Parameters
+from .judge import TASK_OVER
+from .observation import VIEWS, View, render
+from .parameters import APPS, WebParameters
 
 SYSTEM = "Act on the page by [numbers] or names of its elements. To end the task, or to tell what was asked, answer."
 CALL_S, TOOL_S = 180.0, 200.0
-"""The guest bounds what a page takes; these are for the machine, which may be busy."""
-Seen = str | list[Part]
-"""What an action shows: text, or text and pictures."""
+"""Timeouts of a request and of a tool, in seconds. The guest bounds each page; these allow for a busy host."""
+Observation = str | list[Part]
+"""What the agent sees after an action: text, or text and pictures."""
 Element = Annotated[int | str, Field(description="Its number, or its name if no other has it.")]
 Key = Literal[
-    "Enter", "Tab", "Escape", "Backspace", "Delete", "Space", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight",
-    "PageUp", "PageDown", "Home", "End", "Control+a", "Control+c", "Control+x", "Control+v",
-]  # fmt: skip
+    "Enter",
+    "Tab",
+    "Escape",
+    "Backspace",
+    "Delete",
+    "Space",
+    "ArrowUp",
+    "ArrowDown",
+    "ArrowLeft",
+    "ArrowRight",
+    "PageUp",
+    "PageDown",
+    "Home",
+    "End",
+    "Control+a",
+    "Control+c",
+    "Control+x",
+    "Control+v",
+]
 
 
 class WebForm(Environment):
-    """Pages with forms in Chromium, with few tools. Not isolated: episodes of one browser share its processes.
+    """Web pages with forms in Chromium, with few tools. Not isolated: episodes in one browser share its processes.
 
-    Each episode has a browser context and a page server of its own, and reaches nothing else. The browser's own sandbox
-    is off (it cannot be nested); ours stands in its place. Task parameters: see `Parameters`.
+    Each episode has its own browser context and page server, and can reach nothing else. Chromium's own sandbox is
+    switched off, because it cannot be nested in ours. Task parameters: see `WebParameters`.
 
     Args:
-        observe: what the agent sees after each action, any of `tree` (accessibility tree), `text`, `screenshot` and
-            `marks` (a screenshot with the elements' numbers).
-        max_chars: of each kind of text at most, in characters.
+        observe: what the agent sees after each action: any of `tree` (accessibility tree), `text`, `screenshot` and
+            `marks` (a screenshot with the numbers of the elements).
+        max_chars: the most characters shown of the tree, and of the text.
     """
 
     sandbox = SandboxSpec(
@@ -55,12 +83,11 @@ class WebForm(Environment):
         if not observe or max_chars < 200:
             raise ValueError(f"Web needs at least one view and max_chars >= 200, not {observe!r} and {max_chars}.")
         self._observe, self._max_chars = tuple(observe), max_chars
-        self._turn = asyncio.Lock()  # parallel calls of one turn happen in their order
         self._browsers: Browsers | None = None
         self._browser: Browser | None = None
         self._channel: Channel | None = None
         self._running: asyncio.Task[Any] | None = None
-        self._done: list[list[Any]] = []
+        self._actions: list[list[Any]] = []
         self._over = False
         self._key = ""
 
@@ -74,73 +101,72 @@ class WebForm(Environment):
         return ""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Open the task's first page in a fresh context. Raises: TaskError if there is no such site."""
-        parameters = Parameters.of(task)
+        """Open the task's first page in a fresh browser context. Raises: TaskError if there is no such site."""
+        parameters = WebParameters.of(task)
         archive = await asyncio.to_thread(parameters.archive)
         if self._channel is None:
             await self._lease()
         assert self._browser is not None
         path = await self._browser.put(archive) if archive is not None else ""
-        self._done, self._over = [], False
+        self._actions, self._over = [], False
         begin = {"site": parameters.site_in(path), "viewport": parameters.viewport, "observe": self._observe}
         try:
-            seen = await self._ask({"do": "begin", **begin})
-        except ToolError as error:  # nobody acted yet
+            observed = await self._ask({"do": "begin", **begin})
+        except ToolError as error:  # the agent has not acted yet, so it is not the cause
             raise SandboxDied(f"{task.id}: the first page does not come up: {error}") from error
-        self._key = seen["key"]
+        self._key = observed["key"]
         opening = task.opening()
-        said = [Message("user", seen["words"])] if seen["words"] else opening[-1:]
-        parts = self._shown(seen)
-        last = said[0].text
+        prompt = [Message("user", observed["words"])] if observed["words"] else opening[-1:]
+        observation = self._render(observed)
+        last = prompt[0].text
         content: str | tuple[Part, ...] = (
-            f"{last}\n\n{parts}" if isinstance(parts, str) else (TextPart(f"{last}\n\n"), *parts)
+            f"{last}\n\n{observation}" if isinstance(observation, str) else (TextPart(f"{last}\n\n"), *observation)
         )
         return [Message("system", SYSTEM), *opening[:-1], Message("user", content)]
 
-    @tool(timeout_s=TOOL_S)
-    async def click(self, element: Element) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def click(self, element: Element) -> Observation:
         """Click an element."""
         return await self._act("click", element)
 
-    @tool(timeout_s=TOOL_S)
-    async def type(self, element: Element, text: str) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def type(self, element: Element, text: str) -> Observation:
         """Type a text into a field, in place of what it holds."""
         return await self._act("type", element, text)
 
-    @tool(timeout_s=TOOL_S)
-    async def select(self, element: Element, option: str) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def select(self, element: Element, option: str) -> Observation:
         """Choose an option of a list; in a list with several choices, switch it."""
         return await self._act("select", element, option)
 
-    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S)
+    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S, parallel=False)
     async def answer(self, text: str = "") -> str:
         """End the task, with the answer if one was asked for."""
-        async with self._turn:
-            return await self._end()
+        return await self._end()
 
     async def state_key(self) -> str | None:
-        """Hash of the pages' state and of all that the last look at them showed."""
+        """Hash of the state of the pages and of the last observation."""
         return self._key
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The actions so far, and what they came to. The pages are a function of them, but for those with a clock."""
-        return Checkpoint({"done": [list(action) for action in self._done], "key": self._key})
+        """The actions so far and the resulting state key. Pages without a clock depend on the actions alone."""
+        return Checkpoint({"done": [list(action) for action in self._actions], "key": self._key})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Do it all again. Raises: SandboxDied if an application of ours is not as it was after that."""
+        """Repeat the actions. Raises: SandboxDied if a bundled application is then in another state than it was."""
         await self.reset(task, seed=seed)
         for action, *arguments in checkpoint.data["done"]:
-            with suppress(ToolError):  # it was refused then, too
+            with suppress(ToolError):  # the action was refused in the original episode, too
                 await self._act(action, *arguments)
-        then = checkpoint.data["key"]
-        if task.parameters["site"] in APPS and self._key != then:
+        expected_key = checkpoint.data["key"]
+        if task.parameters["site"] in APPS and self._key != expected_key:
             raise SandboxDied(
-                f"{task.id}: the pages are not what they were after the same {len(self._done)} actions "
-                f"(state {self._key}, not {then}): one of them was lost, then or now."
+                f"{task.id}: the pages are not what they were after the same {len(self._actions)} actions "
+                f"(state {self._key}, not {expected_key}): one of them was lost, then or now."
             )
 
     async def close(self) -> None:
-        """End the episode's context; the browser stays warm for others."""
+        """Close the episode's browser context. The browser keeps running for other episodes."""
         channel, self._channel = self._channel, None
         browser, self._browser = self._browser, None
         if self._running is not None:
@@ -158,52 +184,49 @@ class WebForm(Environment):
     # ---- for scripted players and tests ----------------------------------------------------------------------------
 
     async def boxes(self) -> list[list[Any]]:
-        """Number, role, line and box (left, top, right, bottom, in pixels) of every element that has a place."""
-        async with self._turn:
-            found: list[list[Any]] = await self._ask({"do": "boxes"})
-            return found
+        """Number, role, line and box (left, top, right, bottom, in pixels) of every element that is laid out."""
+        elements: list[list[Any]] = await self._ask({"do": "boxes"})
+        return elements
 
     async def evaluate(self, script: str) -> Any:
-        """The value of a script in the page. Not a tool: for whoever writes an oracle."""
-        async with self._turn:
-            return await self._ask({"do": "evaluate", "script": script})
+        """The value of a script run in the page. Not a tool: for oracles."""
+        return await self._ask({"do": "evaluate", "script": script})
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     async def _lease(self) -> None:
         if self.backend is None:
-            await self.open_sandbox()  # says what is missing
+            await self.open_sandbox()  # raises an error that says what is missing
         assert self.backend is not None and self.sandbox is not None
         self._browsers = browsers_of(self.backend)
         self._browser = await self._browsers.lease(self.sandbox)
         self._channel = await self._browser.open_episode()
 
-    async def _act(self, action: str, *arguments: Any) -> Seen:
-        """One action, and what is seen after it. Raises: ToolError if it cannot be done."""
-        async with self._turn:
-            if self._over:
-                raise ToolError("The task is over.")
-            self._done.append([action, *arguments])
-            seen = await self._ask({"do": "act", "action": action, "arguments": arguments, "observe": self._observe})
-            self._key = seen["key"]
-            if seen["over"]:
-                self.end_episode()
-                return await self._end()
-            return self._shown(seen)
+    async def _act(self, action: str, *arguments: Any) -> Observation:
+        """Perform one action and return the observation after it. Raises: ToolError if the action is not possible."""
+        if self._over:
+            raise ToolError("The task is over.")
+        self._actions.append([action, *arguments])
+        observed = await self._ask({"do": "act", "action": action, "arguments": arguments, "observe": self._observe})
+        self._key = observed["key"]
+        if observed["over"]:
+            self.end_episode()
+            return await self._end()
+        return self._render(observed)
 
     async def _end(self) -> str:
-        """What the episode came to, as the reward reads it."""
+        """End the task. Returns: its end state, in the form that the reward reads."""
         outcome = await self._ask({"do": "outcome"})
         self._over = True
-        return OVER + json.dumps(outcome, sort_keys=True)
+        return TASK_OVER + json.dumps(outcome, sort_keys=True)
 
-    def _shown(self, seen: dict[str, Any]) -> Seen:
-        text = shown(seen, self._max_chars)
-        pictures = [ImagePart(seen[view]) for view in ("screenshot", "marks") if view in seen]
+    def _render(self, observed: dict[str, Any]) -> Observation:
+        text = render(observed, self._max_chars)
+        pictures = [ImagePart(observed[view]) for view in ("screenshot", "marks") if view in observed]
         return [TextPart(text), *pictures] if pictures else text
 
     async def _ask(self, request: dict[str, Any]) -> Any:
-        """One request to the guest. It goes on if the call is cancelled: the next one waits for its end."""
+        """Send one request to the guest. It continues if the call is cancelled, and the next one waits for it."""
         if self._channel is None:
             raise SandboxError("The web environment was used before reset.")
         if self._running is not None and not self._running.done():
@@ -227,47 +250,47 @@ class Web(WebForm):
     `WebForm` with all that can be done to a page: by coordinates, with keys, the wheel and the pointer, over tabs.
     """
 
-    @tool(timeout_s=TOOL_S)
-    async def click_at(self, x: int, y: int) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def click_at(self, x: int, y: int) -> Observation:
         """Click a point of the view, in pixels."""
         return await self._act("click_at", x, y)
 
-    @tool(timeout_s=TOOL_S)
-    async def press(self, key: Key) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def press(self, key: Key) -> Observation:
         """Press a key."""
         return await self._act("press", key)
 
-    @tool(timeout_s=TOOL_S)
-    async def scroll(self, direction: Literal["up", "down"], element: Element = 0) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def scroll(self, direction: Literal["up", "down"], element: Element = 0) -> Observation:
         """Scroll the page, or what holds an element."""
         return await self._act("scroll", direction, element)
 
-    @tool(timeout_s=TOOL_S)
-    async def drag(self, element: Element, onto: Element) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def drag(self, element: Element, onto: Element) -> Observation:
         """Drag an element onto another."""
         return await self._act("drag", element, onto)
 
-    @tool(timeout_s=TOOL_S)
-    async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> Observation:
         """Drag from a point of the view to another, in pixels."""
         return await self._act("drag_at", x, y, to_x, to_y)
 
-    @tool(timeout_s=TOOL_S)
-    async def hover(self, element: Element) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def hover(self, element: Element) -> Observation:
         """Move the pointer onto an element."""
         return await self._act("hover", element)
 
-    @tool(timeout_s=TOOL_S)
-    async def back(self) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def back(self) -> Observation:
         """Go back to the page before."""
         return await self._act("back")
 
-    @tool(timeout_s=TOOL_S)
-    async def tab(self, number: int) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def tab(self, number: int) -> Observation:
         """Change to another tab."""
         return await self._act("tab", number)
 
-    @tool(timeout_s=TOOL_S)
-    async def wait(self, seconds: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0) -> Seen:
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def wait(self, seconds: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0) -> Observation:
         """Wait, and look again."""
         return await self._act("wait", seconds)

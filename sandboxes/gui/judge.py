@@ -1,4 +1,4 @@
-"""`web`: did the episode bring about what the task asks for, and nothing else? Judged by the state of the pages.
+"""`web`: whether the episode changed the pages exactly as the task asks, judged by their state at the end.
 
 Source: state-based grading as in WebArena (Zhou et al. 2024, arXiv:2307.13854) and WebShop (Yao et al. 2022,
 arXiv:2207.01206); the raw reward of a page as in MiniWoB++ (Liu et al. 2018, arXiv:1802.08802).
@@ -10,18 +10,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.messages import Result
+from agentgym import JudgeError, Result, Reward
 from agentgym.reward import SUCCESS, Components, EpisodeView
 
-OVER = "The task is over.\n"
-"""Begins the result that ends an episode, before what the episode came to. No other result begins so: the others begin
-with a line of ours about the page, or are refusals in our words."""
+TASK_OVER = "The task is over.\n"
+"""The first line of the result that ends an episode; the end state follows as JSON. No other result begins with it:
+an observation begins with a line about the page, and a refusal with our own words."""
 
 
 class WebReward(Reward):
-    """Outcome components `success`, `effects_right` (share of what was asked for that was done) and, where the page
-    itself gives a reward, `page_reward`; only `success` counts.
+    """Outcome components `success`, `effects_right` (the share of the expected effects that happened) and, where the
+    page itself gives a reward, `page_reward`; only `success` counts.
 
     `truth`: `effects`, what must have changed, exactly, as data or as JSON; `answer` (optional), compared without case
     and outer spaces, numbers by value; `page`, true where the page's own reward decides: above 0 is a success. An
@@ -37,62 +36,64 @@ class WebReward(Reward):
             raise JudgeError(
                 f"{episode.task.id} has neither truth['effects'] nor truth['page']: nothing can be judged."
             )
-        came_to, answer = self._end(episode)
+        end_state, answer = self._end_state(episode)
         if truth.get("page"):
-            reward = float((came_to or {}).get("page_reward") or 0.0)
+            reward = float((end_state or {}).get("page_reward") or 0.0)
             return {SUCCESS: float(reward > 0), "page_reward": reward}
-        wanted = _effects(truth["effects"], episode.task.id)
-        done = (came_to or {}).get("effects", {})
-        right = came_to is not None and _plain(done) == _plain(wanted)
+        expected = _parse_effects(truth["effects"], episode.task.id)
+        effects = (end_state or {}).get("effects", {})
+        right = end_state is not None and _normalised(effects) == _normalised(expected)
         if "answer" in truth:
-            right = right and same(answer, str(truth["answer"]))
-        share = sum(_plain(done.get(key)) == _plain(value) for key, value in wanted.items()) / max(len(wanted), 1)
-        return {SUCCESS: float(right), **({"effects_right": share} if wanted else {})}
+            right = right and same_answer(answer, str(truth["answer"]))
+        share = sum(_normalised(effects.get(key)) == _normalised(value) for key, value in expected.items()) / max(
+            len(expected), 1
+        )
+        return {SUCCESS: float(right), **({"effects_right": share} if expected else {})}
 
-    def _end(self, episode: EpisodeView) -> tuple[Mapping[str, Any] | None, str]:
-        """What the episode came to, None if the task was never ended; and what was answered."""
+    def _end_state(self, episode: EpisodeView) -> tuple[Mapping[str, Any] | None, str]:
+        """The end state, None if the agent never ended the task; and the answer, empty if there is none."""
         for turn in episode.turns[-1:]:
             for call, result in zip(turn.calls, turn.results, strict=False):
-                if (found := _read(result)) is not None:
-                    return found, str(call.arguments.get("text", "")) if call.name == "answer" else ""
+                if (end_state := _parse_end_state(result)) is not None:
+                    return end_state, str(call.arguments.get("text", "")) if call.name == "answer" else ""
         return None, ""
 
 
-def same(given: str, wanted: str) -> bool:
-    """Whether two answers say the same: without case, outer spaces and a last full stop; numbers by value."""
-    left, right = (" ".join(text.casefold().split()).removesuffix(".") for text in (given, wanted))
-    if left == right:
-        return bool(left)
+def same_answer(given: str, expected: str) -> bool:
+    """Whether two answers are equal, ignoring case, outer spaces and a final full stop; numbers compare by value."""
+    first, second = (" ".join(text.casefold().split()).removesuffix(".") for text in (given, expected))
+    if first == second:
+        return bool(first)
     try:
-        return abs(float(left) - float(right)) < 1e-9
+        return abs(float(first) - float(second)) < 1e-9
     except ValueError:
         return False
 
 
-def _read(result: Result) -> Mapping[str, Any] | None:
-    if not result.ok or not isinstance(result.content, str) or not result.content.startswith(OVER):
+def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
+    if not result.ok or not isinstance(result.content, str) or not result.content.startswith(TASK_OVER):
         return None
     try:
-        found = json.loads(result.content[len(OVER) :])
+        end_state = json.loads(result.content[len(TASK_OVER) :])
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return end_state if isinstance(end_state, dict) else None
 
 
-def _effects(given: Any, where: str) -> Mapping[str, Any]:
+def _parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(given) if isinstance(given, str) else given
+        effects = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError as error:
-        raise JudgeError(f"{where}: truth['effects'] is no JSON: {error}.") from error
-    if not isinstance(found, Mapping):
-        raise JudgeError(f"{where}: truth['effects'] is {found!r:.60}: a mapping is needed.")
-    return found
+        raise JudgeError(f"{task_id}: truth['effects'] is no JSON: {error}.") from error
+    if not isinstance(effects, Mapping):
+        raise JudgeError(f"{task_id}: truth['effects'] is {effects!r:.60}: a mapping is needed.")
+    return effects
 
 
-def _plain(value: Any) -> Any:
-    """Text without case and with single spaces; the order of keys does not count, that of lists does."""
+def _normalised(value: Any) -> Any:
+    """The value with text in lower case and single spaces and with sorted keys; the order of lists is kept."""
     if isinstance(value, str):
         return " ".join(value.casefold().split())
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in sorted(value.items())}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _normalised(item) for key, item in sorted(value.items())}
+    return [_normalised(item) for item in value] if isinstance(value, (list, tuple)) else value

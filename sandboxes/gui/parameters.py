@@ -1,4 +1,4 @@
-"""What a web task says of its world, read and checked once."""
+"""The parameters of a web task, parsed and validated."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import MissingExtraError, TaskError
-from agentgym.registry import load
-from agentgym.task import Task
+from agentgym import MissingExtraError, Task, TaskError, load
 
 APPS = ("shop", "mail", "forum", "calendar", "form", "cards")
 MINIWOB = "AGENTGYM_MINIWOB"
@@ -25,15 +23,15 @@ _MAX_SIDE = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class WebParameters:
     """Task parameters of `agentgym/web-v1`.
 
     Attributes:
-        site: `shop`, `mail`, `forum`, `calendar`, `form` or `cards`, applications of ours; `miniwob`; or `folder`.
-        data: what an application knows at first: a mapping, or the name of an asset of JSON, `seed` given to it.
-        page: of MiniWoB++, the task's name; of a folder, the path of the first page.
-        folder: with the pages, of `folder` and (optional) of `miniwob`.
-        seed: of MiniWoB++ or of the asset.
+        site: a bundled application (`shop`, `mail`, `forum`, `calendar`, `form` or `cards`), `miniwob`, or `folder`.
+        data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`.
+        page: for `miniwob` the name of the task; for `folder` the path of the first page.
+        folder: the folder with the pages, for `folder` and (optional) `miniwob`.
+        seed: for MiniWoB++ or the asset.
         viewport: width and height in pixels.
     """
 
@@ -45,22 +43,22 @@ class Parameters:
     viewport: tuple[int, int]
 
     @classmethod
-    def of(cls, task: Task) -> Parameters:
-        """Raises: TaskError naming what is wrong."""
-        given = task.parameters
-        site, seed, page = given.get("site"), given.get("seed", 0), given.get("page", "")
+    def of(cls, task: Task) -> WebParameters:
+        """The parameters of a task. Raises: TaskError naming the parameter and its value."""
+        raw = task.parameters
+        site, seed, page = raw.get("site"), raw.get("seed", 0), raw.get("page", "")
         if site not in (*APPS, "miniwob", "folder"):
             raise TaskError(f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob or folder.")
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
         if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
             raise TaskError(f"{task.id}: parameters['page'] is {page!r}; give the page that the episode begins with.")
-        data = _data(task, given.get("data"), seed) if site in APPS else None
+        data = _app_data(task, raw.get("data"), seed) if site in APPS else None
         default = (500, 320) if site == "miniwob" else (800, 600)
-        viewport = given.get("viewport", default)
+        viewport = raw.get("viewport", default)
         if len(viewport) != 2 or not all(isinstance(side, int) and 50 <= side <= _MAX_SIDE for side in viewport):
             raise TaskError(f"{task.id}: parameters['viewport'] is {viewport!r}; give width and height in pixels.")
-        return cls(site, data, page, str(given.get("folder", "")), seed, (viewport[0], viewport[1]))
+        return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]))
 
     def archive(self) -> bytes | None:
         """The pages as a zip; None for an application. Raises: TaskError, MissingExtraError."""
@@ -69,7 +67,7 @@ class Parameters:
         return archive_of(str(miniwob_folder(self.folder)) if self.site == "miniwob" else self.folder)
 
     def site_in(self, archive: str) -> dict[str, Any]:
-        """What the guest is told, with the archive's path in the sandbox."""
+        """The site as the guest expects it; `archive` is the path of the pages in the sandbox."""
         if self.site in APPS:
             return {"kind": "app", "name": self.site, "data": self.data}
         if self.site == "miniwob":
@@ -78,29 +76,29 @@ class Parameters:
 
 
 def miniwob_folder(given: str | Path = "") -> Path:
-    """The folder with MiniWoB++'s HTML: given, or named by $AGENTGYM_MINIWOB, or of the installed package.
+    """The folder with MiniWoB++'s HTML: `given`, else $AGENTGYM_MINIWOB, else the installed package.
 
     Raises: TaskError for a folder that holds no such pages; MissingExtraError if none is given and none installed.
     """
-    named = str(given) or os.environ.get(MINIWOB, "")
-    if not named:
-        found = importlib.util.find_spec("miniwob")
-        if found is None or not found.submodule_search_locations:
+    configured = str(given) or os.environ.get(MINIWOB, "")
+    if not configured:
+        spec = importlib.util.find_spec("miniwob")
+        if spec is None or not spec.submodule_search_locations:
             raise MissingExtraError(
                 "MiniWoB++ is not installed: pip install --no-deps miniwob (only its pages are read); or name a folder "
                 f"with its HTML in ${MINIWOB}."
             )
-        named = str(Path(next(iter(found.submodule_search_locations))) / "html")
-    folder = Path(named)
-    for inside in (folder, folder / "html", folder / "miniwob" / "html"):
-        if (inside / "core" / "core.js").is_file() and (inside / "miniwob").is_dir():
-            return inside
+        configured = str(Path(next(iter(spec.submodule_search_locations))) / "html")
+    folder = Path(configured)
+    for candidate in (folder, folder / "html", folder / "miniwob" / "html"):
+        if (candidate / "core" / "core.js").is_file() and (candidate / "miniwob").is_dir():
+            return candidate
     raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
 
 
 @cache
 def archive_of(folder: str) -> bytes:
-    """A folder of pages as one zip; what MiniWoB++'s tasks do not use stays out. Raises: TaskError."""
+    """A folder of pages as one zip, without the files that no MiniWoB++ task uses. Raises: TaskError."""
     root = Path(folder)
     if not root.is_dir():
         raise TaskError(f"The folder of pages {folder!r} does not exist.")
@@ -115,17 +113,17 @@ def archive_of(folder: str) -> bytes:
     return packed.getvalue()
 
 
-def _data(task: Task, given: Any, seed: int) -> Mapping[str, Any]:
-    if isinstance(given, Mapping):
-        return given
-    if not isinstance(given, str):
-        raise TaskError(f"{task.id}: parameters['data'] is {given!r}; give the application's data, or an asset.")
-    made = load("assets", given)
-    seeded = "seed" in inspect.signature(made).parameters
-    return _read(made(seed=seed) if seeded else made(), given)
+def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:
+    if isinstance(raw, Mapping):
+        return raw
+    if not isinstance(raw, str):
+        raise TaskError(f"{task.id}: parameters['data'] is {raw!r}; give the application's data, or an asset.")
+    factory = load("assets", raw)
+    seeded = "seed" in inspect.signature(factory).parameters
+    return _parse_json(factory(seed=seed) if seeded else factory(), raw)
 
 
-def _read(content: bytes, name: str) -> Mapping[str, Any]:
+def _parse_json(content: bytes, name: str) -> Mapping[str, Any]:
     data = json.loads(content)
     if not isinstance(data, dict):
         raise TaskError(f"The asset {name!r} is no JSON object.")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from agentgym import Message, SandboxSpec, Task, tool
-from agentgym.errors import MissingExtraError
+from agentgym import GuestModule, GuestObject, Message, MissingExtraError, SandboxSpec, Task, tool
 
-from .guest_link import GuestLink
-from .reading import ReadingWorld
-from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .reading import ReadOnlySqlEnvironment
+
+ENGINE = GuestModule(__package__, "guest", "guest_source", "guest_duckdb")
 
 
-class SqlDuckDb(ReadingWorld):
+class SqlDuckDb(ReadOnlySqlEnvironment):
     """Text to SQL on DuckDB in a sandbox, read-only. Not isolated: who can read what within the database.
 
     DuckDB itself is shut off: no files, no extensions, no settings, one thread, 128 MB. Task parameters as of
@@ -25,10 +25,11 @@ class SqlDuckDb(ReadingWorld):
     reward = "sql_execution"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."
 
-    async def place(self, content: bytes) -> GuestLink:
+    async def open_database(self, content: bytes) -> GuestObject:
         """DuckDB, filled from the file."""
-        maker = f"guest.DuckDatabase({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(await self._holding(content), ["guest", "guest_source", "guest_duckdb"], maker, call_s=20.0)
+        sandbox = await self.empty_sandbox()
+        await sandbox.write(FILE, content)
+        return ENGINE.object(sandbox, "DuckDatabase", FILE, MAX_ROWS, MAX_CHARS, QUERY_S, timeout_s=20.0)
 
     @tool(final=True, inline=True)
     def submit(self, sql: str) -> str:
@@ -41,6 +42,6 @@ class SqlDuckDb(ReadingWorld):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """As of `agentgym/sql-query-v1`. Raises: MissingExtraError without the extra `sql`."""
-        if lacking := self.unavailable_reason():
-            raise MissingExtraError(f"agentgym/sql-duckdb-v1: {lacking}")
+        if reason := self.unavailable_reason():
+            raise MissingExtraError(f"agentgym/sql-duckdb-v1: {reason}")
         return await super().reset(task, seed=seed)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from agentgym import tool
 
-from .reading import ReadingWorld
+from .reading import ReadOnlySqlEnvironment
 
 
-class Sql(ReadingWorld):
+class Sql(ReadOnlySqlEnvironment):
     """Questions about an SQLite database, read-only, inside a sandbox. Not isolated: who can read what within the file.
 
     Task parameters: `database`, the name of an asset such as "sql/store" or the path of an SQLite file;
@@ -24,11 +24,11 @@ class Sql(ReadingWorld):
         return "Answered."
 
 
-class SqlQuery(ReadingWorld):
+class SqlQuery(ReadOnlySqlEnvironment):
     """Text to SQL: the answer is a query, tried on SQLite in a sandbox. Not isolated: who can read what in the file.
 
-    Task parameters as of `agentgym/sql-v1`. The submitted query is not run here: the judge runs it in a world that
-    the agent never touched, on other databases too if the task's truth names some.
+    Task parameters as of `agentgym/sql-v1`. The submitted query is not run here: the judge runs it in an
+    environment that the agent never touched, on other databases too if the task's truth names some.
     """
 
     reward = "sql_execution"

@@ -1,4 +1,4 @@
-"""Runs inside the sandbox: opens the database read-only and serves one request a line of code.
+"""Runs inside the sandbox: opens the database read-only and answers questions about it.
 
 Standard library only: this text is sent to the sandbox's interpreter as it stands. The SQL it is given is
 hostile; whatever it does ends here, in a process that holds nothing but a copy of the database.
@@ -6,14 +6,12 @@ hostile; whatever it does ends here, in a process that holds nothing but a copy 
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import time
 
 READ_ONLY_PRAGMAS = {"table_info", "table_xinfo", "table_list", "foreign_key_list", "index_list", "index_info"}
 HEAP_LIMIT = "PRAGMA hard_heap_limit=67108864"
-MAX_REPLY = 2_000_000  # characters, all ASCII
 STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock while a judge's query runs
 REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}  # an episode can be replayed
 LIMITS = {
@@ -182,14 +180,3 @@ def cell(value: object) -> str:
 def plain(value: object) -> object:
     """A value as JSON can carry it: bytes as their hexadecimal digits behind an `x`."""
     return f"x'{value.hex()}'" if isinstance(value, bytes) else value
-
-
-def serve(database, method: str, *arguments) -> None:  # type: ignore[no-untyped-def]
-    """Print the answer of one method as one JSON line: {"ok": value} or {"refused": text}."""
-    try:
-        reply = json.dumps({"ok": getattr(database, method)(*arguments)})
-        if len(reply) > MAX_REPLY:
-            raise Refused("The result is too big. Ask for less.")
-    except Refused as refusal:
-        reply = json.dumps({"refused": str(refusal)})
-    print(reply)

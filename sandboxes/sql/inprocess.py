@@ -7,13 +7,11 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from agentgym import Checkpoint, Environment, Message, Task, ToolError, tool
-from agentgym.errors import SandboxError
+from agentgym import Checkpoint, Environment, Message, ObservedState, SandboxError, Task, ToolError, tool
 
+from .base import MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
 from .database import database_of
 from .guest import Database, Refused
-from .knowledge import Knowledge
-from .world import MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
 
 
 class SqlInProcess(Environment):
@@ -33,16 +31,16 @@ class SqlInProcess(Environment):
 
     def __init__(self) -> None:
         self._database: Database | None = None
-        self._known = Knowledge("")
+        self._observed = ObservedState()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Load the task's database into memory. Raises: TaskError if there is no such database."""
-        await self._let_go()
+        await self._close_database()
         content = database_of(task)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.deserialize(content)
         self._database = Database(connection, MAX_ROWS, MAX_CHARS, QUERY_S)
-        self._known = Knowledge(hashlib.sha256(content).hexdigest())
+        self._observed = ObservedState(hashlib.sha256(content).hexdigest())
         system = self.system
         if task.parameters.get("show_schema"):
             system += "\n" + self._database.schema()
@@ -51,17 +49,17 @@ class SqlInProcess(Environment):
     @tool(inline=True)
     def tables(self) -> str:
         """List the tables."""
-        return self._known.add(self._opened().tables())
+        return self._observed.add(self._opened().tables())
 
     @tool(inline=True)
     def describe(self, table: str) -> str:
         """Show a table's columns."""
-        return self._known.add(_told(self._opened().describe, table))
+        return self._observed.add(_answer(self._opened().describe, table))
 
     @tool(inline=True)
     def query(self, sql: str) -> str:
         """Run one SELECT."""
-        return self._known.add(_told(self._opened().query, sql))
+        return self._observed.add(_answer(self._opened().query, sql))
 
     @tool(final=True, inline=True)
     def submit(self, sql: str) -> str:
@@ -70,25 +68,25 @@ class SqlInProcess(Environment):
 
     async def rows(self, sql: str) -> dict[str, Any]:
         """For judges, no tool: what a query gives, as `rows` of `agentgym/sql-query-v1` does. Raises: ToolError."""
-        found: dict[str, Any] = _told(self._opened().rows, sql, MAX_JUDGED_ROWS)
-        return found
+        answer: dict[str, Any] = _answer(self._opened().rows, sql, MAX_JUDGED_ROWS)
+        return answer
 
     async def state_key(self) -> str | None:
         """Hash of the database and of every result seen so far, in any order."""
-        return self._known.key()
+        return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:
-        return Checkpoint(self._known.data())
+        return Checkpoint(self._observed.data())
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         await self.reset(task, seed=seed)
-        self._known.restore(checkpoint.data)
+        self._observed.restore(checkpoint.data)
 
     async def close(self) -> None:
-        await self._let_go()
+        await self._close_database()
         await super().close()
 
-    async def _let_go(self) -> None:
+    async def _close_database(self) -> None:
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -99,7 +97,7 @@ class SqlInProcess(Environment):
         return self._database
 
 
-def _told(method: Callable[..., Any], *arguments: Any) -> Any:
+def _answer(method: Callable[..., Any], *arguments: Any) -> Any:
     """Raises: ToolError with what the database refused."""
     try:
         return method(*arguments)

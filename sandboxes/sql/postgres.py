@@ -7,21 +7,21 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from agentgym import SandboxSpec
-from agentgym.errors import SandboxUnavailable
-from agentgym.sandbox import Snapshot, shared_snapshot
+from agentgym import GuestModule, GuestObject, SandboxSpec, SandboxUnavailable
+from agentgym.sandbox import Sandbox, Snapshot, shared_snapshot
 
-from .guest_link import GuestLink, program
-from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
-from .writing import WritingWorld
+from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .writing import WritableSqlEnvironment
 
 PREPARE_S = 120.0
-PREPARING = ("guest", "guest_state", "guest_wire", "guest_source", "guest_postgres", "guest_cluster")
-SERVING = ("guest", "guest_state", "guest_wire", "guest_postgres")
+CLUSTER_MAKER = GuestModule(
+    __package__, "guest", "guest_state", "guest_wire", "guest_source", "guest_postgres", "guest_cluster"
+)
+ENGINE = GuestModule(__package__, "guest", "guest_state", "guest_wire", "guest_postgres")
 CLUSTERS_KEPT = 16
 
 
-class SqlPostgres(WritingWorld):
+class SqlPostgres(WritableSqlEnvironment):
     """Changes to a database on a PostgreSQL server of its own, in a sandbox. Not isolated: who may change what in it.
 
     The server comes from Debian's package `postgresql`, or from /usr/bin or /usr/local/bin. It is
@@ -36,7 +36,8 @@ class SqlPostgres(WritingWorld):
 
     def __init__(self) -> None:
         super().__init__()
-        self._forked = ""
+        self._server_sandbox: Sandbox | None = None
+        self._forked = ""  # hash of the database that it was forked with
 
     @classmethod
     def unavailable_reason(cls) -> str:
@@ -44,21 +45,22 @@ class SqlPostgres(WritingWorld):
             return "It needs PostgreSQL's server, which is not installed: on Debian, apt-get install postgresql."
         return "" if shutil.which("cc") else "It needs a C compiler, cc: on Debian, apt-get install gcc libc6-dev."
 
-    async def place(self, content: bytes) -> GuestLink:
+    async def open_database(self, content: bytes) -> GuestObject:
         """Fork the sandbox in which the database's server was prepared."""
-        if lacking := self.unavailable_reason():
-            raise SandboxUnavailable(f"agentgym/sql-postgres-v1: {lacking}")
+        if reason := self.unavailable_reason():
+            raise SandboxUnavailable(f"agentgym/sql-postgres-v1: {reason}")
         digest = hashlib.sha256(content).hexdigest()
         binaries = server_programs()
-        if self._machine is not None and self._forked == digest:
-            await self._machine.reset()
+        if self._server_sandbox is not None and self._forked == digest:
+            await self._server_sandbox.reset()
         else:
             cluster = await self._cluster(content, digest, binaries)
-            if self._machine is not None:
-                await self._machine.close()
-            self._machine, self._forked = await self.open_sandbox(snapshot=cluster), digest
-        maker = f"guest.PostgresDatabase({binaries!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(self._machine, SERVING, maker, call_s=25.0)
+            if self._server_sandbox is not None:
+                await self._server_sandbox.close()
+            self._server_sandbox, self._forked = await self.open_sandbox(snapshot=cluster), digest
+        return ENGINE.object(
+            self._server_sandbox, "PostgresDatabase", binaries, MAX_ROWS, MAX_CHARS, QUERY_S, timeout_s=25.0
+        )
 
     async def _cluster(self, content: bytes, digest: str, binaries: str) -> Snapshot:
         if self.backend is None:
@@ -68,23 +70,22 @@ class SqlPostgres(WritingWorld):
         )
 
     async def _prepared(self, content: bytes, binaries: str) -> Snapshot:
-        machine = await self.open_sandbox()
+        sandbox = await self.open_sandbox()
         try:
-            await machine.write(FILE, content)
-            code = f"{program(PREPARING)}\nguest.make_cluster({binaries!r}, {f'/work/{FILE}'!r})"
-            done = await machine.run_python(code, timeout_s=PREPARE_S)
-            if not done.ok:
-                said = (done.stdout + done.stderr)[-800:].decode("utf-8", "replace")
-                raise SandboxUnavailable(f"No PostgreSQL cluster can be made here (exit {done.exit_code}): {said}")
-            return await machine.snapshot()
+            await sandbox.write(FILE, content)
+            result = await CLUSTER_MAKER.run(sandbox, "make_cluster", binaries, f"/work/{FILE}", timeout_s=PREPARE_S)
+            if not result.ok:
+                output = (result.stdout + result.stderr)[-800:].decode("utf-8", "replace")
+                raise SandboxUnavailable(f"No PostgreSQL cluster can be made here (exit {result.exit_code}): {output}")
+            return await sandbox.snapshot()
         finally:
-            await machine.close()
+            await sandbox.close()
 
 
 @cache
 def server_programs() -> str:
     """The folder of PostgreSQL's own programs, the newest version's; empty if there is none."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[4].zfill(4))
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[4].zfill(4))
     others = [Path(folder, "postgres") for folder in ("/usr/bin", "/usr/local/bin", "/usr/pgsql/bin")]
-    found = [path for path in (*others, *found) if path.with_name("initdb").exists() and path.exists()]
-    return str(found[-1].parent) if found else ""
+    servers = [path for path in (*others, *versions) if path.with_name("initdb").exists() and path.exists()]
+    return str(servers[-1].parent) if servers else ""

@@ -1,36 +1,38 @@
-"""Worlds that an agent questions and cannot change: what differs between two moments is what it has seen."""
+"""SQL environments that an agent questions and cannot change: their state is what the agent has seen."""
 
 from __future__ import annotations
 
-from agentgym import Checkpoint, Task, tool
+from agentgym import Checkpoint, GuestModule, GuestObject, Task, tool
 
-from .guest_link import GuestLink
-from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlWorld
+from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlEnvironment
+
+ENGINE = GuestModule(__package__, "guest")
 
 
-class ReadingWorld(SqlWorld):
+class ReadOnlySqlEnvironment(SqlEnvironment):
     """A read-only SQLite database in a sandbox. Not isolated: who can read what within the file.
 
-    Subclasses add the tool that ends the episode, and may put another engine into `place`.
+    Subclasses add the tool that ends the episode, and may override `open_database` with another engine.
     """
 
-    async def place(self, content: bytes) -> GuestLink:
+    async def open_database(self, content: bytes) -> GuestObject:
         """SQLite itself, on the file as it is."""
-        maker = f"guest.Database.of_file({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(await self._holding(content), ["guest"], maker)
+        sandbox = await self.empty_sandbox()
+        await sandbox.write(FILE, content)
+        return ENGINE.object(sandbox, "Database.of_file", FILE, MAX_ROWS, MAX_CHARS, QUERY_S)
 
-    @tool
+    @tool(parallel=False)
     async def query(self, sql: str) -> str:
         """Run one SELECT."""
-        return self._known.add(await self._ask("query", sql))
+        return self._observed.add(await self._ask("query", sql))
 
     async def state_key(self) -> str | None:
         """Hash of the database and of every result seen so far, in any order."""
-        return self._known.key()
+        return self._observed.key()
 
     async def checkpoint(self) -> Checkpoint | None:
-        return Checkpoint(self._known.data())
+        return Checkpoint(self._observed.data())
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         await self.reset(task, seed=seed)
-        self._known.restore(checkpoint.data)
+        self._observed.restore(checkpoint.data)

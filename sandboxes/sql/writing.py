@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from agentgym import Checkpoint, Message, SandboxSpec, Task, ToolError, tool
+from agentgym import Checkpoint, GuestModule, GuestObject, Message, SandboxSpec, Task, ToolError, tool
 
-from .guest_link import GuestLink
-from .world import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlWorld
+from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlEnvironment
+
+ENGINE = GuestModule(__package__, "guest", "guest_state", "guest_write")
 
 
-class WritingWorld(SqlWorld):
+class WritableSqlEnvironment(SqlEnvironment):
     """A database in a sandbox that the agent may change. Not isolated: who may change what within the database.
 
     BEGIN, COMMIT, ROLLBACK and SAVEPOINT are statements like any other; without BEGIN each is committed at once. What
-    is not committed when the episode ends is rolled back. Subclasses may put another engine into `place`.
+    is not committed when the episode ends is rolled back. Subclasses may override `open_database` with another engine.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=64, preload=("json", "re", "sqlite3"))
@@ -29,7 +30,6 @@ class WritingWorld(SqlWorld):
         self._pending: list[str] = []  # statements of the open transaction
         self._state = ""  # hash of what is committed
         self._unsure = False  # a statement was cut off, and may or may not have had its effect
-        self._order = asyncio.Lock()  # bookkeeping belongs to its statement, also with parallel calls
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Put the task's database into a fresh sandbox. Raises: TaskError if there is no such database."""
@@ -38,23 +38,22 @@ class WritingWorld(SqlWorld):
         self._unsure = False
         return opening
 
-    async def place(self, content: bytes) -> GuestLink:
+    async def open_database(self, content: bytes) -> GuestObject:
         """SQLite itself, on the file as it is."""
-        maker = f"guest.WritableDatabase.of_file({FILE!r}, {MAX_ROWS}, {MAX_CHARS}, {QUERY_S})"
-        return GuestLink(await self._holding(content), ["guest", "guest_state", "guest_write"], maker)
+        sandbox = await self.empty_sandbox()
+        await sandbox.write(FILE, content)
+        return ENGINE.object(sandbox, "WritableDatabase.of_file", FILE, MAX_ROWS, MAX_CHARS, QUERY_S)
 
-    @tool
+    @tool(parallel=False)
     async def execute(self, sql: str) -> str:
         """Run one SQL statement: SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, BEGIN, COMMIT, ROLLBACK."""
-        async with self._order:
-            return self._known.add(await self._execute(sql))
+        return self._observed.add(await self._execute(sql))
 
-    @tool(final=True)
+    @tool(final=True, parallel=False)
     async def finish(self, answer: str = "") -> str:
         """End the work; give the answer if a question was asked."""
-        async with self._order:
-            await self._ask("rollback")
-            return f"Finished. State {await self._ask('state')}."
+        await self._ask("rollback")
+        return f"Finished. State {await self._ask('state')}."
 
     async def state_after(self, statements: Sequence[str]) -> str:
         """For judges, no tool: the state that `finish` tells once these statements were run.
@@ -68,7 +67,7 @@ class WritingWorld(SqlWorld):
 
     async def state_key(self) -> str | None:
         """Hash of what is committed, of the open transaction's statements, and of the results seen, in any order."""
-        return self._known.key(self._state, *self._pending)
+        return self._observed.key(self._state, *self._pending)
 
     async def checkpoint(self) -> Checkpoint | None:
         """The statements whose effect stands, those of the open transaction, and the results seen.
@@ -77,7 +76,7 @@ class WritingWorld(SqlWorld):
         """
         if self._unsure:
             return None
-        return Checkpoint({**self._known.data(), "committed": [*self._committed], "pending": [*self._pending]})
+        return Checkpoint({**self._observed.data(), "committed": [*self._committed], "pending": [*self._pending]})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         """Run the checkpoint's statements on a fresh copy: the same statements give the same database."""
@@ -87,18 +86,22 @@ class WritingWorld(SqlWorld):
         for statement in checkpoint.data["pending"]:
             with suppress(ToolError):  # the one by which a transaction failed
                 await self._execute(statement)
-        self._known.restore(checkpoint.data)
+        self._observed.restore(checkpoint.data)
+
+    @property
+    def _losses(self) -> int:
+        """How often the engine was lost with its open transaction."""
+        return self._database.losses if self._database else 0
 
     async def _execute(self, sql: str) -> str:
-        losses = self._guest.losses if self._guest else 0
+        losses = self._losses
         try:
             reply = await self._ask("execute", sql)
         except asyncio.CancelledError:
             self._unsure, self._pending = True, []  # the session is gone, and an open transaction with it
             raise
         except ToolError:
-            lost = self._guest is not None and self._guest.losses != losses
-            how = "" if lost or not self._pending else await self._ask("is_open")
+            how = "" if self._losses != losses or not self._pending else await self._ask("is_open")
             if not how:
                 self._pending = []  # the engine, or its end, has rolled the transaction back
             elif how == "broken":
@@ -117,7 +120,7 @@ class WritingWorld(SqlWorld):
         return str(reply["text"])
 
 
-class SqlWrite(WritingWorld):
+class SqlWrite(WritableSqlEnvironment):
     """Changes to an SQLite database, with transactions, in a sandbox. Not isolated: who may change what in the file.
 
     Task parameters as of `agentgym/sql-v1`. The state that `finish` tells is judged: it hashes what every table holds.

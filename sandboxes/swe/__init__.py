@@ -4,10 +4,11 @@ repository.py     the files of a repository, and how they get into a sandbox onc
 patch.py          what was changed, as a unified diff made from the files alone
 environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, without
 given.py          agentgym/swe-given-v1, where the file to be mended is shown and edits are all there is
-guest.py          what runs inside: search, tests
+guest_repository.py  what runs inside: search, tests
 """
 
 from .environment import Swe, SweEdit
 from .given import SweGiven
+from .judge import RepositoryTests
 
-__all__ = ["Swe", "SweEdit", "SweGiven"]
+__all__ = ["RepositoryTests", "Swe", "SweEdit", "SweGiven"]

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import cache
-from importlib.resources import files
 
-from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, ToolError, tool
-from agentgym.errors import SandboxDied, SandboxError, TaskError
+from agentgym import (
+    Checkpoint,
+    Environment,
+    GuestModule,
+    GuestStopped,
+    Message,
+    ObservedState,
+    SandboxError,
+    SandboxSpec,
+    Task,
+    TaskError,
+    ToolError,
+    tool,
+)
 from agentgym.sandbox import Sandbox, Snapshot
 
 from .parameters import Parameters, repository_of
 from .patch import make_patch
 from .repository import QUIET, ROOT, apply_patch, prepared
 
-MAX_SHOWN, MAX_LINES, TEST_S, SHELL_S = 6_000, 200, 120.0, 60.0
+MAX_SHOWN, MAX_LINES = 6_000, 200
+TEST_S, SHELL_S, ASK_S = 120.0, 60.0, 20.0
 SUBMITTED = "Submitted. Your changes:\n"
 SYSTEM = (
     "A repository lies in the working directory. Mend what the issue describes, then submit. Tests that you change \
 do not count: others judge."
 )
-WARM = ("pytest", *(f"_pytest.{name}" for name in (
-    "assertion.rewrite", "cacheprovider", "capture", "debugging", "doctest", "faulthandler", "junitxml", "legacypath",
-    "logging", "monkeypatch", "pastebin", "recwarn", "setuponly", "setupplan", "skipping", "stepwise",
-    "terminal", "threadexception", "tmpdir", "unittest", "unraisableexception", "warnings",
-)))  # fmt: skip
+PYTEST_MODULES = (
+    "assertion.rewrite cacheprovider capture debugging doctest faulthandler junitxml legacypath logging monkeypatch "
+    "pastebin recwarn setuponly setupplan skipping stepwise terminal threadexception tmpdir unittest "
+    "unraisableexception warnings"
+)
+WARM = ("pytest", *(f"_pytest.{name}" for name in PYTEST_MODULES.split()))
 """pytest, and what it would import at every start: a run of tests begins in half the time."""
-TOOK = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
+REPOSITORY = GuestModule(__package__, "guest_repository")
+DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
 """How long pytest says it took: no two runs are the same, and the agent learns nothing from it."""
 
 
@@ -45,15 +55,14 @@ class SweEdit(Environment):
     reward = "repository_tests"
 
     def __init__(self) -> None:
-        self._machine: Sandbox | None = None
-        self._seen: set[str] = set()
+        self._fork: Sandbox | None = None
+        self._observed = ObservedState()
         self._submits = 0
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Fork the prepared repository. Raises: TaskError if there is none, or the task's patch does not fit it."""
         await self._open(task)
-        assert self._base is not None
-        await self._fork(self._base)
+        await self._fork_from(self._base)
         return [Message("system", SYSTEM), *task.opening()]
 
     @tool
@@ -71,10 +80,10 @@ class SweEdit(Environment):
         """Show lines of a file, with their numbers."""
         lines = (await self._text(path)).split("\n")
         first = min(max(start, 1), len(lines))
-        shown = lines[first - 1 : first - 1 + min(max(count, 1), MAX_LINES)]
-        numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(shown, first))
-        left = len(lines) - first + 1 - len(shown)
-        return self._keep(_cut(numbered) + (f"\n[{left} more lines]" if left else ""))
+        page = lines[first - 1 : first - 1 + min(max(count, 1), MAX_LINES)]
+        numbered = "\n".join(f"{number}\t{line}" for number, line in enumerate(page, first))
+        remaining = len(lines) - first + 1 - len(page)
+        return self._observed.add(_cut(numbered) + (f"\n[{remaining} more lines]" if remaining else ""))
 
     @tool
     async def replace(self, path: str, old: str, new: str) -> str:
@@ -82,11 +91,11 @@ class SweEdit(Environment):
         text = await self._text(path)
         if not old:
             raise ToolError("`old` is empty: give the text to be replaced, with enough around it to occur once.")
-        if (found := text.count(old)) != 1:
-            raise ToolError(_not_once(path, text, old, found))
+        if (count := text.count(old)) != 1:
+            raise ToolError(_not_once(path, text, old, count))
         at = text.count("\n", 0, text.index(old)) + 1
         await self._write(path, text.replace(old, new))
-        return f"Replaced at line {at} of {path}.{await self._broken(path)}"
+        return f"Replaced at line {at} of {path}.{await self._syntax_note(path)}"
 
     @tool
     async def create(self, path: str, content: str) -> str:
@@ -95,13 +104,13 @@ class SweEdit(Environment):
         if await self._exists(inside):
             raise ToolError(f"{path} exists already: change it with replace.")
         await self._write(path, content)
-        return f"Created {path}.{await self._broken(path)}"
+        return f"Created {path}.{await self._syntax_note(path)}"
 
     @tool
     async def patch(self, diff: str) -> str:
         """Apply a unified diff."""
         try:
-            await apply_patch(self._world, diff)
+            await apply_patch(self._sandbox, diff)
         except TaskError as error:
             raise ToolError(str(error)) from error
         return "Applied."
@@ -109,7 +118,7 @@ class SweEdit(Environment):
     @tool(timeout_s=TEST_S + 30)
     async def test(self, selection: str = "") -> str:
         """Run tests, all or those of a file, a test id or a word of their names."""
-        return self._keep(await self._run_tests(_selected(selection)))
+        return self._observed.add(await self._run_tests(_selected(selection)))
 
     @tool(final=True, max_output_chars=400_000, timeout_s=TEST_S + 60)
     async def submit(self) -> str:
@@ -117,35 +126,33 @@ class SweEdit(Environment):
         self._submits += 1
         diff = await self._diff()
         if self._submits < self._task.attempts and self._task.tests:
-            said = await self._run_tests(list(self._task.tests))
-            if not said.startswith("[all passed]"):
-                left = self._task.attempts - self._submits
-                raise ToolError(f"Not mended yet; {left} more attempts.\n{said}\n{self._task.guidance}".rstrip())
+            report = await self._run_tests(list(self._task.tests))
+            if not report.startswith("[all passed]"):
+                remaining = self._task.attempts - self._submits
+                raise ToolError(f"Not mended yet; {remaining} more attempts.\n{report}\n{self._task.guidance}".rstrip())
         return SUBMITTED + diff
 
     async def state_key(self) -> str | None:
         """Hash of all files, and of every result seen so far, in any order: what the agent did and knows."""
-        digest = hashlib.sha256((await self._world.snapshot()).id.encode())
-        for result in sorted(self._seen):
-            digest.update(hashlib.sha256(result.encode("utf-8", "replace")).digest())
-        return digest.hexdigest()[:32]
+        return self._observed.key((await self._sandbox.snapshot()).id)
 
     async def checkpoint(self) -> Checkpoint | None:
-        return Checkpoint({"seen": sorted(self._seen), "submits": self._submits}, await self._world.snapshot())
+        return Checkpoint({**self._observed.data(), "submits": self._submits}, await self._sandbox.snapshot())
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         await self._open(task)
         assert checkpoint.snapshot is not None
-        await self._fork(checkpoint.snapshot)
-        self._seen, self._submits = set(checkpoint.data["seen"]), checkpoint.data["submits"]
+        await self._fork_from(checkpoint.snapshot)
+        self._observed.restore(checkpoint.data)
+        self._submits = checkpoint.data["submits"]
 
     # ---- inside ------------------------------------------------------------------------------------------------
 
     @property
-    def _world(self) -> Sandbox:
-        if self._machine is None:
+    def _sandbox(self) -> Sandbox:
+        if self._fork is None:
             raise SandboxError("The repository environment was used before reset.")
-        return self._machine
+        return self._fork
 
     async def _open(self, task: Task) -> None:
         """Read the task, and have its repository prepared."""
@@ -155,16 +162,16 @@ class SweEdit(Environment):
         self._task = Parameters.of(task)
         repository = await repository_of(self._task, task.id)
         self._base: Snapshot = await prepared(self.backend, self._spec, repository, self._task.patch)
-        self._seen, self._submits = set(), 0
+        self._observed, self._submits = ObservedState(), 0
 
-    async def _fork(self, snapshot: Snapshot) -> None:
-        if self._machine is not None:
-            await self._machine.close()
-        self._machine = await self.open_sandbox(self._spec, snapshot=snapshot)
+    async def _fork_from(self, snapshot: Snapshot) -> None:
+        if self._fork is not None:
+            await self._fork.close()
+        self._fork = await self.open_sandbox(self._spec, snapshot=snapshot)
 
     async def _diff(self) -> str:
         """The agent's changes, by content hash of every file: what git would say is not asked."""
-        now = await self._world.snapshot()
+        now = await self._sandbox.snapshot()
         prefix = f"work/{ROOT}/".encode()
         changed: dict[str, bytes | None] = {}
         before: dict[str, bytes] = {}
@@ -175,7 +182,7 @@ class SweEdit(Environment):
             path = name[len(prefix) :].decode("utf-8", "replace")
             if path.partition("/")[0] == ".git" or "__pycache__" in path or path.endswith(".pyc"):
                 continue
-            changed[path] = await self._content(self._world, path)
+            changed[path] = await self._content(self._sandbox, path)
         if changed:
             pristine = await self.open_sandbox(self._spec, snapshot=self._base)
             try:
@@ -191,10 +198,10 @@ class SweEdit(Environment):
         assert self.sandbox is not None
         return self._task.spec(self.sandbox)
 
-    async def _content(self, machine: Sandbox, path: str) -> bytes | None:
+    async def _content(self, sandbox: Sandbox, path: str) -> bytes | None:
         """A regular file's bytes; None if there is none. Raises: ToolError if it is too large to be handed in."""
         try:
-            return await machine.read(f"{ROOT}/{path}", max_bytes=2**20)
+            return await sandbox.read(f"{ROOT}/{path}", max_bytes=2**20)
         except (FileNotFoundError, IsADirectoryError, PermissionError):
             return None
         except ValueError as error:
@@ -203,20 +210,20 @@ class SweEdit(Environment):
     async def _text(self, path: str) -> str:
         inside = _inside(path)
         try:
-            return (await self._world.read(f"{ROOT}/{inside}", max_bytes=2**21)).decode("utf-8")
+            return (await self._sandbox.read(f"{ROOT}/{inside}", max_bytes=2**21)).decode("utf-8")
         except FileNotFoundError as error:
             raise ToolError(await self._no_file(path)) from error
         except (OSError, ValueError) as error:
             raise ToolError(f"{path[:200]} cannot be read as text: a folder, too large, or not UTF-8.") from error
 
     async def _no_file(self, path: str) -> str:
-        listing = await self._ask("listing", ".", keep=False)
+        listing: str = await REPOSITORY.call(self._sandbox, "listing", ".", timeout_s=ASK_S)
         close = get_close_matches(path, listing.splitlines(), n=1, cutoff=0.5)
         return f"There is no file {path!r}." + (f" Did you mean {close[0]}?" if close else " Look with files.")
 
     async def _exists(self, inside: str) -> bool:
         try:
-            await self._world.read(f"{ROOT}/{inside}", max_bytes=1)
+            await self._sandbox.read(f"{ROOT}/{inside}", max_bytes=1)
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
@@ -225,44 +232,33 @@ class SweEdit(Environment):
 
     async def _write(self, path: str, text: str) -> None:
         try:
-            await self._world.write(f"{ROOT}/{_inside(path)}", text.encode("utf-8"))
+            await self._sandbox.write(f"{ROOT}/{_inside(path)}", text.encode("utf-8"))
         except (OSError, ValueError) as error:
             raise ToolError(f"{path[:200]} cannot be written: {str(error)[:200]}.") from error
 
-    async def _broken(self, path: str) -> str:
+    async def _syntax_note(self, path: str) -> str:
         """A note where an edit left a Python file that cannot be read."""
         if not path.endswith(".py"):
             return ""
-        return await self._ask("broken", _inside(path), keep=False)
+        note: str = await REPOSITORY.call(self._sandbox, "syntax_note", _inside(path), timeout_s=ASK_S)
+        return note
 
     async def _run_tests(self, arguments: list[str]) -> str:
-        program = f"{guest()}\nrun_tests({arguments!a}, {list(self._task.path)!a})\n"
-        result = await self._world.run_python(program, timeout_s=TEST_S)
+        path = list(self._task.path)
+        result = await REPOSITORY.run(self._sandbox, "run_tests", arguments, path, timeout_s=TEST_S)
         if result.timed_out or result.oom_killed:
             return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"
         text = result.text.strip() or result.stderr.decode("utf-8", "replace").strip()
         mark = "[all passed]" if result.exit_code == 0 else "[not all passed]"
-        return f"{mark}\n{TOOK.sub('', text)[-MAX_SHOWN:]}"
+        return f"{mark}\n{DURATION.sub('', text)[-MAX_SHOWN:]}"
 
-    async def _ask(self, what: str, *arguments: str, keep: bool = True) -> str:
-        program = f"{guest()}\nbegin(())\n{what}(*{list(arguments)!a})\n"
-        result = await self._world.run_python(program, timeout_s=20, max_output_bytes=2**18)
-        if result.timed_out or result.oom_killed:
-            raise ToolError(f"{what} took too long. Ask for less: one folder, or a simpler pattern.")
+    async def _ask(self, function: str, *arguments: str) -> str:
+        """What a function of the guest says about the repository. Raises: ToolError."""
         try:
-            reply: Mapping[str, str] = json.loads(result.stdout)
-        except ValueError as error:
-            said = result.stderr.decode("utf-8", "replace")[-500:]
-            raise SandboxDied(
-                f"The guest of the repository ended with {result.exit_code} and no reply: {said}"
-            ) from error
-        if "refused" in reply:
-            raise ToolError(reply["refused"])
-        return self._keep(_cut(reply["ok"])) if keep else reply["ok"]
-
-    def _keep(self, result: str) -> str:
-        self._seen.add(result)
-        return result
+            answer: str = await REPOSITORY.call(self._sandbox, function, *arguments, timeout_s=ASK_S)
+        except GuestStopped as error:
+            raise ToolError(f"{function} took too long. Ask for less: one folder, or a simpler pattern.") from error
+        return self._observed.add(_cut(answer))
 
 
 class Swe(SweEdit):
@@ -275,20 +271,14 @@ class Swe(SweEdit):
     async def shell(self, command: str) -> str:
         """Run a command in the repository."""
         path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.path)
-        result = await self._world.exec(
+        result = await self._sandbox.exec(
             ["sh", "-c", command], cwd=ROOT, env={**QUIET, "PYTHONPATH": path}, timeout_s=SHELL_S
         )
-        said = (result.stdout + result.stderr).decode("utf-8", "replace").rstrip()
+        output = (result.stdout + result.stderr).decode("utf-8", "replace").rstrip()
         if result.timed_out or result.oom_killed:
-            raise ToolError(f"{_cut(said)}\nStopped: too much {'time' if result.timed_out else 'memory'}.".lstrip())
+            raise ToolError(f"{_cut(output)}\nStopped: too much {'time' if result.timed_out else 'memory'}.".lstrip())
         ended = f"\n[ended with {result.exit_code}]" if result.exit_code else ""
-        return self._keep(f"{_cut(said) or '[no output]'}{ended}")
-
-
-@cache
-def guest() -> str:
-    """What runs inside, as text."""
-    return files("agentgym.sandboxes.swe").joinpath("guest.py").read_text(encoding="utf-8")
+        return self._observed.add(f"{_cut(output) or '[no output]'}{ended}")
 
 
 def _inside(path: str) -> str:
@@ -313,19 +303,19 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n[cut: {MAX_SHOWN} of {len(text)} characters]"
 
 
-def _not_once(path: str, text: str, old: str, found: int) -> str:
-    if found:
-        at = [text.count("\n", 0, place) + 1 for place in _places(text, old)]
-        return f"`old` occurs {found} times in {path}, at lines {at[:8]}: give more of the text around it."
+def _not_once(path: str, text: str, old: str, count: int) -> str:
+    if count:
+        lines = [text.count("\n", 0, position) + 1 for position in _positions(text, old)]
+        return f"`old` occurs {count} times in {path}, at lines {lines[:8]}: give more of the text around it."
     close = get_close_matches(old.strip().split("\n")[0], text.split("\n"), n=1, cutoff=0.6)
     hint = f" The nearest line is {close[0]!r}." if close else ""
     return f"`old` does not occur in {path}.{hint} White space counts."
 
 
-def _places(text: str, old: str) -> list[int]:
-    found: list[int] = []
-    at = text.find(old)
-    while at >= 0 and len(found) < 8:
-        found.append(at)
-        at = text.find(old, at + 1)
-    return found
+def _positions(text: str, old: str) -> list[int]:
+    positions: list[int] = []
+    position = text.find(old)
+    while position >= 0 and len(positions) < 8:
+        positions.append(position)
+        position = text.find(old, position + 1)
+    return positions

@@ -5,8 +5,7 @@ The setting of SWE-RL, Wei et al. 2025, arXiv:2502.18449: issue and code in, sea
 
 from __future__ import annotations
 
-from agentgym import Message, Task, ToolError, tool
-from agentgym.errors import TaskError
+from agentgym import Message, Task, TaskError, ToolError, tool
 
 from .environment import SweEdit
 

@@ -16,23 +16,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from agentgym import JudgeError, Reward, SandboxSpec
-from agentgym.errors import SandboxError, TaskError
-from agentgym.registry import shared_backend
+from agentgym import JudgeError, Reward, SandboxError, SandboxSpec, Task, TaskError, shared_backend
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend, Sandbox
-from agentgym.task import Task
 
-from .environment import SUBMITTED, SweEdit, guest
+from .environment import REPOSITORY, SUBMITTED, SweEdit
 from .parameters import Parameters, repository_of
 from .patch import paths_of
 from .repository import ROOT, apply_patch, prepared
 
 MAX_REPORT = 2**22
 PROTECTED = (
-    "*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "pytest.ini", "tox.ini", "setup.cfg",
-    "pyproject.toml", ".git/*",
-)  # fmt: skip
+    *("*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth"),
+    *("pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
+)
 """Files that decide how tests are found and run: a patch has no say in them."""
 
 
@@ -76,21 +73,21 @@ class RepositoryTests(Reward):
             raise JudgeError(
                 f"{episode.task.id} has no truth['fail_to_pass'], so repository_tests has nothing to judge."
             )
-        wanted, kept = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
+        to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
         patch = submission(episode)
-        found = Components({SUCCESS: 0.0, "completed": float(patch is not None), "modified": 0.0, "mended": 0.0})
+        components = Components({SUCCESS: 0.0, "completed": float(patch is not None), "modified": 0.0, "mended": 0.0})
         if not patch:
-            return found
-        verdict = await self.judge(episode.task, patch, [*wanted, *kept])
+            return components
+        verdict = await self.judge(episode.task, patch, [*to_mend, *to_keep])
         if verdict is None:
-            return found
+            return components
         patterns = _left_out(truth)
-        found["modified"] = float(any(not _matches(path, patterns) for path in paths_of(patch)))
-        found["mended"] = sum(map(verdict.passed, wanted)) / len(wanted)
-        if kept:
-            found["unbroken"] = sum(map(verdict.passed, kept)) / len(kept)
-        found[SUCCESS] = float(all(map(verdict.passed, [*wanted, *kept])))
-        return found
+        components["modified"] = float(any(not _matches(path, patterns) for path in paths_of(patch)))
+        components["mended"] = sum(map(verdict.passed, to_mend)) / len(to_mend)
+        if to_keep:
+            components["unbroken"] = sum(map(verdict.passed, to_keep)) / len(to_keep)
+        components[SUCCESS] = float(all(map(verdict.passed, [*to_mend, *to_keep])))
+        return components
 
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
         """Outcomes of tests on the task's repository with a patch; None if it does not fit.
@@ -100,7 +97,7 @@ class RepositoryTests(Reward):
         """
         try:
             return await self._judge(task, patch, tests)
-        except SandboxError:  # once more in another sandbox: the machine may have had a bad moment
+        except SandboxError:  # once more in another sandbox: it may have had a bad moment
             try:
                 return await self._judge(task, patch, tests)
             except SandboxError:
@@ -117,24 +114,24 @@ class RepositoryTests(Reward):
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
         base = await prepared(backend, spec, repository, parameters.patch)
-        machine = await backend.create(spec, snapshot=base)
+        sandbox = await backend.create(spec, snapshot=base)
         try:
             if patch:
                 try:
-                    await apply_patch(machine, patch, exclude=_left_out(truth))
+                    await apply_patch(sandbox, patch, exclude=_left_out(truth))
                 except TaskError:
                     return None
             if truth.get("test_patch"):
-                await apply_patch(machine, truth["test_patch"])
+                await apply_patch(sandbox, truth["test_patch"])
             for path, content in dict(truth.get("files", {})).items():
-                await machine.write(f"{ROOT}/{path}", content.encode())
-            return await run_tests(machine, tests, parameters.path, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
+                await sandbox.write(f"{ROOT}/{path}", content.encode())
+            return await run_tests(sandbox, tests, parameters.path, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
         finally:
-            await machine.close()
+            await sandbox.close()
 
 
 async def run_tests(
-    machine: Sandbox, tests: Sequence[str], path: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
+    sandbox: Sandbox, tests: Sequence[str], path: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
 ) -> Verdict:
     """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
 
@@ -143,15 +140,15 @@ async def run_tests(
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
     nonce, name = secrets.token_hex(16), secrets.token_hex(4)
     canary = f"test_{name}.py"
-    await machine.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
-    program = f"{guest()}\njudge_tests(*{[nonce, [*files, canary], list(path), cpu_s]!a})\n"
-    result = await machine.run_python(program, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
+    await sandbox.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
+    arguments = (nonce, [*files, canary], list(path), cpu_s)
+    result = await REPOSITORY.run(sandbox, "judge_tests", *arguments, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
     for line in result.stdout.decode("utf-8", "replace").splitlines():
         mark, _, text = line.partition(" ")
         if mark == nonce:
             outcomes, reasons = json.loads(text)
-            sung = [outcomes.pop(test) for test in list(outcomes) if test.endswith(f"::test_{name}")]
-            return Verdict(outcomes, reasons) if sung == ["failed"] else Verdict({}, {})
+            canary_outcomes = [outcomes.pop(test) for test in list(outcomes) if test.endswith(f"::test_{name}")]
+            return Verdict(outcomes, reasons) if canary_outcomes == ["failed"] else Verdict({}, {})
     return Verdict({}, {})  # ended early, out of time or memory: nothing passed
 
 

@@ -9,9 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentgym import SandboxSpec, Task
-from agentgym.errors import TaskError, UnknownNameError
-from agentgym.registry import load
+from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
 
 from .repository import Repository
 from .sources import PINNED, archive
@@ -49,39 +47,41 @@ class Parameters:
     def of(cls, task: Task) -> Parameters:
         """Raises: TaskError naming the parameter and its value."""
         given = dict(task.parameters)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, default in (("patch", ""), ("guidance", ""), ("repository", "")):
-            found[name] = given.pop(name, default)
-            if not isinstance(found[name], str):
-                raise TaskError(f"{task.id}: parameters[{name!r}] is {found[name]!r}: give text.")
+            values[name] = given.pop(name, default)
+            if not isinstance(values[name], str):
+                raise TaskError(f"{task.id}: parameters[{name!r}] is {values[name]!r}: give text.")
         for name in ("source", "requires", "packages", "shown", "tests"):
             value = given.pop(name, None)
             if value is None:
                 continue
             if isinstance(value, str) or not all(isinstance(item, str) for item in value):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {value!r}: give a list of text.")
-            found[name] = tuple(value)
-        for package in found.get("packages", ()):
+            values[name] = tuple(value)
+        for package in values.get("packages", ()):
             if not PINNED.fullmatch(package):
                 raise TaskError(f"{task.id}: parameters['packages'] has {package!r}: give name==version.")
         inline = given.pop("files", None) or {}
-        if not isinstance(inline, Mapping) or not all(isinstance(text, str) for one in inline.items() for text in one):
+        if not isinstance(inline, Mapping) or not all(
+            isinstance(text, str) for item in inline.items() for text in item
+        ):
             raise TaskError(f"{task.id}: parameters['files'] is {inline!r:.80}: give a mapping from path to text.")
-        if bool(inline) == bool(found["repository"]):
+        if bool(inline) == bool(values["repository"]):
             raise TaskError(f"{task.id}: give parameters['repository'] or parameters['files'], one of the two.")
-        found["files"] = tuple(sorted(inline.items()))
+        values["files"] = tuple(sorted(inline.items()))
         attempts = given.pop("attempts", 1)
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
             raise TaskError(f"{task.id}: parameters['attempts'] is {attempts!r}: at least 1.")
         if given:
             raise TaskError(f"{task.id}: unknown parameters {sorted(given)}. Known: {', '.join(cls.__slots__)}.")
-        return cls(**found, attempts=attempts)
+        return cls(**values, attempts=attempts)
 
     @property
     def path(self) -> tuple[str, ...]:
         """The import path, relative to the repository."""
         beside = (f"../packages/{package}" for package in self.packages)
-        return (*self.source, *(folder for one in beside for folder in (one, f"{one}/src")))
+        return (*self.source, *(folder for package in beside for folder in (package, f"{package}/src")))
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
         """The sandbox that its tests need."""

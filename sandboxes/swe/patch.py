@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import unified_diff
 
-from agentgym.errors import ToolError
+from agentgym import ToolError
 
 MAX_FILE, MAX_PATCH = 2**20, 200_000
 
@@ -26,10 +26,9 @@ def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -
             parts.append("new file mode 100644\n")
         if new is None:
             parts.append("deleted file mode 100644\n")
-        parts += unified_diff(
-            _lines(path, old), _lines(path, new), "/dev/null" if old is None else f"a/{path}",
-            "/dev/null" if new is None else f"b/{path}",
-        )  # fmt: skip
+        old_name = "/dev/null" if old is None else f"a/{path}"
+        new_name = "/dev/null" if new is None else f"b/{path}"
+        parts += unified_diff(_lines(path, old), _lines(path, new), old_name, new_name)
     text = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in parts)
     if len(text) > MAX_PATCH:
         raise ToolError(f"The changes are {len(text)} characters; at most {MAX_PATCH} can be handed in. Change less.")
@@ -38,13 +37,13 @@ def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -
 
 def paths_of(patch: str) -> list[str]:
     """The files that a unified diff touches, each once, in its order."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for line in patch.splitlines():
         if line.startswith("diff --git a/"):
-            found[line.rpartition(" b/")[2]] = None
+            paths[line.rpartition(" b/")[2]] = None
         elif line.startswith(("--- a/", "+++ b/")):
-            found[line[6:].partition("\t")[0]] = None
-    return list(found)
+            paths[line[6:].partition("\t")[0]] = None
+    return list(paths)
 
 
 def _lines(path: str, content: bytes | None) -> list[str]:

@@ -13,17 +13,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from agentgym import SandboxSpec
-from agentgym.errors import SandboxError, TaskError
+from agentgym import SandboxError, SandboxSpec, TaskError
 from agentgym.sandbox import Backend, Sandbox, Snapshot, shared_snapshot
 
 ROOT = "repo"
 MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20
 QUIET = {
-    "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1",
-    "GIT_AUTHOR_NAME": "base", "GIT_AUTHOR_EMAIL": "base@localhost", "GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z",
-    "GIT_COMMITTER_NAME": "base", "GIT_COMMITTER_EMAIL": "base@localhost", "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z",
-}  # fmt: skip
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_SYSTEM": "/dev/null",
+    "HOME": "/tmp",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "GIT_AUTHOR_NAME": "base",
+    "GIT_AUTHOR_EMAIL": "base@localhost",
+    "GIT_AUTHOR_DATE": "2000-01-01T00:00:00Z",
+    "GIT_COMMITTER_NAME": "base",
+    "GIT_COMMITTER_EMAIL": "base@localhost",
+    "GIT_COMMITTER_DATE": "2000-01-01T00:00:00Z",
+}
 
 
 @dataclass(frozen=True)
@@ -103,37 +109,40 @@ class Repository:
             commit,
         ]
         try:
-            ended = subprocess.run(command, capture_output=True, check=False)
+            completed = subprocess.run(command, capture_output=True, check=False)
         except FileNotFoundError as error:
             raise TaskError("Reading a git clone needs git, which is not installed here.") from error
-        if ended.returncode:
-            said = ended.stderr.decode("utf-8", "replace").strip()[-300:]
-            raise TaskError(f"git cannot give commit {commit} of {clone}: {said}")
-        return cls.from_archive(ended.stdout, f"{clone}@{commit}")
+        if completed.returncode:
+            errors = completed.stderr.decode("utf-8", "replace").strip()[-300:]
+            raise TaskError(f"git cannot give commit {commit} of {clone}: {errors}")
+        return cls.from_archive(completed.stdout, f"{clone}@{commit}")
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over paths, contents, which may be run, and what lies beside."""
-        told = hashlib.sha256()
+        digest = hashlib.sha256()
         for name, other in sorted(self.beside.items()):
-            told.update(f"{name}={other.digest}\0".encode())
+            digest.update(f"{name}={other.digest}\0".encode())
         for name in sorted(self.files):
-            told.update(f"{name}\0{name in self.executable}\0".encode())
-            told.update(hashlib.sha256(self.files[name]).digest())
-        return told.hexdigest()
+            digest.update(f"{name}\0{name in self.executable}\0".encode())
+            digest.update(hashlib.sha256(self.files[name]).digest())
+        return digest.hexdigest()
 
     def archive(self) -> bytes:
         """All files as one uncompressed tar archive, the same for equal files."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
-            for folder, one in (
+            for folder, repository in (
                 (ROOT, self),
-                *((f"packages/{name}", one) for name, one in sorted(self.beside.items())),
+                *((f"packages/{name}", other) for name, other in sorted(self.beside.items())),
             ):
-                for name in sorted(one.files):
+                for name in sorted(repository.files):
                     info = tarfile.TarInfo(f"{folder}/{name}")
-                    info.size, info.mode = len(one.files[name]), 0o755 if name in one.executable else 0o644
-                    archive.addfile(info, io.BytesIO(one.files[name]))
+                    info.size, info.mode = (
+                        len(repository.files[name]),
+                        0o755 if name in repository.executable else 0o644,
+                    )
+                    archive.addfile(info, io.BytesIO(repository.files[name]))
         return buffer.getvalue()
 
 
@@ -149,32 +158,34 @@ async def prepared(backend: Backend, spec: SandboxSpec, repository: Repository, 
 
 
 async def _prepare(backend: Backend, spec: SandboxSpec, repository: Repository, patch: str) -> Snapshot:
-    machine = await backend.create(spec)
+    sandbox = await backend.create(spec)
     try:
-        await machine.write("repository.tar", await asyncio.to_thread(repository.archive))
-        await run(machine, "tar -xf repository.tar && rm repository.tar")
+        await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
+        await run(sandbox, "tar -xf repository.tar && rm repository.tar")
         if patch:
-            await apply_patch(machine, patch)
-        await run(machine, "git init -q . && git add -A -f . && git commit -q -m base", cwd=ROOT)
-        return await machine.snapshot()
+            await apply_patch(sandbox, patch)
+        await run(sandbox, "git init -q . && git add -A -f . && git commit -q -m base", cwd=ROOT)
+        return await sandbox.snapshot()
     finally:
-        await machine.close()
+        await sandbox.close()
 
 
-async def apply_patch(machine: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:
+async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:
     """Apply a unified diff to /work/repo, leaving out paths that match. Raises: TaskError saying what git said."""
     arguments = [f"--exclude={pattern}" for pattern in exclude]
-    result = await machine.exec(
+    result = await sandbox.exec(
         ["git", "apply", "--whitespace=nowarn", *arguments, "-"], stdin=patch.encode(), cwd=ROOT, env=QUIET
     )
     if not result.ok:
-        said = result.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise TaskError(f"The patch does not fit the repository: {said or f'git apply ended with {result.exit_code}'}.")
+        errors = result.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise TaskError(
+            f"The patch does not fit the repository: {errors or f'git apply ended with {result.exit_code}'}."
+        )
 
 
-async def run(machine: Sandbox, command: str, *, cwd: str | None = None) -> None:
+async def run(sandbox: Sandbox, command: str, *, cwd: str | None = None) -> None:
     """Run one of our own commands. Raises: SandboxError with what it said, for example that there is no git."""
-    result = await machine.exec(["sh", "-c", command], cwd=cwd, env=QUIET, timeout_s=120)
+    result = await sandbox.exec(["sh", "-c", command], cwd=cwd, env=QUIET, timeout_s=120)
     if not result.ok:
-        said = result.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise SandboxError(f"Preparing a repository failed: `{command}` ended with {result.exit_code}: {said}")
+        errors = result.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise SandboxError(f"Preparing a repository failed: `{command}` ended with {result.exit_code}: {errors}")

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 from agentgym.sandbox import cache_folder
 
 PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
@@ -22,8 +22,8 @@ def cache() -> Path:
 
 def archive(pinned: str) -> Path | None:
     """The archive of `name==version` in the cache, None if it is not there, or the text names no package."""
-    found = PINNED.fullmatch(pinned)
-    return next(iter(cache().glob(f"{_normal(found[1])}=={found[2]}.tar.*")), None) if found else None
+    match = PINNED.fullmatch(pinned)
+    return next(iter(cache().glob(f"{_normal(match[1])}=={match[2]}.tar.*")), None) if match else None
 
 
 def fetch(pinned: str, sha256: str = "") -> Path:
@@ -32,21 +32,21 @@ def fetch(pinned: str, sha256: str = "") -> Path:
 
     Raises: TaskError if it cannot be had, or is not the file that `sha256` names.
     """
-    found = PINNED.fullmatch(pinned)
-    if found is None:
+    match = PINNED.fullmatch(pinned)
+    if match is None:
         raise TaskError(f"{pinned!r} is no package at a version: write name==version.")
     path = archive(pinned)
     if path is None:
         cache().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
             command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", folder]
-            ended = subprocess.run([*command, pinned], capture_output=True, text=True, check=False)
-            got = sorted(Path(folder).glob("*.tar.*"))
-            if ended.returncode or len(got) != 1:
-                raise TaskError(f"pip cannot download the source of {pinned}: {ended.stderr.strip()[-500:]}")
-            suffix = "".join(Path(got[0].name[len(found[1]) :]).suffixes[-2:])
-            path = cache() / f"{_normal(found[1])}=={found[2]}{suffix}"
-            got[0].replace(path)
+            completed = subprocess.run([*command, pinned], capture_output=True, text=True, check=False)
+            archives = sorted(Path(folder).glob("*.tar.*"))
+            if completed.returncode or len(archives) != 1:
+                raise TaskError(f"pip cannot download the source of {pinned}: {completed.stderr.strip()[-500:]}")
+            suffix = "".join(Path(archives[0].name[len(match[1]) :]).suffixes[-2:])
+            path = cache() / f"{_normal(match[1])}=={match[2]}{suffix}"
+            archives[0].replace(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if sha256 and digest != sha256:
         raise TaskError(f"{path} has the SHA-256 {digest}, and {sha256} was expected: remove it, and see who sent it.")

@@ -55,7 +55,7 @@ def test_the_true_credit_is_what_an_exhaustive_sum_gives():
 def test_every_signal_it_gives_is_one_a_group_accepts(name: str):
     rng = np.random.default_rng(0)
     task, chance = BifurcationTask(5, 2), np.full(5, 0.5)
-    group = task.group(task.play(chance, 6, rng, tree=True), chance, rng, (name,))
+    group = task.group(task.sample(chance, 6, rng, tree=True), chance, rng, (name,))
     assert getattr(group, name) is not None
 
 
@@ -66,12 +66,12 @@ def test_it_gives_every_signal_there_is():
 def test_a_branch_shares_the_actions_of_the_turns_it_shares():
     rng = np.random.default_rng(1)
     task, chance = BifurcationTask(6, 3), np.full(6, 0.5)
-    play = task.play(chance, 8, rng, tree=True)
-    assert any(play.forks)
-    for child, fork in enumerate(play.forks):
+    sample = task.sample(chance, 8, rng, tree=True)
+    assert any(sample.forks)
+    for child, fork in enumerate(sample.forks):
         if fork is not None:
             trunk, turn = fork
-            np.testing.assert_array_equal(play.actions[child, :turn], play.actions[trunk, :turn])
+            np.testing.assert_array_equal(sample.actions[child, :turn], sample.actions[trunk, :turn])
 
 
 def test_noise_has_error_of_nearly_1_and_no_credit_has_1():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from recorded_bias import RECORDED
-from test_unbiasedness import angle, make
+from credit_cases import angle, make
+from credit_recorded_bias import RECORDED
 
 from agentgym.credit.exact.bias import with_tokens
 from agentgym.credit.exact.problems import Problem, ProblemPath, go_score
@@ -174,12 +174,15 @@ def test_opo_pushes_a_choice_that_makes_no_difference():
     """The first choice changes nothing but how many tokens there are, the second decides, in few tokens or many."""
     paths = tuple(
         ProblemPath(
-            0.25, float(won), (0.0, 0.0), np.stack([go_score(0.5, went, 0, 2), go_score(0.5, won, 1, 2)]),
+            0.25,
+            float(won),
+            (0.0, 0.0),
+            np.stack([go_score(0.5, went, 0, 2), go_score(0.5, won, 1, 2)]),
             signals={"lengths": [2 if went else 9, 1 if won else 9]},
         )
         for went in (True, False)
         for won in (True, False)
-    )  # fmt: skip
+    )
     problem = Problem(paths)
     np.testing.assert_allclose(problem.true_gradient(), [0, 0.25], atol=1e-15)
     np.testing.assert_allclose(problem.estimated_gradient(make("opo", baseline="loo"), 3), [0, 0.25], atol=1e-12)

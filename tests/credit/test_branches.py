@@ -7,13 +7,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from credit_cases import expect
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
 from agentgym.credit.branches import build_tree
-from agentgym.credit.exact.evidence import PROBLEMS_WITH_EVIDENCE
+from agentgym.credit.exact.signals import PROBLEMS_WITH_EVIDENCE
 from agentgym.credit.exact.trees import estimated_gradient, trees
 from agentgym.errors import CreditError
 
@@ -88,9 +88,10 @@ def test_vine_is_the_difference_of_the_values_around_a_turn():
     0 + (0.2 + 0.25) - 0.5; the last 0.1 + 0 - 0.25.
     """
     group = Group.from_arrays(
-        outcomes=[1, 0, 0], turn_rewards=[[0.5, 0], [0], [0, 0.2, 0.1]],
+        outcomes=[1, 0, 0],
+        turn_rewards=[[0.5, 0], [0], [0, 0.2, 0.1]],
         continuations=[[[0, 1], [1, 1, 0.25], []], [[0.5]], [[0.5], [], [0.25]]],
-    )  # fmt: skip
+    )
     expect(estimator("vine")(group), [[0.75, 0.25], [-0.5], [-0.05, -0.05, -0.15]])
     expect(estimator("vine")(group.select(np.array([True, False, False]))), [[0.75, 0.25]])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_estimators_by_hand import GROUP, expect
+from credit_cases import GROUP, expect
 
 from agentgym.credit import CreditWarning, estimator
 from agentgym.credit.composition import parse_composition
@@ -15,8 +15,10 @@ from agentgym.registry import load, names
 def test_a_line_is_read_from_the_inside_out():
     parts = parse_composition("rloo(turn_weight=0.5) | gated(levels={'a': 1, 'b': -0.5}) | masked(overlong=True)")
     assert [(part.name, part.options) for part in parts] == [
-        ("rloo", {"turn_weight": 0.5}), ("gated", {"levels": {"a": 1, "b": -0.5}}), ("masked", {"overlong": True}),
-    ]  # fmt: skip
+        ("rloo", {"turn_weight": 0.5}),
+        ("gated", {"levels": {"a": 1, "b": -0.5}}),
+        ("masked", {"overlong": True}),
+    ]
 
 
 def test_a_composition_is_an_estimator_that_declares_itself():

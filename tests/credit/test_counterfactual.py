@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from credit_cases import expect
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
 from agentgym.credit.counterfactual import (
@@ -129,14 +129,15 @@ def test_what_cannot_be_computed_is_refused():
     for orders in (0, 2, 5):
         with pytest.raises(CreditError, match="an even number from 4 up"):
             sampled_shapley_values(lambda s: 0.0, 3, orders=orders, rng=np.random.default_rng(0))
-    with pytest.raises(CreditError, match="nothing tells what turn 1 adds"):
+    with pytest.raises(CreditError, match="no pair of values shows what turn 1 adds"):
         shapley_of_known({frozenset(): 0.0, frozenset({0}): 1.0}, 2)
 
 
 REPLAYED = Group.from_arrays(
-    outcomes=[1, 0], turns=[3, 1],
+    outcomes=[1, 0],
+    turns=[3, 1],
     counterfactuals=[{played: one_and_either(played) for played in subsets(3)}, {(0,): 0, (): 0}],
-)  # fmt: skip
+)
 
 
 def test_what_would_be_missed_without_a_turn_is_added_to_the_outcome():
@@ -158,5 +159,5 @@ def test_a_replay_that_is_missing_is_named():
     short = REPLAYED.with_signals(counterfactuals=[{(0, 1, 2): 1, (1, 2): 0, (0, 2): 1}, {(0,): 0, (): 0}])
     with pytest.raises(MissingSignalError, match=r"the 0th valid trajectory lacks the turns \[0, 1\]"):
         estimator("leave_one_turn_out")(short)
-    with pytest.raises(CreditError, match="the 0th valid trajectory: nothing tells what turn 2 adds"):
+    with pytest.raises(CreditError, match="the 0th valid trajectory: no pair of values shows what turn 2 adds"):
         estimator("shapley")(short)

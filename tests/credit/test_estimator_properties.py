@@ -3,56 +3,36 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from credit_cases import ROWS, amount, few, group_of, identical, make, same, turn_reward
+from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.credit import CreditWarning, Estimator, Group, estimator
-
-
-def make(name: str, **options: object) -> Estimator:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CreditWarning)
-        return estimator(name, **options)
-
+from agentgym.credit import Group
 
 FORMS = [
-    ("grpo", {}), ("grpo", {"ddof": 0}), ("dr_grpo", {}), ("rloo", {}), ("rloo", {"turn_weight": 0.0}),
-    ("return_to_go", {}), ("return_to_go", {"gamma": 0.9}), ("return_to_go", {"baseline": "mean"}),
-    ("return_to_go", {"scale": "std"}), ("mt_grpo", {}), ("mt_grpo", {"baseline": "mean"}),
-    ("mt_grpo", {"scale": "std"}), ("mt_grpo_reach", {}), ("mt_grpo_reach", {"scale": "none", "baseline": "loo"}),
-]  # fmt: skip
+    ("grpo", {}),
+    ("grpo", {"ddof": 0}),
+    ("dr_grpo", {}),
+    ("rloo", {}),
+    ("rloo", {"turn_weight": 0.0}),
+    ("return_to_go", {}),
+    ("return_to_go", {"gamma": 0.9}),
+    ("return_to_go", {"baseline": "mean"}),
+    ("return_to_go", {"scale": "std"}),
+    ("mt_grpo", {}),
+    ("mt_grpo", {"baseline": "mean"}),
+    ("mt_grpo", {"scale": "std"}),
+    ("mt_grpo_reach", {}),
+    ("mt_grpo_reach", {"scale": "none", "baseline": "loo"}),
+]
 every_form = pytest.mark.parametrize(
     "chosen",
     [make(n, **o) for n, o in FORMS],
     ids=[" ".join([n, *(f"{k}={v}" for k, v in o.items())]) for n, o in FORMS],
 )
-
-few = settings(max_examples=25, deadline=None)
-
-# Multiples of 1/64: sums are exact, so that an identity can be tested as one. Spreads are either 0 or far above 1e-6.
-amount = st.integers(-128, 128).map(lambda n: n / 64)
-turn_reward = st.one_of(amount, st.just(math.nan))
-ROWS = st.lists(st.tuples(amount, st.lists(turn_reward, min_size=1, max_size=5)), min_size=2, max_size=6)
-
-
-def group_of(rows, **more) -> Group:
-    return Group.from_arrays(outcomes=[o for o, _ in rows], turn_rewards=[r for _, r in rows], **more)
-
-
-def same(left, right, tolerance=1e-12):
-    assert len(left) == len(right)
-    for a, b in zip(left, right, strict=True):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-
-def identical(left, right):
-    assert len(left) == len(right)
-    for a, b in zip(left, right, strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 @every_form

@@ -1,6 +1,6 @@
 """Worked examples: every number an estimator gives, with the arithmetic that leads to it.
 
-The group of all of them, three trajectories of 2, 1 and 3 turns:
+The group of all of them is `credit_cases.GROUP`, three trajectories of 2, 1 and 3 turns:
 
     i   outcome   turn rewards          R_i
     0   1         0.5   0               1.5
@@ -12,20 +12,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
+from credit_cases import GROUP, NONE, expect
 
 from agentgym.credit import CreditWarning, Group, estimator
-
-NONE = math.nan
-GROUP = Group.from_arrays(outcomes=[1, 0, 0], turn_rewards=[[0.5, 0], [0], [NONE, 0.2, 0.1]])
-
-
-def expect(advantages: list[np.ndarray], expected: list[list[float]], tolerance: float = 1e-12) -> None:
-    assert [len(a) for a in advantages] == [len(e) for e in expected]
-    for got, wanted in zip(advantages, expected, strict=True):
-        assert got.dtype == np.float64
-        np.testing.assert_allclose(got, wanted, rtol=0, atol=tolerance)
 
 
 def test_rloo_subtracts_the_mean_of_the_other_two():

@@ -1,6 +1,6 @@
-"""The properties P1 to P17 of every registered estimator, by what it declares and what promises.py says of it.
+"""The properties P1 to P17 of every registered estimator, by what it declares and what credit_promises.py says of it.
 
-Random groups carry every signal. A new estimator without an entry in promises.py fails here.
+Random groups carry every signal. A new estimator without an entry in credit_promises.py fails here.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from credit_cases import identical, make, same
+from credit_promises import PROMISES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from promises import PROMISES
-from test_estimator_properties import identical, make, same
 
 from agentgym.credit import Group, batch_advantages
 from agentgym.registry import names
@@ -25,9 +25,18 @@ seeds = st.integers(0, 2**32 - 1)
 every = pytest.mark.parametrize("name", sorted(PROMISES))
 
 UNITS = {
-    "outcomes", "turn_rewards", "components", "outcome_components", "values", "action_values", "token_values",
-    "continuations", "counterfactuals", "contributions", "potentials",
-}  # fmt: skip
+    "outcomes",
+    "turn_rewards",
+    "components",
+    "outcome_components",
+    "values",
+    "action_values",
+    "token_values",
+    "continuations",
+    "counterfactuals",
+    "contributions",
+    "potentials",
+}
 PREDICTIONS = {"outcomes", "outcome_components", "values", "action_values", "token_values", "continuations"}
 PREDICTIONS |= {"counterfactuals"}
 
@@ -67,7 +76,7 @@ def rows_of(one: Any, rows: list[int]) -> Any:
 
 def test_every_registered_estimator_is_held_to_its_properties():
     ours = {name for name in names("estimators") if not make(name).function.__module__.startswith("test_")}
-    assert ours == set(PROMISES), "say in promises.py what a new estimator promises"
+    assert ours == set(PROMISES), "say in credit_promises.py what a new estimator promises"
 
 
 @every
@@ -136,11 +145,13 @@ def test_with_one_turn_each_it_is_a_trajectory_estimator_bit_for_bit(name, seed)
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 7))
     one = Group.from_arrays(
-        outcomes=list(rng.integers(-8, 9, size) / 8), turn_rewards=[[x] for x in rng.integers(-8, 9, size) / 8],
-        contributions=[[x] for x in rng.normal(size=size)], hindsight=[[x] for x in rng.normal(size=size)],
+        outcomes=list(rng.integers(-8, 9, size) / 8),
+        turn_rewards=[[x] for x in rng.integers(-8, 9, size) / 8],
+        contributions=[[x] for x in rng.normal(size=size)],
+        hindsight=[[x] for x in rng.normal(size=size)],
         gold_logprobs=[[-1.0, x] for x in -rng.random(size)],
         counterfactuals=[{(): x, (0,): 1 - x} for x in rng.random(size)],
-    )  # fmt: skip
+    )
     identical(make(name)(one), make(str(PROMISES[name].one_turn))(one))
 
 

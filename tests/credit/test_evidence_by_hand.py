@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from test_estimators_by_hand import GROUP, expect
+from credit_cases import GROUP, expect
 
 from agentgym.credit import Group, estimator
 from agentgym.credit.estimators.trace import gaps_closed
@@ -56,9 +56,11 @@ def test_a_missing_potential_is_the_last_known_one():
 
 
 TOLD = Group.from_arrays(
-    outcomes=[1, 0], turns=[2, 1], truncated=[False, True],
+    outcomes=[1, 0],
+    turns=[2, 1],
+    truncated=[False, True],
     gold_logprobs=[[math.log(p) for p in row] for row in ([0.2, 0.6, 0.9], [0.2, 0.1])],
-)  # fmt: skip
+)
 
 
 def test_igpo_standardises_gains_and_outcomes_together_and_sums_from_the_turn_on():
@@ -89,9 +91,11 @@ def test_igpo_gives_a_truncated_trajectory_its_gain_where_asked():
 
 
 GAPS = Group.from_arrays(
-    outcomes=[1, 0], turns=[3, 1], tool_turn=[[True, True, False], [False]],
+    outcomes=[1, 0],
+    turns=[3, 1],
+    tool_turn=[[True, True, False], [False]],
     gold_logprobs=[[-8, -2, -1, -0.5], [-8, -8]],
-)  # fmt: skip
+)
 
 
 def test_trace_averages_what_the_next_turns_closed_of_the_gap():
@@ -197,10 +201,11 @@ def test_hcapo_compares_refined_returns_and_adds_the_outcome():
 def test_with_its_weight_at_zero_an_estimator_is_its_base_bit_for_bit(name, options, base):
     """P6."""
     group = GROUP.with_signals(
-        potentials=PROGRESS, gold_logprobs=[[-3, -1, -1], [-2, -2], [-1, -2, -3, 0]],
+        potentials=PROGRESS,
+        gold_logprobs=[[-3, -1, -1], [-2, -2], [-1, -2, -3, 0]],
         hindsight=[[1, -1], [2], [0, 1, 3]],
         tool_turn=[[1, 0], [1], [0, 1, 1]],
         counterfactuals=[{frozenset(k for k in range(n) if m >> k & 1): m / 8 for m in range(2**n)} for n in (2, 1, 3)],
-    )  # fmt: skip
+    )
     for got, expected in zip(estimator(name, **options)(group), estimator(base[0], **base[1])(group), strict=True):
         np.testing.assert_array_equal(got, expected)

@@ -6,24 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from credit_cases import a_trajectory, a_turn
 
 from agentgym.credit import Group, estimator
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.messages import Call, Message, StopReason
 from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
-
-TASK = Task("t-1", "acme/counter-v1", prompt="Count.")
-
-
-def a_turn(index: int, rewards: dict[str, float] | None = None, **fields: object) -> Turn:
-    call = Call("look")
-    return Turn(index, Message("assistant", calls=(call,)), calls=(call,), rewards=rewards or {}, **fields)
-
-
-def a_trajectory(*turns: Turn, outcome: dict[str, float] | None = None, **fields: object) -> Trajectory:
-    fields = {"id": "run/t-1#0", "task": TASK, "stop_reason": StopReason.ANSWERED, **fields}
-    return Trajectory(turns=list(turns), outcome={"success": 1.0} if outcome is None else outcome, **fields)
+from agentgym.trajectory import Turn
 
 
 def test_rows_of_unequal_length_are_padded_with_nan():
@@ -47,10 +36,16 @@ def test_without_any_per_turn_signal_every_trajectory_has_one_turn():
 
 def test_every_signal_is_carried():
     group = Group.from_arrays(
-        outcomes=[1, 0], turn_rewards=[[0, 1], [0]], valid=[True, True], truncated=[False, True],
-        state_keys=[["a", "b"], ["a"]], values=[[0.1, 0.2, 0.0], [0.1]], potentials=[[0, 1], [0]],
-        branches=[["n0", "n1"], ["n0"]], tool_turn=[[True, False], [False]],
-    )  # fmt: skip
+        outcomes=[1, 0],
+        turn_rewards=[[0, 1], [0]],
+        valid=[True, True],
+        truncated=[False, True],
+        state_keys=[["a", "b"], ["a"]],
+        values=[[0.1, 0.2, 0.0], [0.1]],
+        potentials=[[0, 1], [0]],
+        branches=[["n0", "n1"], ["n0"]],
+        tool_turn=[[True, False], [False]],
+    )
     assert group.state_keys == (("a", "b"), ("a",))
     np.testing.assert_array_equal(group.values, [[0.1, 0.2, 0.0], [0.1, math.nan, math.nan]])
     np.testing.assert_array_equal(group.potentials, [[0, 1], [0, math.nan]])

@@ -22,27 +22,32 @@ WRAPPERS, OFF_POLICY = "test_wrappers.py", "test_off_policy.py"
 # file of the package, what stands there, what one character makes of it, the tests that must notice
 MUTATIONS = [
     ("statistics.py", "else (0.0, 0)", "else (0.0, 1)", HAND),
-    ("statistics.py", "count = among.sum(axis=0)\n", "count = among.sum(axis=1)\n", HAND),
+    ("statistics.py", "count = mask.sum(axis=0)\n", "count = mask.sum(axis=1)\n", HAND),
     ("returns.py", "where(k == group.turns - 1, outcomes", "where(k == group.turns - 2, outcomes", HAND),
     ("returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
     ("estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
     ("estimators/return_to_go.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
-    ("estimators/mt_grpo.py", "return centred(worth, baseline)", "return centred(-worth, baseline)", HAND),
-    ("estimators/opo.py", "lengths.sum() - own * lengths", "lengths.sum() + own * lengths", PUBLISHED),
+    (
+        "estimators/mt_grpo.py",
+        "return centred(turn_returns, baseline)",
+        "return centred(-turn_returns, baseline)",
+        HAND,
+    ),
+    ("estimators/opo.py", "lengths.sum() - leave_out * lengths", "lengths.sum() + leave_out * lengths", PUBLISHED),
     ("critics.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
     ("estimators/mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
-    ("shaping.py", "above_those_who_reached(worth - before", "above_those_who_reached(worth + before", EVIDENCE),
-    ("estimators/igpo.py", "gamma * found[:, k + 1]", "gamma * found[:, k + 0]", EVIDENCE),
+    ("shaping.py", "(turn_returns - before", "(turn_returns + before", EVIDENCE),
+    ("estimators/igpo.py", "gamma * advantages[:, k + 1]", "gamma * advantages[:, k + 0]", EVIDENCE),
     ("estimators/trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
     ("estimators/spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
     ("estimators/hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),
     ("estimators/hca.py", "-np.expm1(-ratio)", "+np.expm1(-ratio)", EVIDENCE),
-    ("estimators/vine.py", "return worth - carried", "return worth + carried", BRANCHES),
+    ("estimators/vine.py", "return turn_returns - forward_fill", "return turn_returns + forward_fill", BRANCHES),
     ("estimators/sibling.py", "np.maximum(tree.siblings - 1, 1)", "np.maximum(tree.siblings - 0, 1)", BRANCHES),
-    ("branches.py", "total[here] / count[here]", "total[here] * count[here]", BRANCHES),
+    ("branches.py", "total[level] / count[level]", "total[level] * count[level]", BRANCHES),
     ("counterfactual.py", "math.comb(turns - 1, size)", "math.comb(turns - 0, size)", REPLAYS),
     ("wrappers/gated.py", "(reached >= threshold)", "(reached > threshold)", WRAPPERS),
-    ("wrappers/masked.py", "valid=~hide", "valid=hide", WRAPPERS),
+    ("wrappers/masked.py", "valid=~is_hidden", "valid=is_hidden", WRAPPERS),
     ("wrappers/off_policy.py", "where(ratios <= high", "where(ratios >= high", OFF_POLICY),
     ("wrappers/entropy_weighted.py", "np.abs(advantages) / limit", "np.abs(advantages) * limit", WRAPPERS),
 ]
@@ -60,9 +65,13 @@ def passes(copied: Path, *tests: str) -> bool:
     """Whether the tests pass against the copy. A file that can no longer be imported is no test that failed."""
     command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "--noconftest", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, *(str(HERE / name) for name in tests)], cwd=ROOT, capture_output=True, text=True, check=False,
+        [*command, *(str(HERE / name) for name in tests)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.returncode == 0
 

@@ -6,13 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from credit_cases import ROWS, expect, few, group_of, identical
 from hypothesis import given
 from hypothesis import strategies as st
-from test_estimator_properties import ROWS, few, group_of, identical
-from test_estimators_by_hand import expect
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.wrappers.off_policy import ratio_weights, turn_weights
+from agentgym.credit.wrappers.off_policy import mean_turn_weights, ratio_weights
 
 LN2 = math.log(2)
 # Turn ratios 2, 4 | 1/4; of the whole sequences 8 | 1/4. rloo gives 1 and -1.
@@ -99,7 +98,7 @@ def test_a_turn_gets_the_mean_of_its_tokens_weights():
     logs = np.array([[[LN2, 0.0, math.nan], [math.nan] * 3]])
     weights = ratio_weights(logs, mode="tis", level="token")
     np.testing.assert_array_equal(weights, [[[2, 1, 1], [1, 1, 1]]])
-    np.testing.assert_array_equal(turn_weights(weights, logs), [[1.5, 1]])
+    np.testing.assert_array_equal(mean_turn_weights(weights, logs), [[1.5, 1]])
 
 
 def test_a_ratio_that_cannot_be_written_down_is_above_every_cap():

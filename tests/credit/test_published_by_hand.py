@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 import pytest
-from test_estimators_by_hand import GROUP, expect
+from credit_cases import GROUP, expect
 
 from agentgym.credit import CreditWarning, Group, estimator
 from agentgym.credit.estimators.bilevel_gae import token_advantages
@@ -231,9 +231,11 @@ def test_turn_gae_mixes_surprises():
 def test_turn_gae_of_a_truncated_episode_goes_on_from_the_critic():
     """The third was cut: 0.5 is still expected after its last turn, and belongs to every turn before it."""
     cut = Group.from_arrays(
-        outcomes=[1, 0, 0], turn_rewards=[[0.5, 0], [0], [0, 0.2, 0.1]], truncated=[0, 0, 1],
+        outcomes=[1, 0, 0],
+        turn_rewards=[[0.5, 0], [0], [0, 0.2, 0.1]],
+        truncated=[0, 0, 1],
         values=[[0.5, 0.25], [0.4], [0.1, 0.2, 0.3, 0.5]],
-    )  # fmt: skip
+    )
     expect(estimator("turn_gae")(cut), [[1.0, 0.75], [-0.4], [0.2, 0.1, -0.2]])
     expect(estimator("turn_gae", truncated="bootstrap")(cut), [[1.0, 0.75], [-0.4], [0.7, 0.6, 0.3]])
 

@@ -7,13 +7,13 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from credit_cases import identical, make, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_estimator_properties import identical, make, same
 
 from agentgym.credit import Group, batch_advantages
 from agentgym.credit.estimators.bilevel_gae import token_advantages
-from agentgym.credit.whitening import turn_weights
+from agentgym.credit.whitening import averaging_weights
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.registry import names
 from agentgym.testing.estimators import random_signals
@@ -21,10 +21,30 @@ from agentgym.testing.estimators import random_signals
 few = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 PUBLISHED = [
-    "agentrl", "archer", "bilevel_gae", "flow_grpo", "gdpo", "gigpo", "gtpo", "hgpo", "hybrid", "kevin", "loop", "mapo",
-    "mt_grpo_two_segment", "opo", "otb", "ragen", "rebn", "reinforce_pp", "reinforce_pp_baseline", "rtmc", "sweet_rl",
-    "turn_gae", "user_rl",
-]  # fmt: skip
+    "agentrl",
+    "archer",
+    "bilevel_gae",
+    "flow_grpo",
+    "gdpo",
+    "gigpo",
+    "gtpo",
+    "hgpo",
+    "hybrid",
+    "kevin",
+    "loop",
+    "mapo",
+    "mt_grpo_two_segment",
+    "opo",
+    "otb",
+    "ragen",
+    "rebn",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+    "rtmc",
+    "sweet_rl",
+    "turn_gae",
+    "user_rl",
+]
 
 
 def signals(seed: int, **replaced: object) -> dict:
@@ -40,9 +60,12 @@ def one_turn_each(seed: int) -> Group:
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 7))
     return Group.from_arrays(
-        outcomes=list(rng.integers(0, 5, size) / 4), turn_rewards=[[x] for x in rng.integers(-4, 5, size) / 4],
-        tool_turn=[[False]] * size, state_keys=[["s"]] * size, lengths=[[3]] * size,
-    )  # fmt: skip
+        outcomes=list(rng.integers(0, 5, size) / 4),
+        turn_rewards=[[x] for x in rng.integers(-4, 5, size) / 4],
+        tool_turn=[[False]] * size,
+        state_keys=[["s"]] * size,
+        lengths=[[3]] * size,
+    )
 
 
 def distinct(group: Group) -> list[list[str]]:
@@ -84,7 +107,7 @@ def test_a_batch_that_cannot_be_compared_gets_zero(name):
 def test_what_is_whitened_has_mean_0_and_variance_1_each_trajectory_weighing_the_same(first, second):
     groups = [group_of(first), group_of(second)]
     found = [np.concatenate(one) for one in batch_advantages(make("reinforce_pp"), groups)]
-    weights = [turn_weights(group, "trajectories")[group.turn_mask] for group in groups]
+    weights = [averaging_weights(group, "trajectories")[group.turn_mask] for group in groups]
     flat, weight = np.concatenate(found), np.concatenate(weights)
     assert weight.sum() == pytest.approx(sum(group.size for group in groups))
     assert np.average(flat, weights=weight) == pytest.approx(0, abs=1e-9)
@@ -97,9 +120,13 @@ def test_with_one_turn_each_the_forms_meet(seed):
     """P6."""
     group = one_turn_each(seed)
     for name, options in [
-        ("gtpo", {}), ("mt_grpo_two_segment", {}), ("user_rl", {}), ("hybrid", {"outcome_share": 0.0}),
-        ("gigpo", {"step_weight": 0.0}), ("gigpo", {"step_weight": 0.0, "alone": "group"}),
-    ]:  # fmt: skip
+        ("gtpo", {}),
+        ("mt_grpo_two_segment", {}),
+        ("user_rl", {}),
+        ("hybrid", {"outcome_share": 0.0}),
+        ("gigpo", {"step_weight": 0.0}),
+        ("gigpo", {"step_weight": 0.0, "alone": "group"}),
+    ]:
         identical(make(name, **options)(group), make("grpo")(group))
     same(make("kevin")(group), make("grpo", ddof=0)(group), tolerance=1e-9)
     same(make("hgpo")(group), make("grpo", ddof=0)(group), tolerance=1e-9)
@@ -136,8 +163,10 @@ def test_gigpo_with_one_state_compares_all_turns_with_each_other(seed):
     group = group_of(seed)
     pooled = group.with_signals(state_keys=[["s"] * count for count in group.turns])
     got = make("gigpo", gamma=1.0, scale="none")(pooled)
-    worth = [[np.nansum(r[k : len(r)]) + o for k in range(n)] for r, o, n in
-             zip(group.turn_rewards, group.outcomes, group.turns, strict=True)]  # fmt: skip
+    worth = [
+        [np.nansum(r[k : len(r)]) + o for k in range(n)]
+        for r, o, n in zip(group.turn_rewards, group.outcomes, group.turns, strict=True)
+    ]
     mean = np.mean([w for row in worth for w in row])
     step = [np.array(row) - mean for row in worth]
     same(got, [a + b for a, b in zip(make("dr_grpo")(group), step, strict=True)], tolerance=1e-9)
@@ -152,8 +181,13 @@ def test_gigpo_by_loops_is_gigpo_by_arrays(seed, gamma):
     for i, (row, episode) in enumerate(zip(worth, make("rloo")(group), strict=True)):
         found = []
         for k, own in enumerate(row):
-            others = [worth[j][m] for j in range(group.size) if j != i for m in range(group.turns[j])
-                      if group.state_keys[j][m] == group.state_keys[i][k]]  # fmt: skip
+            others = [
+                worth[j][m]
+                for j in range(group.size)
+                if j != i
+                for m in range(group.turns[j])
+                if group.state_keys[j][m] == group.state_keys[i][k]
+            ]
             found.append(episode[k] + 0.5 * (own - np.mean(others) if others else 0.0))
         expected.append(np.array(found))
     got = make("gigpo", gamma=gamma, baseline="loo", scale="none", step_weight=0.5)(group)
@@ -177,12 +211,16 @@ def test_hgpo_by_loops_is_hgpo_by_arrays(seed, history, alpha):
             if std > 1e-6:
                 items[i, k].append((len(key), (own - mean) / (std + 1e-6)))
     expected = [
-        np.array([
-            sum(h**alpha * a for h, a in items[i, k]) / sum(h**alpha for h, _ in items[i, k]) if items[i, k] else 0.0
-            for k in range(len(row))
-        ])
+        np.array(
+            [
+                sum(h**alpha * a for h, a in items[i, k]) / sum(h**alpha for h, _ in items[i, k])
+                if items[i, k]
+                else 0.0
+                for k in range(len(row))
+            ]
+        )
         for i, row in enumerate(worth)
-    ]  # fmt: skip
+    ]
     same(make("hgpo", history=history, alpha=alpha)(group), expected, tolerance=1e-7)
 
 
@@ -193,9 +231,11 @@ def worth_of(group: Group, gamma: float) -> list[list[float]]:
         rewards = [0.0 if math.isnan(x) else x for x in row[:count]]
         last = count - 1
         found.append(
-            [sum(gamma ** (m - k) * rewards[m] for m in range(k, count)) + gamma ** (last - k) * outcome
-             for k in range(count)]
-        )  # fmt: skip
+            [
+                sum(gamma ** (m - k) * rewards[m] for m in range(k, count)) + gamma ** (last - k) * outcome
+                for k in range(count)
+            ]
+        )
     return found
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from test_group import a_trajectory, a_turn
+from credit_cases import a_trajectory, a_turn
 
 from agentgym.credit import Group
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
@@ -112,9 +112,13 @@ def test_a_signal_that_makes_no_sense_is_named_with_its_trajectory_and_turn(arra
 
 def test_what_a_failed_trajectory_says_is_not_looked_at():
     group = Group.from_arrays(
-        outcomes=[1, None], turns=[2, 1], valid=[True, False],
-        branches=[["a", "b"], ["b"]], gold_logprobs=[[-1, -1], [7]], counterfactuals=[{}, {(0,): math.nan}],
-    )  # fmt: skip
+        outcomes=[1, None],
+        turns=[2, 1],
+        valid=[True, False],
+        branches=[["a", "b"], ["b"]],
+        gold_logprobs=[[-1, -1], [7]],
+        counterfactuals=[{}, {(0,): math.nan}],
+    )
     assert group.valid.tolist() == [True, False]
 
 

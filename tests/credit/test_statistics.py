@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.credit.statistics import baseline_of, centred, divide_by_std, spread, standardised
+from agentgym.credit.statistics import baseline_of, centred, divide_by_std, stable_std, standardised
 
 
 def test_the_others_of_each_row_are_averaged():
@@ -15,21 +15,21 @@ def test_the_others_of_each_row_are_averaged():
 
 
 def test_a_row_outside_gets_the_mean_of_those_inside():
-    among = np.array([True, True, False])
-    np.testing.assert_array_equal(baseline_of(np.array([1.0, 3.0, 99.0]), "loo", among), [3.0, 1.0, 2.0])
-    np.testing.assert_array_equal(baseline_of(np.array([1.0, 3.0, 99.0]), "mean", among), [2.0, 2.0, 2.0])
+    mask = np.array([True, True, False])
+    np.testing.assert_array_equal(baseline_of(np.array([1.0, 3.0, 99.0]), "loo", mask), [3.0, 1.0, 2.0])
+    np.testing.assert_array_equal(baseline_of(np.array([1.0, 3.0, 99.0]), "mean", mask), [2.0, 2.0, 2.0])
 
 
 def test_where_there_is_no_other_the_mean_is_nan():
-    among = np.array([[True, True], [False, True]])
-    got = baseline_of(np.array([[1.0, 2.0], [5.0, 4.0]]), "loo", among)
+    mask = np.array([[True, True], [False, True]])
+    got = baseline_of(np.array([[1.0, 2.0], [5.0, 4.0]]), "loo", mask)
     np.testing.assert_array_equal(got, [[np.nan, 4.0], [1.0, 2.0]])
 
 
 def test_an_empty_column_is_no_warning():
-    among = np.zeros((2, 1), bool)
-    assert np.isnan(baseline_of(np.ones((2, 1)), "loo", among)).all()
-    assert spread(np.ones((2, 1)), ddof=1, among=among).tolist() == [0.0]
+    mask = np.zeros((2, 1), bool)
+    assert np.isnan(baseline_of(np.ones((2, 1)), "loo", mask)).all()
+    assert stable_std(np.ones((2, 1)), ddof=1, mask=mask).tolist() == [0.0]
 
 
 @settings(deadline=None)
@@ -39,7 +39,7 @@ def test_equal_scores_are_exactly_their_own_mean(value, size):
     scores = np.full(size, value)
     np.testing.assert_array_equal(centred(scores, "mean"), 0.0)
     np.testing.assert_array_equal(centred(scores, "loo"), 0.0)
-    assert spread(scores, ddof=1) == 0
+    assert stable_std(scores, ddof=1) == 0
 
 
 def test_a_large_common_offset_costs_no_precision():
@@ -48,14 +48,14 @@ def test_a_large_common_offset_costs_no_precision():
 
 
 def test_a_spread_of_rounding_is_no_spread():
-    assert spread(np.array([1.0, 1.0 + 1e-9]), ddof=1) == 0
-    assert spread(np.array([1e6, 1e6 + 0.1]), ddof=1) == 0
-    assert spread(np.array([0.0, 1e-5]), ddof=1) > 0
-    assert spread(np.array([3.0]), ddof=1) == 0
+    assert stable_std(np.array([1.0, 1.0 + 1e-9]), ddof=1) == 0
+    assert stable_std(np.array([1e6, 1e6 + 0.1]), ddof=1) == 0
+    assert stable_std(np.array([0.0, 1e-5]), ddof=1) > 0
+    assert stable_std(np.array([3.0]), ddof=1) == 0
     np.testing.assert_array_equal(divide_by_std(np.array([1e-12, 0.0]), np.array(0.0)), [0.0, 0.0])
 
 
 def test_standardised_scores_are_zero_outside():
-    among = np.array([True, True, False])
-    got = standardised(np.array([1.0, 3.0, 99.0]), baseline="mean", ddof=0, among=among)
+    mask = np.array([True, True, False])
+    got = standardised(np.array([1.0, 3.0, 99.0]), baseline="mean", ddof=0, mask=mask)
     np.testing.assert_allclose(got, [-1, 1, 0], atol=2e-6)

@@ -10,9 +10,12 @@ from agentgym.credit.truncation import bootstrapped, overlong_penalised
 from agentgym.errors import CreditError, MissingSignalError
 
 CUT = Group.from_arrays(
-    outcomes=[1, 0, None], truncated=[False, True, True], valid=[True, True, False],
-    values=[[0.5, 0.5, 0.9], [0.2, 0.75], []], lengths=[[40, 20], [90], []],
-)  # fmt: skip
+    outcomes=[1, 0, None],
+    truncated=[False, True, True],
+    valid=[True, True, False],
+    values=[[0.5, 0.5, 0.9], [0.2, 0.75], []],
+    lengths=[[40, 20], [90], []],
+)
 
 
 def test_a_truncated_episode_goes_on_from_the_critic():

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
+from credit_cases import angle, make
 
-from agentgym.credit import CreditWarning, Estimator, estimator
 from agentgym.credit.exact.problems import Problem, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {"flip": flip(), "stop_or_go": stop_or_go(), "lucky_tool": lucky_tool()}
 SIZES = (2, 3, 4)
-
-
-def make(name: str, **options: object) -> Estimator:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CreditWarning)
-        return estimator(name, **options)
-
-
-def angle(a: np.ndarray, b: np.ndarray) -> float:
-    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)

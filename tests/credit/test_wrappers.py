@@ -9,10 +9,9 @@ import math
 
 import numpy as np
 import pytest
+from credit_cases import GROUP, NONE, ROWS, expect, few, group_of, identical
 from hypothesis import given
 from hypothesis import strategies as st
-from test_estimator_properties import ROWS, few, group_of, identical
-from test_estimators_by_hand import GROUP, NONE, expect
 
 from agentgym.credit import Group, estimator
 from agentgym.credit.wrappers.calibrated import calibration

@@ -20,6 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OTHER_PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md")]
 BLOCK = re.compile(
     r"(?:<!-- test: (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -38,11 +39,15 @@ class Block:
     how: str = ""
 
 
+def page_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 def blocks_of(path: Path) -> list[Block]:
-    words = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     return [
-        Block(f"{path.name}:{words.count(chr(10), 0, m.start('text')) + 1}", m["kind"], m["text"], m["how"] or "")
-        for m in BLOCK.finditer(words)
+        Block(f"{path.name}:{text.count(chr(10), 0, m.start('text')) + 1}", m["kind"], m["text"], m["how"] or "")
+        for m in BLOCK.finditer(text)
     ]
 
 
@@ -61,14 +66,14 @@ def run(block: Block, folder: Path) -> None:
         program = ["bash", "-euo", "pipefail", "-c", text]
     assert program is not None, f"{block.where}: a {block.kind!r} block cannot be run; mark it as file= or skip"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    setting = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "NO_COLOR": "1"}
-    done = subprocess.run(program, cwd=folder, env=setting, capture_output=True, text=True, timeout=240)
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "NO_COLOR": "1"}
+    done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, f"{block.where}:\n{block.text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
 @pytest.mark.needs_namespaces
 @pytest.mark.parametrize(
-    "path", [pytest.param(p, id=p.name, marks=[pytest.mark.slow] if trains(p) else []) for p in DOCUMENTS]
+    "path", [pytest.param(p, id=page_name(p), marks=[pytest.mark.slow] if trains(p) else []) for p in DOCUMENTS]
 )
 def test_every_block_of_a_document_runs(path, tmp_path):
     for block in blocks_of(path):
@@ -82,17 +87,15 @@ def test_every_block_of_a_document_runs(path, tmp_path):
             run(block, tmp_path)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=page_name)
 def test_no_block_is_overlooked(path):
     """A fence that the pattern does not see, or an unknown kind, would be a block that nobody runs."""
-    words = path.read_text(encoding="utf-8")
-    assert words.count("\n```") == 2 * len(blocks_of(path))
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n```") == 2 * len(blocks_of(path))
     assert {block.kind for block in blocks_of(path)} <= {"python", "sh", "toml"}
 
 
-@pytest.mark.parametrize(
-    "path", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [*DOCUMENTS, *OTHER_PAGES], ids=page_name)
 def test_every_relative_link_leads_somewhere(path):
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
@@ -100,10 +103,11 @@ def test_every_relative_link_leads_somewhere(path):
 
 
 def test_the_readmes_own_environment_is_short_and_its_file_map_is_true():
-    words = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = next(b for b in blocks_of(ROOT / "README.md") if b.kind == "python")
     assert sum(bool(line.strip()) for line in block.text.splitlines()) <= 20
-    for folder in re.findall(r"`([a-z]+/(?:[a-z]+/)?)`", words.split("## What is where")[1].split("##")[0]):
+    assert set(re.findall(r"^(?:from|import) (agentgym\S*)", block.text, re.MULTILINE)) == {"agentgym"}
+    for folder in re.findall(r"`([a-z]+/(?:[a-z]+/)?)`", text.split("## What is where")[1].split("##")[0]):
         assert (ROOT / folder).is_dir(), f"the file map names {folder}"
 
 

@@ -20,7 +20,7 @@ def answered(text: str, **arguments: Any) -> Done:
     return Call("answer", {"text": text, **arguments}), Result("Answered.", ResultStatus.OK, "answer", final=True)
 
 
-def played(
+def make_trajectory(
     *turns: Sequence[Done] | str,
     truth: Any = None,
     stop: StopReason = StopReason.ANSWERED,

@@ -27,8 +27,8 @@ SUMS = {"tests": ["assert f(4) == 6", "assert f(0) == 0"], "reference": SLOW, "t
 def episode(truth, *turns, parameters=None):
     """One turn for each list of (tool, arguments); the tool `submit` or `finish` is final."""
     trajectory = Trajectory("t", Task("t", "agentgym/code-v1", "Go.", truth=truth, parameters=parameters or {}))
-    for index, made in enumerate(turns):
-        calls = tuple(Call(name, arguments, f"c{n}") for n, (name, arguments) in enumerate(made))
+    for index, calls in enumerate(turns):
+        calls = tuple(Call(name, arguments, f"c{n}") for n, (name, arguments) in enumerate(calls))
         results = tuple(Result("ok", name=call.name, final=call.name in ("submit", "finish")) for call in calls)
         trajectory.turns.append(Turn(index, Message("assistant", "", calls), calls, results))
     trajectory.stop_reason = StopReason.ANSWERED
@@ -72,9 +72,9 @@ async def test_fast_code_that_is_wrong_on_the_timed_calls_or_works_elsewhere_has
         + "def f(n):\n    r, w = os.pipe()\n    if not os.fork():\n        os.write(w, str(g(n)).encode())\n"
         "        os._exit(0)\n    return int(os.read(r, 99))\n"
     )
-    found = await judge.outcome(episode(SUMS, [("submit", {"code": elsewhere})]))
-    assert found["success"] == 1.0
-    assert found["speedup"] == 0.0
+    components = await judge.outcome(episode(SUMS, [("submit", {"code": elsewhere})]))
+    assert components["success"] == 1.0
+    assert components["speedup"] == 0.0
     wrong = await judge.outcome(episode(SUMS, [("submit", {"code": "f = lambda n: 6"})]))
     assert wrong == {"success": 0.0, "tests_passed": 0.5}
 
@@ -114,11 +114,11 @@ async def test_valid_tests_that_tell_the_mutants_apart_are_paid_and_no_others():
 @needs_namespaces
 async def test_a_turn_is_paid_once_for_a_test_and_pays_for_a_wrong_one():
     right, wrong = "assert f(2) == 4", "assert f(2) == 5"
-    played = episode(TESTED, [("check", {"tests": [right, wrong]})], [("check", {"tests": [right]})], [("run", {})])
+    trajectory = episode(TESTED, [("check", {"tests": [right, wrong]})], [("check", {"tests": [right]})], [("run", {})])
     judge = SelfTests()
-    assert [await judge.turn(turn, played) for turn in played.turns] == [{"tests_valid": 0.0}] * 3
-    one = episode(TESTED, [("check", {"tests": [right, right]})])
-    assert await judge.turn(one.turns[0], one) == {"tests_valid": pytest.approx(0.05)}
+    assert [await judge.turn(turn, trajectory) for turn in trajectory.turns] == [{"tests_valid": 0.0}] * 3
+    single = episode(TESTED, [("check", {"tests": [right, right]})])
+    assert await judge.turn(single.turns[0], single) == {"tests_valid": pytest.approx(0.05)}
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ BEFORE = {"before": "def f(x):\n"}
 
 def test_pieces_add_up_to_the_final_similarity_and_taking_back_takes_back():
     lines = BODY.splitlines()
-    made = [[("write", {"text": lines[0]})], [("write", {"text": "@@@@@@@@@@@@@@@@@@@@@@@@"})], [("undo", {})]]
-    made.append([("write", {"text": lines[1]})])
-    played = episode(GAP, *made, parameters=BEFORE)
-    gains = [Completion().turn(turn, played)["nearer"] for turn in played.turns]
+    turns = [[("write", {"text": lines[0]})], [("write", {"text": "@@@@@@@@@@@@@@@@@@@@@@@@"})], [("undo", {})]]
+    turns.append([("write", {"text": lines[1]})])
+    trajectory = episode(GAP, *turns, parameters=BEFORE)
+    gains = [Completion().turn(turn, trajectory)["nearer"] for turn in trajectory.turns]
     assert gains[0] > 0 > gains[1]
     assert gains[1] + gains[2] == pytest.approx(0)
     assert math.fsum(gains) == pytest.approx(1.0)
@@ -165,8 +165,8 @@ def test_pieces_add_up_to_the_final_similarity_and_taking_back_takes_back():
 @given(st.lists(st.one_of(st.none(), st.text(alphabet="ab \n", max_size=9)), max_size=6))
 def test_no_order_of_pieces_collects_more_than_it_ends_with(pieces):
     turns = [[("undo", {})] if piece is None else [("write", {"text": piece})] for piece in pieces]
-    played = episode(GAP, *turns)
-    gains = [Completion().turn(turn, played)["nearer"] for turn in played.turns]
+    trajectory = episode(GAP, *turns)
+    gains = [Completion().turn(turn, trajectory)["nearer"] for turn in trajectory.turns]
     assert -1e-9 <= math.fsum(gains) <= 1.0
     assert similarity("", BODY) == 0.0
 
@@ -175,8 +175,8 @@ def test_no_order_of_pieces_collects_more_than_it_ends_with(pieces):
 async def test_the_whole_function_must_pass_the_hidden_tests():
     judge = Completion()
     right = episode(GAP, [("write", {"text": "    return x + x"})], [("finish", {})], parameters=BEFORE)
-    found = await judge.outcome(right)
-    assert (found["success"], found["exact"]) == (1.0, 0.0)
+    components = await judge.outcome(right)
+    assert (components["success"], components["exact"]) == (1.0, 0.0)
     wrong = episode(GAP, [("write", {"text": "    return 4"})], [("finish", {})], parameters=BEFORE)
     assert (await judge.outcome(wrong))["success"] == 0.0
     assert (await judge.outcome(episode(GAP, parameters=BEFORE)))["success"] == 0.0

@@ -67,8 +67,8 @@ HACKS = {
 async def test_planted_files_do_not_help_wrong_work():
     """Each alone, and all together, named as what a runner of tests would load or call."""
     for planted in ({name: text} for name, text in HACKS.items() if name != "usercustomize.py"):
-        found = await validate_components(WRONG | planted)
-        assert found["success"] == 0.0, planted
+        components = await validate_components(WRONG | planted)
+        assert components["success"] == 0.0, planted
     assert (await validate_components(WRONG | HACKS))["success"] == 0.0
 
 
@@ -101,8 +101,8 @@ async def test_no_expected_value_lies_in_the_sandbox_of_the_files():
     truth = {"runs": [{"argv": ["python3", "main.py"], "stdout": "144777"}]}
     judge = FinalFiles()
     assert await judge.judge(SubmittedFiles({"main.py": thief.encode()}), truth) == [False]
-    told = {"runs": [{"argv": ["python3", "main.py"], "stdout": "b'' []"}, *truth["runs"]]}
-    assert await judge.judge(SubmittedFiles({"main.py": thief.encode()}), told) == [True, False]
+    truth = {"runs": [{"argv": ["python3", "main.py"], "stdout": "b'' []"}, *truth["runs"]]}
+    assert await judge.judge(SubmittedFiles({"main.py": thief.encode()}), truth) == [True, False]
 
 
 async def test_contents_absence_and_words_are_checked_without_any_sandbox():
@@ -120,8 +120,8 @@ async def test_a_program_that_never_ends_or_eats_memory_fails_and_others_stand()
     code = "n = int(input())\nwhile n == 2: pass\nhog = [bytearray(2**24) for _ in range(1 + (n == 3) * 999)]\nprint(n)"
     truth = {"runs": [{"stdin": f"{n}\n", "stdout": f"{n}\n"} for n in (1, 2, 3, 4)]}
     trajectory = handed_in({}, truth, argument=code, parameters={"program": program})
-    found = await ProgramOutput(cpu_s=1).outcome(trajectory)
-    assert found == {"success": 0.0, "runs_passed": 0.5}
+    components = await ProgramOutput(cpu_s=1).outcome(trajectory)
+    assert components == {"success": 0.0, "runs_passed": 0.5}
 
 
 async def test_a_program_without_a_submission_or_that_does_not_build_has_nothing():

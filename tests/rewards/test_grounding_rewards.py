@@ -70,23 +70,25 @@ boxes = st.tuples(sides, sides, st.integers(1, 40), st.integers(1, 40)).map(
 )
 
 
-@given(one=boxes, other=boxes, dx=st.integers(-50, 50), scale=st.integers(1, 7))
-def test_overlap_is_symmetric_bounded_and_blind_to_place_and_scale(one, other, dx, scale):
-    fit = overlap(one, other)
+@given(first=boxes, second=boxes, dx=st.integers(-50, 50), scale=st.integers(1, 7))
+def test_overlap_is_symmetric_bounded_and_blind_to_place_and_scale(first, second, dx, scale):
+    fit = overlap(first, second)
     assert 0 <= fit <= 1
-    assert fit == overlap(other, one)
-    assert (fit == 1) == (one == other)
-    moved = [tuple((side + dx) * scale for side in b) for b in (one, other)]
+    assert fit == overlap(second, first)
+    assert (fit == 1) == (first == second)
+    moved = [tuple((side + dx) * scale for side in b) for b in (first, second)]
     assert overlap(*moved) == pytest.approx(fit)
 
 
-@given(one=boxes, other=boxes)
+@given(first=boxes, second=boxes)
 @settings(max_examples=60)
-def test_overlap_counts_pixels(one, other):
+def test_overlap_counts_pixels(first, second):
     def pixels(b):
         return {(x, y) for x in range(int(b[0]), int(b[2])) for y in range(int(b[1]), int(b[3]))}
 
-    assert overlap(one, other) == pytest.approx(len(pixels(one) & pixels(other)) / len(pixels(one) | pixels(other)))
+    assert overlap(first, second) == pytest.approx(
+        len(pixels(first) & pixels(second)) / len(pixels(first) | pixels(second))
+    )
 
 
 def test_dynamic_iou_asks_for_more_while_training_goes_on():
@@ -132,8 +134,8 @@ def test_box_size_pays_the_right_size_and_nothing_for_a_miss():
     ],
 )
 def test_an_action_is_judged_by_kind_and_argument(act, arguments, kind, argument):
-    found = load_reward("gui_action").outcome(answered(arguments, {"act": act}))
-    assert found == {"action_type": kind, "action_argument": argument, "success": argument}
+    components = load_reward("gui_action").outcome(answered(arguments, {"act": act}))
+    assert components == {"action_type": kind, "action_argument": argument, "success": argument}
 
 
 def test_an_action_that_cannot_be_judged_is_refused():
@@ -161,18 +163,18 @@ def test_region_votes_count_every_pixel(regions):
         for x in range(int(left), int(right)):
             for y in range(int(top), int(bottom)):
                 grid[x, y] = grid.get((x, y), 0) + 1
-    most = max(grid.values())
-    for (left, top, right, bottom), found in zip(regions, densities(regions), strict=True):
+    largest = max(grid.values())
+    for (left, top, right, bottom), share in zip(regions, densities(regions), strict=True):
         own = [grid[x, y] for x in range(int(left), int(right)) for y in range(int(top), int(bottom))]
-        assert found == pytest.approx(sum(own) / len(own) / most)
+        assert share == pytest.approx(sum(own) / len(own) / largest)
     x0, y0, x1, y1 = consensus(regions)
-    assert all(grid[x, y] == most for x in range(int(x0), int(x1)) for y in range(int(y0), int(y1)))
+    assert all(grid[x, y] == largest for x in range(int(x0), int(x1)) for y in range(int(y0), int(y1)))
 
 
 def test_a_group_votes_and_who_says_nothing_gets_nothing():
     reward = load_reward("region_votes", side=10)
     group = [answered({"x": 50, "y": 50}), answered({"x": 50, "y": 50}), answered({"x": 500, "y": 50}), answered({})]
-    shares = [found["region_votes"] for found in reward.group(group)]
+    shares = [components["region_votes"] for components in reward.group(group)]
     assert shares == [1.0, 1.0, 0.5, 0.0]
     assert reward.group(group[2:]) == [{}, {}]  # one answer decides nothing
     assert reward.has_stage("group")

@@ -41,8 +41,8 @@ async def test_right_code_passes_every_test():
 @needs_namespaces
 async def test_code_that_is_right_in_part_is_told_how_much():
     """abs(x) * 2 is right for 2 alone: one of three."""
-    found = await HiddenTests().outcome(submitted("def f(x):\n    return abs(x) * 2", {"tests": TESTS}))
-    assert found == {"success": 0.0, "tests_passed": pytest.approx(1 / 3)}
+    components = await HiddenTests().outcome(submitted("def f(x):\n    return abs(x) * 2", {"tests": TESTS}))
+    assert components == {"success": 0.0, "tests_passed": pytest.approx(1 / 3)}
 
 
 async def test_without_a_submission_nothing_passes_and_no_sandbox_is_made():
@@ -99,15 +99,15 @@ class TappedBackend:
 
 
 class TappedSandbox:
-    def __init__(self, machine, sent):
-        self.machine, self.sent = machine, sent
+    def __init__(self, sandbox, sent):
+        self.sandbox, self.sent = sandbox, sent
 
     async def run_python(self, code, **options):
         self.sent.append(code)
-        return await self.machine.run_python(code, **options)
+        return await self.sandbox.run_python(code, **options)
 
     async def close(self):
-        await self.machine.close()
+        await self.sandbox.close()
 
 
 @needs_namespaces
@@ -163,8 +163,8 @@ async def test_expected_values_that_are_no_literals_are_computed_without_the_sub
 
 @needs_namespaces
 async def test_set_up_code_runs_before_the_submission():
-    found = await HiddenTests().judge("def f(x):\n    return x + base", ["assert f(1) == 11"], setup="base = 10")
-    assert found == [True]
+    passed = await HiddenTests().judge("def f(x):\n    return x + base", ["assert f(1) == 11"], setup="base = 10")
+    assert passed == [True]
 
 
 @needs_namespaces

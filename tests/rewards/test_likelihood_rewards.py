@@ -36,20 +36,20 @@ class Believes(Policy):
     name = "believes"
 
     def __init__(self, renderer, after, high=0.8, low=0.1):
-        self.renderer, self.after, self.high, self.low, self.asked = renderer, after, high, low, []
+        self.renderer, self.after, self.high, self.low, self.prefixes = renderer, after, high, low, []
 
     async def score(self, prefix_ids, continuation_ids):
         prefix = bytes(token for token in prefix_ids if token < 256).decode()
-        self.asked.append((prefix, len(continuation_ids)))
+        self.prefixes.append((prefix, len(continuation_ids)))
         return [math.log(self.high if self.after in prefix else self.low)] * len(continuation_ids)
 
 
-def episode_of(*said):
+def episode_of(*texts):
     """Played for real, token-exact, one byte a token: each text reasons and then calls."""
-    return [Message("assistant", text, (call,)) for text, call in said]
+    return [Message("assistant", text, (call,)) for text, call in texts]
 
 
-async def played(judge, *scripts, truth="Paris"):
+async def play(judge, *scripts, truth="Paris"):
     renderer = ByteRenderer()
     tasks = [Task("t", "x/y-v1", "Where?", truth={"answer": truth})]
     scripts = list(scripts)
@@ -67,68 +67,68 @@ def answer(text, reasoning=""):
 
 async def test_the_reference_is_scored_after_the_reasoning_and_without_it_and_the_difference_counts():
     """0.8 after the reasoning less 0.1 without it: 0.7, whatever the episode itself answered."""
-    asked = Believes(ByteRenderer(), after="it is in France")
-    (one,) = await played(ReferenceProbability(asked), answer("Rome", "it is in France"))
-    assert one.outcome == {"reference_probability": pytest.approx(0.7), "reference_raw": pytest.approx(0.8)}
-    assert [prefix for prefix, _ in asked.asked] == ["Where?it is in France", "Where?"]
-    assert one.outcome_reward == pytest.approx(0.7)
+    policy = Believes(ByteRenderer(), after="it is in France")
+    (trajectory,) = await play(ReferenceProbability(policy), answer("Rome", "it is in France"))
+    assert trajectory.outcome == {"reference_probability": pytest.approx(0.7), "reference_raw": pytest.approx(0.8)}
+    assert [prefix for prefix, _ in policy.prefixes] == ["Where?it is in France", "Where?"]
+    assert trajectory.outcome_reward == pytest.approx(0.7)
 
 
 async def test_reasoning_that_makes_the_reference_less_likely_earns_nothing_and_never_less():
-    asked = Believes(ByteRenderer(), after="nonsense", high=0.1, low=0.8)
-    (one,) = await played(ReferenceProbability(asked), answer("Paris", "nonsense"))
-    assert one.outcome["reference_probability"] == 0.0
-    (raw,) = await played(ReferenceProbability(asked, debias=False), answer("Paris", "nonsense"))
+    policy = Believes(ByteRenderer(), after="nonsense", high=0.1, low=0.8)
+    (trajectory,) = await play(ReferenceProbability(policy), answer("Paris", "nonsense"))
+    assert trajectory.outcome["reference_probability"] == 0.0
+    (raw,) = await play(ReferenceProbability(policy, debias=False), answer("Paris", "nonsense"))
     assert raw.outcome["reference_probability"] == pytest.approx(0.1)
 
 
 async def test_the_answer_that_was_given_does_not_stand_before_the_reference():
     """Else an agent could write the likely text into its answer, and its own words would raise the reference."""
-    asked = Believes(ByteRenderer(), after="Rome")
-    (one,) = await played(ReferenceProbability(asked), answer("Rome", "well"))
-    assert asked.asked[0][0] == "Where?well"
-    ids = asked.renderer.encode(Message("assistant", "", (Call("answer", {"text": "Rome"}),)))
-    assert before_answer(one, ids)[-4:] == list(b"well")
+    policy = Believes(ByteRenderer(), after="Rome")
+    (trajectory,) = await play(ReferenceProbability(policy), answer("Rome", "well"))
+    assert policy.prefixes[0][0] == "Where?well"
+    ids = policy.renderer.encode(Message("assistant", "", (Call("answer", {"text": "Rome"}),)))
+    assert before_answer(trajectory, ids)[-4:] == list(b"well")
 
 
 async def test_results_of_earlier_turns_stand_before_the_answer():
-    asked = Believes(ByteRenderer(), after="Paris")
+    policy = Believes(ByteRenderer(), after="Paris")
     script = [*episode_of(("", Call("look"))), *answer("Paris")]
-    (one,) = await played(ReferenceProbability(asked), script)
-    assert one.outcome["reference_raw"] == pytest.approx(0.8)
+    (trajectory,) = await play(ReferenceProbability(policy), script)
+    assert trajectory.outcome["reference_raw"] == pytest.approx(0.8)
 
 
 async def test_right_answers_that_follow_from_their_reasoning_get_the_bonus():
     """Three right ones with 0.8, 0.8 and 0.1: mean 0.57, so the third has none; nor has the wrong one."""
-    asked = Believes(ByteRenderer(), after="capital")
-    judge = Combined(AnswerMatch(), AnswerConsistency(asked))
+    policy = Believes(ByteRenderer(), after="capital")
+    judge = Combined(AnswerMatch(), AnswerConsistency(policy))
     scripts = [
         answer("Paris", "the capital"),
         answer("Paris", "a capital"),
         answer("Paris", "no idea"),
         answer("Rome", "capital"),
     ]
-    found = await played(judge, *scripts)
-    assert [t.outcome["success"] for t in found] == [1.0, 1.0, 1.0, 0.0]
-    assert [t.outcome["consistency"] for t in found] == [1.0, 1.0, 0.0, 0.0]
-    assert [t.outcome["answer_likelihood"] for t in found] == pytest.approx([0.8, 0.8, 0.1, 0.8])
-    assert [t.outcome_reward for t in found] == [1.5, 1.5, 1.0, 0.0]
+    trajectories = await play(judge, *scripts)
+    assert [t.outcome["success"] for t in trajectories] == [1.0, 1.0, 1.0, 0.0]
+    assert [t.outcome["consistency"] for t in trajectories] == [1.0, 1.0, 0.0, 0.0]
+    assert [t.outcome["answer_likelihood"] for t in trajectories] == pytest.approx([0.8, 0.8, 0.1, 0.8])
+    assert [t.outcome_reward for t in trajectories] == [1.5, 1.5, 1.0, 0.0]
 
 
 async def test_certainty_counts_at_most_so_much_so_that_equals_are_not_told_apart():
     judge = Combined(AnswerMatch(), AnswerConsistency(Believes(ByteRenderer(), after="sure", high=0.999, low=0.96)))
-    found = await played(judge, answer("Paris", "sure"), answer("Paris", "maybe"))
-    assert [t.outcome["consistency"] for t in found] == [1.0, 1.0]
-    assert found[0].outcome["answer_likelihood"] == pytest.approx(0.95)
+    trajectories = await play(judge, answer("Paris", "sure"), answer("Paris", "maybe"))
+    assert [t.outcome["consistency"] for t in trajectories] == [1.0, 1.0]
+    assert trajectories[0].outcome["answer_likelihood"] == pytest.approx(0.95)
 
 
 async def test_where_nobody_can_be_asked_nothing_is_judged():
-    (one,) = await played(ReferenceProbability(), answer("Paris"))
-    assert "nobody introduced one" in one.error
-    (two,) = await played(Combined(AnswerMatch(), AnswerConsistency(ScriptedPolicy([]))), answer("Paris"))
-    assert "has no renderer" in two.error
+    (first,) = await play(ReferenceProbability(), answer("Paris"))
+    assert "needs a policy that scores tokens" in first.error
+    (second,) = await play(Combined(AnswerMatch(), AnswerConsistency(ScriptedPolicy([]))), answer("Paris"))
+    assert "has no renderer" in second.error
     with pytest.raises(JudgeError, match="no component 'success'"):
-        await AnswerConsistency(Believes(ByteRenderer(), "x")).group([one])
+        await AnswerConsistency(Believes(ByteRenderer(), "x")).group([first])
 
 
 async def test_an_episode_whose_tokens_are_not_known_has_no_such_component_and_is_judged_by_the_others():
@@ -136,8 +136,8 @@ async def test_an_episode_whose_tokens_are_not_known_has_no_such_component_and_i
     judge = Combined(AnswerMatch(), AnswerConsistency(), ReferenceProbability())
     script = ScriptedPolicy(answer("Paris"))
     manager = EpisodeManager(lambda task: script, RolloutConfig(environment=Ask, reward=judge))
-    found = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})], 2)
-    assert [(t.error, t.outcome) for t in found] == [(None, {"success": 1.0})] * 2
+    trajectories = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})], 2)
+    assert [(t.error, t.outcome) for t in trajectories] == [(None, {"success": 1.0})] * 2
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +157,12 @@ async def test_the_policy_that_plays_is_asked_itself_where_it_can_score(tiny):
     renderer = tiny.renderer
     script = ScriptedPolicy(answer("Rome", "Look."), renderer)
     manager = EpisodeManager(lambda task: script, RolloutConfig(environment=Ask, reward=judge))
-    (one,) = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})])
-    assert one.error is None
+    (trajectory,) = await manager.collect([Task("t", "x/y-v1", "Where?", truth={"answer": "Paris"})])
+    assert trajectory.error is None
     gold = renderer.encode(Message("assistant", "", (Call("answer", {"text": "Paris"}),)))
     own = renderer.encode(Message("assistant", "", (Call("answer", {"text": "Rome"}),)))
-    logprobs = await tiny.score(before_answer(one, own), gold)
-    assert one.outcome["reference_probability"] == pytest.approx(sum(map(math.exp, logprobs)) / len(gold))
+    logprobs = await tiny.score(before_answer(trajectory, own), gold)
+    assert trajectory.outcome["reference_probability"] == pytest.approx(sum(map(math.exp, logprobs)) / len(gold))
 
 
 async def test_the_copy_follows_the_policy_slowly_and_only_every_so_many_steps(tiny):

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import answered, called, played
+from judging import answered, called, make_trajectory
 
 from agentgym import Call, JudgeError
 from agentgym.messages import Result
 from agentgym.rewards.ast_similarity import AstSimilarity, similarity
 from agentgym.rewards.patch_similarity import PatchSimilarity, changes
 from agentgym.rewards.patch_similarity import similarity as patches_alike
-from agentgym.rewards.tool_call_match import ToolCallMatch, Wanted, exactly, same, tool_match
+from agentgym.rewards.tool_call_match import ExpectedCall, ToolCallMatch, exactly, same, tool_match
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 CODE = "def f(x):\n    return [y + 1 for y in x if y > 0]\n"
@@ -38,7 +38,9 @@ def test_by_hand_one_subtree_of_two_is_shared():
 
 @pytest.mark.parametrize("code", ["def f(:", "(" * 5000, "x = 1\n" * 50_000, "\x00", "-" * 49_000 + "1", ""])
 def test_what_cannot_be_parsed_earns_nothing_and_ends(code):
-    assert AstSimilarity().outcome(played(submitted(code=code), truth={"reference": CODE})) == {"ast_similarity": 0.0}
+    assert AstSimilarity().outcome(make_trajectory(submitted(code=code), truth={"reference": CODE})) == {
+        "ast_similarity": 0.0
+    }
 
 
 def test_pasting_every_construct_there_is_earns_little():
@@ -48,7 +50,7 @@ def test_pasting_every_construct_there_is_earns_little():
 
 def test_without_a_reference_nothing_is_compared():
     with pytest.raises(JudgeError, match="no Python in truth"):
-        AstSimilarity().outcome(played(submitted(code=CODE), truth={"reference": "def f(:"}))
+        AstSimilarity().outcome(make_trajectory(submitted(code=CODE), truth={"reference": "def f(:"}))
 
 
 PATCH = """diff --git a/lib/a.py b/lib/a.py
@@ -63,7 +65,7 @@ PATCH = """diff --git a/lib/a.py b/lib/a.py
 
 
 def patched(text, gold=PATCH):
-    return PatchSimilarity().outcome(played(submitted(patch=text), truth={"patch": gold}))["patch_similarity"]
+    return PatchSimilarity().outcome(make_trajectory(submitted(patch=text), truth={"patch": gold}))["patch_similarity"]
 
 
 def test_the_same_patch_is_one_also_in_a_fence_and_with_other_context():
@@ -78,9 +80,9 @@ def test_what_is_no_patch_is_worth_minus_one(text):
 
 
 def test_a_file_that_only_one_touches_counts_nothing():
-    other = PATCH.replace("lib/a.py", "lib/b.py")
-    assert patched(other) == 0.0
-    assert patched(PATCH + other) == 0.5
+    other_patch = PATCH.replace("lib/a.py", "lib/b.py")
+    assert patched(other_patch) == 0.0
+    assert patched(PATCH + other_patch) == 0.5
 
 
 def test_removed_lines_that_look_like_headers_stay_inside_their_hunk():
@@ -104,36 +106,36 @@ def test_real_gold_patches_are_read_equal_themselves_and_differ_from_each_other(
     assert all(patches_alike(one, two) < 0.9 for n, one in enumerate(found) for two in found[:n])
 
 
-WANTED = [Wanted("f", {"a": [1], "b": ["x"]}), Wanted("g", {"c": [2]})]
+EXPECTED = [ExpectedCall("f", {"a": [1], "b": ["x"]}), ExpectedCall("g", {"c": [2]})]
 
 
 def test_toolrl_by_hand():
     """S_max = 1 + 2 + 3 = 6. f with a right and b wrong: 1/2 names; names of arguments 1, values 1; in all 2.5."""
-    made = [Call("f", {"a": 1, "b": "y"})]
-    assert tool_match(made, WANTED) == pytest.approx(6 * 2.5 / 6 - 3)
-    assert tool_match([Call("g", {"c": 2}), Call("f", {"a": 1, "b": "X "})], WANTED) == pytest.approx(3.0)
-    assert tool_match([Call("h", {})], WANTED) == -3.0
+    calls = [Call("f", {"a": 1, "b": "y"})]
+    assert tool_match(calls, EXPECTED) == pytest.approx(6 * 2.5 / 6 - 3)
+    assert tool_match([Call("g", {"c": 2}), Call("f", {"a": 1, "b": "X "})], EXPECTED) == pytest.approx(3.0)
+    assert tool_match([Call("h", {})], EXPECTED) == -3.0
 
 
-def validate_components(*calls, wanted):
+def validate_components(*calls, expected):
     return ToolCallMatch().outcome(
-        played([called(name, **arguments) for name, arguments in calls], truth={"calls": wanted})
+        make_trajectory([called(name, **arguments) for name, arguments in calls], truth={"calls": expected})
     )
 
 
 def test_exactly_the_wanted_calls_in_any_order_are_a_success_and_one_more_is_none():
-    wanted = [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"a": 2}}]
-    one, two = ("f", {"a": 1}), ("f", {"a": 2})
-    assert validate_components(two, one, wanted=wanted)["success"] == 1.0
-    assert validate_components(one, wanted=wanted)["success"] == 0.0
-    assert validate_components(one, one, wanted=wanted)["success"] == 0.0
-    assert validate_components(one, two, ("f", {"a": 3}), wanted=wanted)["success"] == 0.0
+    expected = [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"a": 2}}]
+    first, second = ("f", {"a": 1}), ("f", {"a": 2})
+    assert validate_components(second, first, expected=expected)["success"] == 1.0
+    assert validate_components(first, expected=expected)["success"] == 0.0
+    assert validate_components(first, first, expected=expected)["success"] == 0.0
+    assert validate_components(first, second, ("f", {"a": 3}), expected=expected)["success"] == 0.0
 
 
 def test_trying_every_value_is_wrong():
-    wanted = [{"name": "f", "arguments": {"a": 7}}]
-    assert validate_components(*(("f", {"a": n}) for n in range(9)), wanted=wanted)["success"] == 0.0
-    assert validate_components(*(("f", {"a": n}) for n in range(60)), wanted=wanted) == {
+    expected = [{"name": "f", "arguments": {"a": 7}}]
+    assert validate_components(*(("f", {"a": n}) for n in range(9)), expected=expected)["success"] == 0.0
+    assert validate_components(*(("f", {"a": n}) for n in range(60)), expected=expected) == {
         "success": 0.0,
         "tool_match": -3.0,
     }
@@ -141,21 +143,21 @@ def test_trying_every_value_is_wrong():
 
 def test_no_call_is_right_where_none_is_wanted():
     judge = ToolCallMatch()
-    assert judge.outcome(played("None of my tools can do that.", truth={"calls": []}))["success"] == 1.0
-    assert judge.outcome(played([called("f")], truth={"calls": []}))["success"] == 0.0
-    assert judge.outcome(played(truth={"calls": []}))["success"] == 0.0
+    assert judge.outcome(make_trajectory("None of my tools can do that.", truth={"calls": []}))["success"] == 1.0
+    assert judge.outcome(make_trajectory([called("f")], truth={"calls": []}))["success"] == 0.0
+    assert judge.outcome(make_trajectory(truth={"calls": []}))["success"] == 0.0
 
 
 def test_optional_arguments_may_be_left_out_and_accepted_values_are_all_right():
-    wanted = [{"name": "f", "accepted": {"a": [1, 2], "u": ["m", "metre"]}, "optional": ["u"]}]
-    assert validate_components(("f", {"a": 2}), wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}
-    assert validate_components(("f", {"a": 2, "u": "Metre"}), wanted=wanted)["success"] == 1.0
-    assert validate_components(("f", {"a": 2, "u": "foot"}), wanted=wanted)["success"] == 0.0
-    assert validate_components(("f", {"u": "m"}), wanted=wanted)["success"] == 0.0
+    expected = [{"name": "f", "accepted": {"a": [1, 2], "u": ["m", "metre"]}, "optional": ["u"]}]
+    assert validate_components(("f", {"a": 2}), expected=expected) == {"success": 1.0, "tool_match": pytest.approx(3.0)}
+    assert validate_components(("f", {"a": 2, "u": "Metre"}), expected=expected)["success"] == 1.0
+    assert validate_components(("f", {"a": 2, "u": "foot"}), expected=expected)["success"] == 0.0
+    assert validate_components(("f", {"u": "m"}), expected=expected)["success"] == 0.0
 
 
 @pytest.mark.parametrize(
-    ("one", "two", "equal"),
+    ("left", "right", "equal"),
     [
         (1, 1.0, True),
         (True, 1, False),
@@ -165,22 +167,22 @@ def test_optional_arguments_may_be_left_out_and_accepted_values_are_all_right():
         (None, None, True),
     ],
 )
-def test_values_are_equal_by_kind_and_value(one, two, equal):
-    assert same(one, two) is equal
+def test_values_are_equal_by_kind_and_value(left, right, equal):
+    assert same(left, right) is equal
 
 
 @given(st.permutations([("f", 1), ("f", 2), ("g", 1), ("g", 2)]))
 def test_the_order_of_calls_never_matters(order):
-    wanted = [Wanted(name, {"a": [value]}) for name, value in [("f", 1), ("f", 2), ("g", 1), ("g", 2)]]
-    made = [Call(name, {"a": value}) for name, value in order]
-    assert exactly(made, wanted)
-    assert tool_match(made, wanted) == pytest.approx(3.0)
+    expected = [ExpectedCall(name, {"a": [value]}) for name, value in [("f", 1), ("f", 2), ("g", 1), ("g", 2)]]
+    calls = [Call(name, {"a": value}) for name, value in order]
+    assert exactly(calls, expected)
+    assert tool_match(calls, expected) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("truth", [None, {}, {"calls": "f"}, {"calls": [{"name": "f"}]}, {"calls": [3]}])
 def test_a_truth_without_calls_cannot_be_judged(truth):
     with pytest.raises(JudgeError):
-        ToolCallMatch().outcome(played([answered("x")], truth=truth))
+        ToolCallMatch().outcome(make_trajectory([answered("x")], truth=truth))
 
 
 @pytest.mark.skipif(not (DATA / "bfcl").is_dir(), reason="no BFCL files in ../shared/data")
@@ -192,7 +194,7 @@ def test_all_800_gold_answers_of_bfcl_are_right_and_each_is_wrong_with_a_call_le
         counts[category] = len(lines)
         for line in lines:
             rows = [(name, accepted) for call in json.loads(line)["ground_truth"] for name, accepted in call.items()]
-            wanted = [
+            expected = [
                 {
                     "name": name,
                     "accepted": accepted,
@@ -204,8 +206,11 @@ def test_all_800_gold_answers_of_bfcl_are_right_and_each_is_wrong_with_a_call_le
                 (name, {one: values[0] for one, values in accepted.items() if values[0] != ""})
                 for name, accepted in rows
             ]
-            assert validate_components(*gold, wanted=wanted) == {"success": 1.0, "tool_match": pytest.approx(3.0)}, line
+            assert validate_components(*gold, expected=expected) == {
+                "success": 1.0,
+                "tool_match": pytest.approx(3.0),
+            }, line
             renamed = [*gold[:-1], (gold[-1][0] + "_", gold[-1][1])]
-            assert validate_components(*renamed, wanted=wanted)["success"] == 0.0
-            assert validate_components(*gold, gold[0], wanted=wanted)["success"] == 0.0
+            assert validate_components(*renamed, expected=expected)["success"] == 0.0
+            assert validate_components(*gold, gold[0], expected=expected)["success"] == 0.0
     assert counts == {"simple_python": 400, "multiple": 200, "parallel": 200}

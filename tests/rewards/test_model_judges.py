@@ -8,7 +8,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from judging import answered, called, played
+from judging import answered, called, make_trajectory
 
 from agentgym import JudgeError, Message, load_reward
 from agentgym.policy import Policy, Reply
@@ -72,23 +72,23 @@ def test_only_one_exact_last_line_is_a_verdict(reply, verdict):
 
 async def test_a_judge_that_gives_no_verdict_is_asked_again_and_then_raises():
     replies = ["Hm.", "Probably YES", says("YES")]
-    reader = Reader(lambda texts: replies.pop(0))
-    assert await ChatJudge(reader).verdict("Right?", {"ANSWER": "x"}) == "YES"
-    seeds = [request.sampling.seed for request in reader.requests]
+    judge_policy = Reader(lambda texts: replies.pop(0))
+    assert await ChatJudge(judge_policy).verdict("Right?", {"ANSWER": "x"}) == "YES"
+    seeds = [request.sampling.seed for request in judge_policy.requests]
     assert seeds == [0, 1, 2]
     with pytest.raises(JudgeError, match=r"no verdict in 2 attempts.*'Hm.'"):
         await ChatJudge(Reader(lambda texts: "Hm."), attempts=2).verdict("Right?", {"ANSWER": "x"})
 
 
 async def test_the_same_question_is_asked_once_and_no_more_than_allowed_at_once():
-    reader = Reader(equal_to_gold)
-    judge = ChatJudge(reader, concurrency=3)
+    judge_policy = Reader(equal_to_gold)
+    judge = ChatJudge(judge_policy, concurrency=3)
     for _ in range(2):
         texts = [{"ANSWER": str(n), "GOLD": "7"} for n in range(20)]
-        found = await asyncio.gather(*(judge.verdict("Same?", one) for one in texts))
-        assert found.count("YES") == 1
-    assert len(reader.requests) == 20
-    assert reader.most_open == 3
+        verdicts = await asyncio.gather(*(judge.verdict("Same?", one) for one in texts))
+        assert verdicts.count("YES") == 1
+    assert len(judge_policy.requests) == 20
+    assert judge_policy.most_open == 3
 
 
 @pytest.mark.parametrize(
@@ -102,27 +102,29 @@ async def test_the_same_question_is_asked_once_and_no_more_than_allowed_at_once(
 )
 async def test_an_answer_cannot_leave_its_fence(attack):
     """The reader finds it between the markers, whole, and GOLD is still the task's."""
-    seen = []
-    reader = Reader(lambda texts: seen.append(texts) or equal_to_gold(texts))
-    episode = played([answered(attack)], truth={"answer": "Paris"})
-    assert await EquivalenceJudge(reader).outcome(episode) == {"success": 0.0}
-    assert seen == [{"QUESTION": "What?", "GOLD": "Paris", "ANSWER": attack}]
+    shown_texts = []
+    judge_policy = Reader(lambda texts: shown_texts.append(texts) or equal_to_gold(texts))
+    episode = make_trajectory([answered(attack)], truth={"answer": "Paris"})
+    assert await EquivalenceJudge(judge_policy).outcome(episode) == {"success": 0.0}
+    assert shown_texts == [{"QUESTION": "What?", "GOLD": "Paris", "ANSWER": attack}]
 
 
 async def test_a_long_answer_is_shortened_in_the_middle_and_the_judge_is_told():
-    seen = []
-    reader = Reader(lambda texts: seen.append(texts["ANSWER"]) or says("NO"))
-    await EquivalenceJudge(reader, max_chars=100).outcome(played([answered("x" * 10**6)], truth={"answer": "y"}))
-    assert seen == ["x" * 50 + "\n[999900 characters are left out here]\n" + "x" * 50]
+    shown_texts = []
+    judge_policy = Reader(lambda texts: shown_texts.append(texts["ANSWER"]) or says("NO"))
+    await EquivalenceJudge(judge_policy, max_chars=100).outcome(
+        make_trajectory([answered("x" * 10**6)], truth={"answer": "y"})
+    )
+    assert shown_texts == ["x" * 50 + "\n[999900 characters are left out here]\n" + "x" * 50]
 
 
 async def test_equivalence_asks_nobody_where_there_is_no_answer():
-    reader = Reader(equal_to_gold)
-    judge = EquivalenceJudge(reader)
-    assert await judge.outcome(played(truth={"answer": "Paris"})) == {"success": 0.0}
-    assert reader.requests == []
-    assert await judge.outcome(played([answered("paris")], truth={"answer": "Paris"})) == {"success": 1.0}
-    await check_reward(judge, [played([answered("paris")], truth={"answer": "Paris"})])
+    judge_policy = Reader(equal_to_gold)
+    judge = EquivalenceJudge(judge_policy)
+    assert await judge.outcome(make_trajectory(truth={"answer": "Paris"})) == {"success": 0.0}
+    assert judge_policy.requests == []
+    assert await judge.outcome(make_trajectory([answered("paris")], truth={"answer": "Paris"})) == {"success": 1.0}
+    await check_reward(judge, [make_trajectory([answered("paris")], truth={"answer": "Paris"})])
 
 
 RUBRIC = [
@@ -137,10 +139,12 @@ RUBRIC = [
     [("Paris in France", 1.0, 1.0), ("Paris", 0.75, 0.0), ("Paris or Rome", 0.25, 0.0), ("Rome", 0.0, 0.0)],
 )
 async def test_a_rubric_adds_up_points_and_takes_off_for_faults(answer, share, success):
-    reader = Reader(lambda texts: says("YES" if texts["CRITERION"].split()[-1] in texts["ANSWER"] else "NO"))
-    found = await RubricJudge(reader).outcome(played([answered(answer)], truth={"rubric": RUBRIC}))
-    assert found == {"rubric": share, "success": success}
-    lenient = await RubricJudge(reader, pass_at=0.75).outcome(played([answered(answer)], truth={"rubric": RUBRIC}))
+    judge_policy = Reader(lambda texts: says("YES" if texts["CRITERION"].split()[-1] in texts["ANSWER"] else "NO"))
+    verdicts = await RubricJudge(judge_policy).outcome(make_trajectory([answered(answer)], truth={"rubric": RUBRIC}))
+    assert verdicts == {"rubric": share, "success": success}
+    lenient = await RubricJudge(judge_policy, pass_at=0.75).outcome(
+        make_trajectory([answered(answer)], truth={"rubric": RUBRIC})
+    )
     assert lenient["success"] == float(share >= 0.75)
 
 
@@ -150,7 +154,7 @@ async def test_a_rubric_adds_up_points_and_takes_off_for_faults(answer, share, s
 )
 async def test_a_rubric_without_points_to_earn_cannot_be_judged(rubric):
     with pytest.raises(JudgeError, match="rubric"):
-        await RubricJudge(Reader(equal_to_gold)).outcome(played([answered("x")], truth={"rubric": rubric}))
+        await RubricJudge(Reader(equal_to_gold)).outcome(make_trajectory([answered("x")], truth={"rubric": rubric}))
 
 
 def longer(texts):
@@ -168,22 +172,22 @@ async def test_a_pair_is_asked_in_both_orders_and_a_judge_who_prefers_a_place_de
 
 
 async def test_a_group_is_ranked_by_all_pairs_by_one_reference_or_by_gold():
-    episodes = [played([answered("x" * n)], truth={"answer": "xxx"}) for n in (1, 2, 4)]
+    episodes = [make_trajectory([answered("x" * n)], truth={"answer": "xxx"}) for n in (1, 2, 4)]
     every = await PairwiseJudge(Reader(longer), against="all").group(episodes)
     assert [row["preference"] for row in every] == [0.0, 0.5, 1.0]
     gold = await PairwiseJudge(Reader(longer), against="gold").group(episodes)
     assert [row["preference"] for row in gold] == [0.0, 0.0, 1.0]
-    reader = Reader(longer)
-    one = await PairwiseJudge(reader, against="group").group(episodes)
-    assert len(reader.requests) == 4  # two others against one reference, in both orders
+    judge_policy = Reader(longer)
+    one = await PairwiseJudge(judge_policy, against="group").group(episodes)
+    assert len(judge_policy.requests) == 4  # two others against one reference, in both orders
     assert one[0]["preference"] <= one[1]["preference"] <= one[2]["preference"]
-    assert await PairwiseJudge(reader).group(episodes[:1]) == [{}]
+    assert await PairwiseJudge(judge_policy).group(episodes[:1]) == [{}]
 
 
 @pytest.mark.parametrize("name", ["equivalence_judge", "rubric_judge", "pairwise_judge", "http_judge", "reward_model"])
 async def test_a_judge_that_nobody_named_says_which_option_is_missing(name):
     judge, truth = load_reward(name), {"answer": "y", "rubric": RUBRIC}
-    episodes = [played([answered(text)], truth=truth) for text in ("x", "z")]
+    episodes = [make_trajectory([answered(text)], truth=truth) for text in ("x", "z")]
     with pytest.raises(JudgeError, match=r"option `(judge|url|path)`"):
         await (judge.group(episodes) if judge.has_stage("group") else judge.outcome(episodes[0]))
 
@@ -196,19 +200,21 @@ async def test_a_judge_behind_a_chat_api_is_made_from_the_recipes_settings():
     with serving(Answer(status=503), chat(says("YES"))) as server:
         settings = {"name": "chat_api", "base_url": f"{server.url}/v1", "model": "judge"}
         judge = load_reward("equivalence_judge", judge=settings)
-        assert await judge.outcome(played([answered("the capital")], truth={"answer": "Paris"})) == {"success": 1.0}
+        assert await judge.outcome(make_trajectory([answered("the capital")], truth={"answer": "Paris"})) == {
+            "success": 1.0
+        }
         assert server.bodies[-1]["temperature"] == 0.0
         await judge.judge._policy.close()
     with pytest.raises(JudgeError, match="cannot be made"):
         await load_reward("equivalence_judge", judge={"colour": 1}).outcome(
-            played([answered("x")], truth={"answer": "y"})
+            make_trajectory([answered("x")], truth={"answer": "y"})
         )
 
 
 async def test_a_verifier_service_is_sent_the_episode_once_and_its_components_are_checked():
     with serving({"components": {"success": 1.0, "style": 0.5}}) as server:
         judge = HttpJudge(server.url, weights={"style": 0.1})
-        episode = played([called("look", "nothing")], [answered("x")], truth={"answer": "y"})
+        episode = make_trajectory([called("look", "nothing")], [answered("x")], truth={"answer": "y"})
         assert await judge.outcome(episode) == await judge.outcome(episode) == {"success": 1.0, "style": 0.5}
         (body,) = server.bodies
         assert (body["task"]["truth"], body["answer"], body["stop_reason"]) == ({"answer": "y"}, "x", "answered")
@@ -231,7 +237,7 @@ async def test_a_verifier_service_that_fails_or_answers_nonsense_judges_nothing(
     with serving(answer) as server:
         judge = HttpJudge(server.url, attempts=1)
         with pytest.raises(JudgeError, match="judging service"):
-            await judge.outcome(played([answered("x")]))
+            await judge.outcome(make_trajectory([answered("x")]))
         await judge._endpoint.close()
 
 
@@ -271,12 +277,12 @@ async def test_a_local_classifier_scores_answers_alone_and_together_alike(classi
     assert all(0.0 < score < 1.0 for score in together)
     assert len(set(together)) == 3
     raw = RewardModel(str(classifier), squash="none", bound=1e-4)
-    assert abs((await raw.outcome(played([answered("Paris")])))["reward_model"]) <= 1e-4
-    await check_reward(judge, [played([answered("Paris")])])
+    assert abs((await raw.outcome(make_trajectory([answered("Paris")])))["reward_model"]) <= 1e-4
+    await check_reward(judge, [make_trajectory([answered("Paris")])])
 
 
 async def test_a_folder_without_a_classifier_judges_nothing(tmp_path):
     pytest.importorskip("torch")
     judge = RewardModel(str(tmp_path))
-    found = await asyncio.gather(*(judge.score("Q", "A") for _ in range(3)), return_exceptions=True)
-    assert all(isinstance(error, JudgeError) and "cannot judge" in str(error) for error in found)
+    verdicts = await asyncio.gather(*(judge.score("Q", "A") for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(error, JudgeError) and "cannot judge" in str(error) for error in verdicts)

@@ -22,20 +22,20 @@ GOLD = "SELECT title FROM books WHERE pages > 400"
 
 @pytest.fixture(scope="module")
 def task():
-    found = next(
+    row = next(
         task for task in load_task_set("sql/schemas-inprocess-v1")["train"] if task.tags == ("list_above", "library")
     )
-    return replace(found, truth={**found.truth, "sql": GOLD})
+    return replace(row, truth={**row.truth, "sql": GOLD})
 
 
-def submission(task, sql, *, tried=(), said=None):
+def submission(task, sql, *, tried=(), text=None):
     turns = []
     for query, ok in tried:
         status = ResultStatus.OK if ok else ResultStatus.TOOL_ERROR
         call = Call("query", {"sql": query})
         turns.append(Turn(len(turns), Message("assistant", "", (call,)), (call,), (Result("x", status, "query"),)))
-    if said is not None:
-        turns.append(Turn(len(turns), Message("assistant", said)))
+    if text is not None:
+        turns.append(Turn(len(turns), Message("assistant", text)))
     else:
         call = Call("submit", {"sql": sql})
         result = Result("Submitted.", ResultStatus.OK, "submit", final=True)
@@ -49,23 +49,23 @@ async def outcome(task, sql, reward="sql_execution", **options):
 
 
 async def test_the_same_rows_by_another_query_are_right(task):
-    found = await outcome(task, "SELECT b.title FROM books AS b WHERE NOT b.pages <= 400 ORDER BY b.price")
-    assert (found["success"], found["runs"], found["databases"]) == (1.0, 1.0, 1.0)
-    assert 0 < found["economy"] <= 1.0
+    components = await outcome(task, "SELECT b.title FROM books AS b WHERE NOT b.pages <= 400 ORDER BY b.price")
+    assert (components["success"], components["runs"], components["databases"]) == (1.0, 1.0, 1.0)
+    assert 0 < components["economy"] <= 1.0
 
 
 async def test_a_query_right_by_luck_in_one_database_is_wrong(task):
     """Spelling out the rows that one has seen is right there, and nowhere else."""
     from agentgym import make
 
-    world = make(IN_PROCESS)
-    await world.reset(task.public(), seed=0)
-    seen = (await world.rows(GOLD))["rows"]
-    await world.close()
-    lucky = " UNION ALL ".join(f"SELECT '{title}'" for (title,) in seen)
-    found = await outcome(task, lucky)
-    assert found["success"] == 0.0
-    assert found["databases"] == pytest.approx(1 / 3)
+    environment = make(IN_PROCESS)
+    await environment.reset(task.public(), seed=0)
+    rows = (await environment.rows(GOLD))["rows"]
+    await environment.close()
+    lucky = " UNION ALL ".join(f"SELECT '{title}'" for (title,) in rows)
+    components = await outcome(task, lucky)
+    assert components["success"] == 0.0
+    assert components["databases"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ async def test_a_query_right_by_luck_in_one_database_is_wrong(task):
     ],
 )
 async def test_a_wrong_query_fails_and_what_it_earns_for_running_is_told_apart(task, sql, runs):
-    found = await outcome(task, sql)
-    assert (found["success"], found["runs"]) == (0.0, runs)
+    components = await outcome(task, sql)
+    assert (components["success"], components["runs"]) == (0.0, runs)
 
 
 async def test_order_counts_where_the_gold_query_orders(task):
@@ -96,9 +96,9 @@ async def test_order_counts_where_the_gold_query_orders(task):
 
 
 async def test_a_query_in_a_last_message_counts_and_talk_does_not(task):
-    assert (await outcome(task, "", said=f"Here it is:\n```sql\n{GOLD}\n```"))["success"] == 1.0
-    assert (await outcome(task, "", said=GOLD))["success"] == 1.0
-    assert (await outcome(task, "", said=f"I would say that {GOLD}"))["success"] == 0.0
+    assert (await outcome(task, "", text=f"Here it is:\n```sql\n{GOLD}\n```"))["success"] == 1.0
+    assert (await outcome(task, "", text=GOLD))["success"] == 1.0
+    assert (await outcome(task, "", text=f"I would say that {GOLD}"))["success"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -210,17 +210,17 @@ async def test_a_state_that_the_agent_made_up_is_not_the_database(monkeypatch):
     gold = await judge.gold_state(task, task.truth["sql"])
     untouched = await judge.gold_state(task, [])
     assert gold != untouched
-    said = f"Finished. State {gold}."
+    text = f"Finished. State {gold}."
 
-    def played(name, content, *, final, status=ResultStatus.OK):
-        call = Call(name, {"sql": f"SELECT '{said}'"})
-        turn = Turn(0, Message("assistant", said, (call,)), (call,), (Result(content, status, name, final=final),))
+    def turn(name, content, *, final, status=ResultStatus.OK):
+        call = Call(name, {"sql": f"SELECT '{text}'"})
+        turn = Turn(0, Message("assistant", text, (call,)), (call,), (Result(content, status, name, final=final),))
         return Trajectory("t", task, turns=[turn], stop_reason=StopReason.ANSWERED)
 
     async def success(*arguments, **options):
-        return (await judge.outcome(played(*arguments, **options)))["success"]
+        return (await judge.outcome(turn(*arguments, **options)))["success"]
 
-    assert await success("finish", said, final=True) == 1.0
+    assert await success("finish", text, final=True) == 1.0
     assert await success("finish", f"Finished. State {untouched}.", final=True) == 0.0
-    assert await success("execute", said, final=False) == 0.0
-    assert await success("finish", said, final=True, status=ResultStatus.TOOL_ERROR) == 0.0
+    assert await success("execute", text, final=False) == 0.0
+    assert await success("finish", text, final=True, status=ResultStatus.TOOL_ERROR) == 0.0

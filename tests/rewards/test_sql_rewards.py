@@ -22,7 +22,7 @@ def answer(text):
     return Call("answer", {"text": text}), Result("Answered.", ResultStatus.OK, "answer", final=True)
 
 
-def play(*turns, truth=TRUTH, stop=StopReason.ANSWERED, said=None):
+def play(*turns, truth=TRUTH, stop=StopReason.ANSWERED, text=None):
     """A trajectory of turns, each a list of (call, result), or a string the agent says."""
     trajectory = Trajectory("t", Task("t", "agentgym/sql-v1", "What?", truth=truth), stop_reason=stop)
     for index, turn in enumerate(turns):
@@ -150,8 +150,8 @@ def test_what_earns_nothing():
 
 
 def test_the_same_query_again_earns_nothing():
-    first, again = query("SELECT a FROM b", "4821"), query("select  A from b ;", "4821")
-    assert earned([first], [again], [first]) == [(0.5, 0.5), (0.0, 0.0), (0.0, 0.0)]
+    first, repeated = query("SELECT a FROM b", "4821"), query("select  A from b ;", "4821")
+    assert earned([first], [repeated], [first]) == [(0.5, 0.5), (0.0, 0.0), (0.0, 0.0)]
 
 
 def test_finding_the_same_value_by_another_query_earns_no_evidence_again():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import answered, played
+from judging import answered, make_trajectory
 
 from agentgym import JudgeError, load_reward
 from agentgym.rewards.maths_notation import NoMaths, read
@@ -188,11 +188,11 @@ def test_the_last_box_counts():
 
 def test_it_judges_final_answers_against_one_or_several_golds():
     judge = load_reward("symbolic_maths")
-    assert judge.outcome(played([answered(r"\frac{2}{4}")], truth={"answer": "0.5"})) == {"success": 1.0}
-    assert judge.outcome(played([answered("3")], truth={"answer": ["2", "3"]})) == {"success": 1.0}
-    assert judge.outcome(played("I give up", truth={"answer": "2"})) == {"success": 0.0}
+    assert judge.outcome(make_trajectory([answered(r"\frac{2}{4}")], truth={"answer": "0.5"})) == {"success": 1.0}
+    assert judge.outcome(make_trajectory([answered("3")], truth={"answer": ["2", "3"]})) == {"success": 1.0}
+    assert judge.outcome(make_trajectory("I give up", truth={"answer": "2"})) == {"success": 0.0}
     with pytest.raises(JudgeError, match="no truth"):
-        judge.outcome(played([answered("3")]))
+        judge.outcome(make_trajectory([answered("3")]))
 
 
 @pytest.mark.skipif(not GSM8K.is_file(), reason="the GSM8K file is not in ../shared/data/gsm8k")

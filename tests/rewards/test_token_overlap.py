@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import answered, played
+from judging import answered, make_trajectory
 
 from agentgym import JudgeError, load_reward
 from agentgym.rewards.token_overlap import exact_match, f1, normalised, word_f1
@@ -45,20 +45,20 @@ def test_listing_every_candidate_is_no_exact_match_and_a_book_is_no_answer():
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_f1_is_symmetric_and_between_zero_and_one(one, two):
-    assert word_f1(one, two) == word_f1(two, one)
-    assert 0.0 <= word_f1(one, two) <= 1.0
-    assert word_f1(one, one) in (0.0, 1.0)
+def test_f1_is_symmetric_and_between_zero_and_one(a, b):
+    assert word_f1(a, b) == word_f1(b, a)
+    assert 0.0 <= word_f1(a, b) <= 1.0
+    assert word_f1(a, a) in (0.0, 1.0)
 
 
 def test_it_judges_the_final_answer():
     judge = load_reward("token_overlap")
     truth = {"answer": "Barack Obama", "answers": ["Obama"]}
-    assert judge.outcome(played([answered("the Obama")], truth=truth)) == {"success": 1.0, "f1": 1.0}
-    assert judge.outcome(played([answered("Michelle Obama")], truth=truth)) == {
+    assert judge.outcome(make_trajectory([answered("the Obama")], truth=truth)) == {"success": 1.0, "f1": 1.0}
+    assert judge.outcome(make_trajectory([answered("Michelle Obama")], truth=truth)) == {
         "success": 0.0,
         "f1": pytest.approx(2 / 3),
     }
-    assert judge.outcome(played(truth=truth)) == {"success": 0.0, "f1": 0.0}
+    assert judge.outcome(make_trajectory(truth=truth)) == {"success": 0.0, "f1": 0.0}
     with pytest.raises(JudgeError, match="no truth"):
-        judge.outcome(played([answered("x")]))
+        judge.outcome(make_trajectory([answered("x")]))

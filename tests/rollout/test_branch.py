@@ -12,10 +12,9 @@ from agentgym import Checkpoint, Environment, Task, tool
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message, StopReason
 from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Budgets, EpisodeManager
-from agentgym.rollout.branch import Fork, tree_labels
+from agentgym.rollout import Budgets, EpisodeManager, Fork, tree_labels
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory import ForkPoint, Trajectory
 
 
 def manager(script: Any, environment: Any = CounterWithState, *, exact: bool = True, **options: Any) -> EpisodeManager:
@@ -37,7 +36,7 @@ async def test_a_branch_repeats_its_prefix_token_by_token_and_then_goes_its_own_
     assert other.turns[0].observation_ids == record.turns[0].observation_ids
     assert other.prompt_ids == record.prompt_ids
     assert (record.outcome["success"], other.outcome["success"]) == (1, 0)
-    assert other.provenance["branch"] == {"of": record.id, "turn": 1}
+    assert other.provenance.branch == ForkPoint(record.id, 1)
 
 
 async def test_every_fork_of_a_trajectory_can_be_continued_by_the_same_script():
@@ -89,7 +88,7 @@ async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(t
     """Counting to 4 takes five turns. The branch repeats `turn` of them; its additions are the other ones."""
     task = Task("t", "test/counter-v1", "Count.", parameters={"target": 4}, truth=4)
     wanted: Any = {("t", 0, turn): None, ("t", 0, 99): None}
-    [record] = await manager(counting(4), Counting, checkpoints=wanted).collect([task])
+    [record] = await manager(counting(4), Counting).collect([task], checkpoints=wanted)
     assert wanted["t", 0, 99] is None
     checkpoint = wanted["t", 0, turn]
     assert checkpoint.data == {"value": turn}
@@ -98,7 +97,7 @@ async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(t
     assert Counting.additions == 4 - turn
     assert other.valid, other.error
     assert other.outcome == record.outcome == {"success": 1}
-    assert other.provenance["environment"] == record.provenance["environment"]
+    assert other.provenance.environment == record.provenance.environment
     assert [t.message for t in other.turns] == [t.message for t in record.turns]
     assert [t.state_key for t in other.turns] == [t.state_key for t in record.turns]
     assert [t.token_ids for t in other.turns] == [t.token_ids for t in record.turns]
@@ -120,8 +119,8 @@ async def test_calls_over_the_budget_of_the_record_are_over_that_of_the_branch()
     task = Task("t", "test/counter-v1", "Count.", parameters={"target": 1}, truth=1)
     script = [Message("assistant", "", (Call("add"), Call("refuse"))), say("submit"), say("submit")]
     wanted: Any = {("t", 0, 1): None}
-    made = manager(script, Counting, checkpoints=wanted, budgets=Budgets(max_calls=1))
-    [record] = await made.collect([task])
+    made = manager(script, Counting, budgets=Budgets(max_calls=1))
+    [record] = await made.collect([task], checkpoints=wanted)
     fork = Fork(record, 1, wanted["t", 0, 1])
     (other,) = await branches(script, fork, environment=Counting, budgets=Budgets(max_calls=1))
     assert [[r.status for r in t.results] for t in other.turns] == [[r.status for r in t.results] for t in record.turns]

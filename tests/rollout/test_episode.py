@@ -43,7 +43,7 @@ async def test_an_episode_records_messages_results_rewards_and_why_it_ended():
     np.testing.assert_allclose(trajectory.turn_rewards(), [0.1, 0.1, 0.1])  # weight 0.1 x component 1.0
     assert trajectory.valid
     assert trajectory.id == "run/t#0"
-    assert trajectory.provenance["policy"] == "scripted"
+    assert trajectory.provenance.policy == "scripted"
 
 
 async def test_the_policy_is_given_exactly_the_token_ids_that_are_recorded():

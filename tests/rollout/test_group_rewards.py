@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -104,7 +106,18 @@ async def test_a_declared_reward_judges_groups_too_and_other_environments_are_no
         assert [t.outcome["share"] for t in await manager.collect([task("a")], 2)] == [0.0, 1.0]
 
 
-async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resuming(tmp_path):
+def as_before_0_2(path):
+    """Make a ledger what earlier versions wrote: no column for what awaits its group, but a key of the provenance."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        assert connection.execute("SELECT count(*) FROM episode WHERE awaits_group = 1").fetchone() == (2,)
+        connection.execute(
+            "UPDATE episode SET head = json_set(head, '$.provenance.group_pending', json('true')) WHERE awaits_group"
+        )
+        connection.execute("ALTER TABLE episode DROP COLUMN awaits_group")
+
+
+@pytest.mark.parametrize("rewritten", [lambda path: None, as_before_0_2])
+async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resuming(tmp_path, rewritten):
     """The first run is stopped in its judge; what it played is kept, and none of it is played again."""
     reached = asyncio.Event()
 
@@ -119,6 +132,7 @@ async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resum
     playing.cancel()
     await asyncio.gather(playing, return_exceptions=True)
     ledger.close()
+    rewritten(tmp_path / "ledger.sqlite")
     ledger, reward = Ledger(tmp_path / "ledger.sqlite"), Ranked()
     silent = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=reward, environment=Counter), ledger=ledger)
     found = await silent.collect([task("a")], group_size=2)

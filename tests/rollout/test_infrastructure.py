@@ -9,11 +9,12 @@ from scripted_episodes import counting, play, say, task
 
 from agentgym.errors import JudgeError, PolicyError, SandboxDied
 from agentgym.messages import StopReason
-from agentgym.policy import Policy, Reply, Sampling, ScriptedPolicy
+from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.reward import Reward
-from agentgym.rollout import Budgets
+from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
-from agentgym.rollout.setting import Setting
+from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
 from agentgym.tools import tool
 from agentgym.trajectory import Trajectory
@@ -54,9 +55,7 @@ async def test_a_dead_sandbox_is_retried_from_the_checkpoint_and_nothing_is_said
     assert [turn.results[0].content for turn in trajectory.turns] == ["1", "2", "3", "submitted 3"]
     assert policy.asked == 4  # turn 1 was not sampled again
     assert world.made == world.closed == 2
-    assert trajectory.provenance["retries"] == [
-        "SandboxDied: the machine ended (while running the tool 'add' in turn 1)"
-    ]
+    assert trajectory.provenance.retries == ["SandboxDied: the machine ended (while running the tool 'add' in turn 1)"]
 
 
 class Counting(ScriptedPolicy):
@@ -93,7 +92,7 @@ async def test_when_retries_are_used_up_the_episode_failed_is_kept_and_is_not_va
     assert trajectory.outcome == {}
     assert len(trajectory.turns) == 1  # what had been finished is kept
     assert trajectory.turns[0].observation_ids == []
-    assert len(trajectory.provenance["retries"]) == 2
+    assert len(trajectory.provenance.retries) == 2
 
 
 async def test_a_tool_that_raises_anything_is_our_fault_and_not_the_agents():
@@ -241,7 +240,7 @@ async def test_a_world_that_fails_to_close_leaves_the_result_standing_and_a_note
 
     trajectory = await play(counting(2), environment=Stuck)
     assert trajectory.outcome == {"success": 1.0}
-    assert trajectory.provenance["close_error"] == "OSError: busy"
+    assert trajectory.provenance.close_error == "OSError: busy"
 
 
 def test_a_judge_that_hangs_fails_the_episode_in_the_time_of_an_episode():
@@ -272,7 +271,7 @@ def test_a_world_that_never_closes_is_given_up_and_noted():
 
     trajectory = FakeClock().run(play(counting(2), environment=Stuck))
     assert trajectory.outcome == {"success": 1.0}
-    assert "longer than 60 s" in trajectory.provenance["close_error"]
+    assert "longer than 60 s" in trajectory.provenance.close_error
 
 
 def test_cancelling_while_the_judge_thinks_records_no_end():
@@ -282,9 +281,10 @@ def test_cancelling_while_the_judge_thinks_records_no_end():
             return {}
 
     async def cancelled():
-        setting = Setting(lambda task: Counter(), lambda world: Thinking(), Budgets(), Sampling())
+        policy = ScriptedPolicy(counting(2))
+        factory = EnvironmentFactory(RolloutConfig(environment=Counter, reward=Thinking()), policy)
         trajectory = Trajectory("r/t#0", task())
-        playing = asyncio.ensure_future(Episode(setting, ScriptedPolicy(counting(2)), trajectory).play())
+        playing = asyncio.ensure_future(Episode(EpisodeConfig(factory, Budgets()), policy, trajectory).play())
         await asyncio.sleep(10)
         playing.cancel()
         with pytest.raises(asyncio.CancelledError):

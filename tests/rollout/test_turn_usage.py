@@ -103,7 +103,7 @@ def writing(*kilobytes: int):
 
 async def test_every_turn_and_every_call_says_what_it_took():
     played = await play(writing(100), writing(20, 30, 40), say("submit"))
-    assert played.provenance["reset_usage"]["written_bytes"] == about(500)
+    assert played.provenance.reset_usage["written_bytes"] == about(500)
     first, second, last = (turn.usage for turn in played.turns)
     assert (first["written_bytes"], first["started"]) == (about(100), 1)
     assert first["cpu_s"] > 0
@@ -164,9 +164,9 @@ async def test_a_world_without_sandboxes_has_no_usage_and_its_own_may_be_told():
 
 
 async def test_the_record_names_the_images_of_the_sandboxes(monkeypatch):
-    assert "images" not in (await play(say("submit"))).provenance, "the host's own programs have no digest"
+    assert (await play(say("submit"))).provenance.image_digests == [], "the host's own programs have no digest"
     monkeypatch.setattr(GuestSandbox, "image_digest", "sha256:5678")
-    assert (await play(say("submit"))).provenance["images"] == ["sha256:5678"]
+    assert (await play(say("submit"))).provenance.image_digests == ["sha256:5678"]
 
 
 async def test_parallel_episodes_never_count_each_others_calls():

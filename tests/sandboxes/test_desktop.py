@@ -15,7 +15,7 @@ from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.desktop.guest.screen import png, read_screen
-from agentgym.sandboxes.desktop.judge import OVER
+from agentgym.sandboxes.desktop.judge import TASK_OVER
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory, Turn
 
@@ -89,7 +89,7 @@ async def test_an_agent_that_kills_the_desktop_is_judged_by_its_files_and_not_re
     ]  # fmt: skip
     (found,) = await played([task], lambda _: script)
     assert found.stop_reason is StopReason.ANSWERED
-    assert not found.provenance.get("retries")
+    assert not found.provenance.retries
     assert "has ended" in found.turns[3].results[0].content
     assert found.outcome == {"success": 1.0, "checks_passed": 1.0}
 
@@ -97,7 +97,7 @@ async def test_an_agent_that_kills_the_desktop_is_judged_by_its_files_and_not_re
 def ended(state, truth, answer="", parameters=None):
     """An episode whose machine was left in a state."""
     made = Call("done", {"answer": answer})
-    turn = Turn(0, Message("assistant", "", (made,)), (made,), (Result(OVER + state, name="done", final=True),))
+    turn = Turn(0, Message("assistant", "", (made,)), (made,), (Result(TASK_OVER + state, name="done", final=True),))
     task = Task("t", "e", parameters=parameters or {}, truth=truth)
     return Trajectory("r/t#0", task, turns=[turn], stop_reason=StopReason.ANSWERED)
 

@@ -11,7 +11,7 @@ from web_pages import Visit
 
 from agentgym import Call, Task, make
 from agentgym.registry import load_reward
-from agentgym.sandboxes.gui.judge import OVER
+from agentgym.sandboxes.gui.judge import TASK_OVER
 from agentgym.sandboxes.gui.parameters import miniwob_folder
 
 pytestmark = [
@@ -37,7 +37,7 @@ def task(name, seed=1):
 
 
 def reward_of(result):
-    assert result.content.startswith(OVER), result.content
+    assert result.content.startswith(TASK_OVER), result.content
     return result.content
 
 
@@ -80,7 +80,7 @@ async def test_a_task_begins_the_same_for_a_seed_and_otherwise_for_another(name)
 async def test_an_answer_before_the_page_paid_earns_nothing():
     async with await Visit.to(task("click-test")) as visit:
         result = await visit.call("answer", text="1.0")
-        assert reward_of(result) == OVER + "{}"
+        assert reward_of(result) == TASK_OVER + "{}"
 
 
 async def test_the_start_button_of_the_page_cannot_begin_another_episode():

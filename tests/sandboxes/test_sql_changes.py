@@ -133,7 +133,7 @@ async def test_hostile_statements_are_refused_and_change_nothing(world, sql):
     result = await run(world, sql)
     assert result.status is ResultStatus.TOOL_ERROR or (not sql and result.content == "Done.")
     assert await world.state_key() == before or not sql
-    assert await world._machine.list() == ["database.sqlite"]
+    assert await world.sandboxes[0].list() == ["database.sqlite"]
     assert await text(world, "SELECT COUNT(*) FROM accounts") == "3"
 
 

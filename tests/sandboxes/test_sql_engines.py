@@ -105,7 +105,7 @@ class TestDuckDb:
         result = await ask(duck, sql)
         assert result.status is ResultStatus.TOOL_ERROR
         assert "root:" not in result.content
-        assert await duck._machine.list() == ["database.sqlite"]
+        assert await duck.sandboxes[0].list() == ["database.sqlite"]
         assert await text(duck, "SELECT COUNT(*) FROM books") == "70"
 
     @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ class TestPostgres:
         await text(postgres, "SET statement_timeout = 0")
         assert "Ask for less" in (await ask(postgres, sql)).content
         assert await text(postgres, "SELECT 7") == "7"
-        servers = await postgres._machine.exec(
+        servers = await postgres.sandboxes[0].exec(
             ["sh", "-c", "grep -l no_sysv /proc/[0-9]*/maps | wc -l; ls cluster/*.pid"]
         )
         assert servers.text.endswith("cluster/postmaster.pid\n")

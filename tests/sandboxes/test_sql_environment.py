@@ -136,7 +136,7 @@ async def test_an_unknown_table_is_answered_with_those_there_are(world):
 async def test_nothing_but_reading_is_allowed(world, sql):
     result = await ask(world, sql)
     assert result.status is ResultStatus.TOOL_ERROR
-    assert await world._machine.list() == ["database.sqlite"]
+    assert await world.sandboxes[0].list() == ["database.sqlite"]
     assert await text_of(world, "query", sql="SELECT count(*) FROM customers") == "1200"
 
 

@@ -177,7 +177,7 @@ async def test_calls_that_were_never_run_do_not_count():
 
 @pytest.mark.parametrize(
     ("environment", "complaint"),
-    [("nobody/nothing-v1", "no world to judge in"), ("agentgym/sql-v1", "has no verdict")],
+    [("nobody/nothing-v1", "environment cannot be made"), ("agentgym/sql-v1", "has no verdict")],
 )
 async def test_a_world_that_cannot_be_asked_is_a_judge_error(environment, complaint):
     with pytest.raises(JudgeError, match=complaint):

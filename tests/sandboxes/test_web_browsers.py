@@ -34,16 +34,15 @@ async def test_a_crashed_page_is_a_failure_of_the_machine_and_others_live():
 async def test_an_episode_whose_page_crashes_is_retried_and_nothing_is_lost():
     task_set = load_task_set("web/apps-v1")
     task = next(task for task in task_set["train"] if "buy" in task.tags)
-    left = [1]
+    crashes_left = [1]
 
     class Unlucky(type(agentgym.make("agentgym/web-v1"))):
         """Its page crashes once, in the middle. Not isolated: as the environment it is made from."""
 
         async def _act(self, action, *arguments):
-            if len(self._done) == 3 and left:
-                left.clear()
-                async with self._turn:
-                    await self._ask({"do": "crash"})
+            if len(self._actions) == 3 and crashes_left:
+                crashes_left.clear()
+                await self._ask({"do": "crash"})
             return await super()._act(action, *arguments)
 
     def make():
@@ -53,7 +52,7 @@ async def test_an_episode_whose_page_crashes_is_retried_and_nothing_is_lost():
 
     manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)), RolloutConfig(environment=make))
     [episode] = await manager.collect([task])
-    assert left == []
+    assert crashes_left == []
     assert episode.error is None
     assert episode.success == 1.0
 
@@ -62,7 +61,7 @@ async def test_a_killed_browser_is_replaced_and_its_episodes_are_failures_of_the
     async with await Visit.to(SHOP) as visit:
         browser = visit.environment._browser
         reply = await browser._control.request({})
-        await browser.machine.exec(["kill", "-9", str(reply["browser"])])
+        await browser.sandbox.exec(["kill", "-9", str(reply["browser"])])
         with pytest.raises(SandboxDied):
             await visit.click('link "Cart"')
     async with await Visit.to(SHOP) as again:

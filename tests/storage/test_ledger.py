@@ -18,7 +18,7 @@ from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.codec import pack_turn, trajectory_from_json, trajectory_to_json, unpack_turn
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock, TargetReached
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import ForkPoint, Provenance, Trajectory, Turn
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_every_turn_comes_back_equal_bit_by_bit(turn):
 def test_json_of_a_trajectory_reads_back_equal(turn, weights):
     trajectory = Trajectory(
         "r/t#0", task(), 0, 7, (Message("user", "hi"),), [1, 2], [turn], {"success": 0.5}, StopReason.ANSWERED,
-        None, weights, {"policy": "p"}, 1.5,
+        None, weights, Provenance(policy="p", branch=ForkPoint("r/o#0", 1), extra={"own": [1]}), 1.5,
     )  # fmt: skip
     assert trajectory_from_json(trajectory_to_json(trajectory)) == trajectory
 
@@ -235,11 +235,11 @@ async def test_runs_whose_names_begin_alike_are_told_apart(ledger):
     assert [t.id for t in ledger.trajectories("step10")] == ["step10/a#0"]
 
 
-async def test_the_last_run_is_the_one_that_began_last_of_those_whose_name_begins_so(ledger):
-    assert ledger.last_run("step") is None
+async def test_the_last_label_is_that_of_the_episode_that_began_last(ledger):
+    assert ledger.last_label("step") is None
     for run in ("step1", "step2", "other"):
         await manager(ledger, label=run).collect([task("a"), task("b")])
-    assert (ledger.last_run("step"), ledger.last_run(), ledger.last_run("none")) == ("step2", "other", None)
+    assert (ledger.last_label("step"), ledger.last_label(), ledger.last_label("none")) == ("step2", "other", None)
 
 
 async def test_every_episode_is_listed_also_beyond_one_page(ledger):
@@ -255,7 +255,7 @@ async def test_a_task_whose_truth_is_no_json_is_named(ledger):
 
 
 def test_an_unknown_episode_says_how_ids_look(ledger):
-    with pytest.raises(LedgerError, match=r"holds no episode 'x'.*<run>/<task id>#<sample>"):
+    with pytest.raises(LedgerError, match=r"holds no episode 'x'.*<label>/<task id>#<sample>"):
         ledger.load("x")
 
 

@@ -49,5 +49,5 @@ async def play(
 
 def make_manager(policy: Policy | Any, **options: Any) -> EpisodeManager:
     """A manager from options of its own and of RolloutConfig."""
-    own = {name: options.pop(name) for name in ("ledger", "label", "checkpoints") if name in options}
+    own = {name: options.pop(name) for name in ("ledger", "label") if name in options}
     return EpisodeManager(policy, RolloutConfig(**options), **own)

@@ -282,15 +282,15 @@ def test_a_group_is_grown_as_trees_whose_branches_share_what_they_repeat(counted
     assert len({t.id for t in grown}) == 12
     for start in (0, 6):
         group = grown[start : start + 6]
-        assert ["branch" in t.provenance for t in group] == [False] * 2 + [True] * 4
+        assert [t.provenance.branch is not None for t in group] == [False] * 2 + [True] * 4
         labels = BranchLabels().signals(group, 0)["branches"]
         trunks = {t.id: row for t, row in zip(group, labels, strict=True)}
         for branch, row in zip(group[2:], labels[2:], strict=True):
-            origin = branch.provenance["branch"]
-            left = origin["turn"]
-            assert row[:left] == trunks[origin["of"]][:left]
-            assert row[left] != trunks[origin["of"]][left]
-            assert branch.outcome == next(t for t in group if t.id == origin["of"]).outcome
+            origin = branch.provenance.branch
+            labels_of_trunk = trunks[origin.trajectory]
+            assert row[: origin.turn] == labels_of_trunk[: origin.turn]
+            assert row[origin.turn] != labels_of_trunk[origin.turn]
+            assert branch.outcome == next(t for t in group if t.id == origin.trajectory).outcome
         credit = estimator("sibling")(Group.from_trajectories(group).with_signals(branches=labels))
         assert all(np.isfinite(row).all() for row in credit)
 
@@ -300,7 +300,7 @@ def test_where_a_trunk_was_over_its_branch_begins_anew(counted: Any):
     rollouts, _ = counted
     tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
     grown = Branching(root_episodes=2, before=40, seed=3).grow(rollouts, Gambler(), tasks, label="anew", group_size=16)
-    fresh = [t for t in grown if "branch" not in t.provenance]
+    fresh = [t for t in grown if t.provenance.branch is None]
     assert len(grown) == 16
     assert len(fresh) > 8
     assert {t.outcome_reward for t in fresh} == {0.0, 1.0}

@@ -1,9 +1,9 @@
-"""How good is an estimator's credit? Measured where the truth is known, on tasks in which one turn of many decides.
+"""For maintainers: the error of an estimator's credit on tasks where the true credit is known.
 
-bifurcation.py   the tasks: sampling, true credit, and every signal an estimator can ask for
-measures.py      error against the truth, signs, focus and noise, with intervals
+bifurcation.py   the tasks, in which one turn decides: sampling, true credit, and every signal an estimator can need
+measures.py      error, signs, focus and noise of the credit, with intervals
 learning.py      how fast a small policy learns with it
-report.py        all of it, for all registered estimators
+report.py        the whole benchmark for a list of estimators
 """
 
 from agentgym.credit.bench.bifurcation import BifurcationTask, SampledGroup

@@ -1,7 +1,7 @@
-"""Bifurcation tasks: K turns of two actions each, and exactly one turn whose action decides how it ends.
+"""Bifurcation tasks: K turns with two actions each, and exactly one turn whose action decides the outcome.
 
-All values are known in closed form, so the true advantage of every turn is too: it is that of the decisive
-turn there, and 0 everywhere else. Whatever an estimator gives to another turn is error.
+All values are known in closed form, and so is the true advantage of every turn: it is 0 for every turn but the
+decisive one. Whatever an estimator gives to another turn is error.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from agentgym.credit.signals import Array
 
 Ints = NDArray[np.int64]
 CONTINUATIONS = 4
-TOKENS = 2  # of each turn, where a signal is per token
-MAX_COALITION_TURNS = 6  # turns: 2^K coalitions are played up to here, and those of K - 1 turns beyond
+TOKENS = 2  # tokens per turn of signals per token
+MAX_COALITION_TURNS = 6  # up to this many turns all 2^K coalitions; beyond, those of 0, K - 1 and K turns
 
 
 @dataclass(frozen=True, slots=True)
 class SampledGroup:
-    """A group played on one task. `actions` [N, K] of 0 and 1, `outcomes` [N] of 0 and 1, `rewards` [N, K].
+    """A sampled group of one task. `actions` [N, K] of 0 and 1, `outcomes` [N] of 0 and 1, `rewards` [N, K].
 
-    `luck` [N] in [0, 1) decides the outcome of each trajectory, so that a replay of it meets the same luck.
-    `forks`: the trajectory and turn that each one left as a branch, or None.
+    `luck` [N] in [0, 1) decides the outcome of each trajectory, so that its replays have the same luck.
+    `forks`: the trajectory and the turn at which each one was forked off, or None.
     """
 
     actions: Ints
@@ -45,9 +45,9 @@ class BifurcationTask:
     Attributes:
         turns: K. `decisive`: which of them decides, from 0.
         good, bad: chance of outcome 1 after action 1, and after action 0, at the decisive turn.
-        reward_noise: standard deviation of the turn rewards, which have mean 0 and say nothing.
+        reward_noise: standard deviation of the turn rewards, which have mean 0 and no information.
         signal_noise: standard deviation, per state, of the error of critics, potentials and the like.
-        seed: of those errors: the same state has the same error every time.
+        seed: of these errors: a state always has the same error.
     """
 
     turns: int
@@ -64,7 +64,7 @@ class BifurcationTask:
         if not 0 <= self.bad < self.good <= 1:
             raise ValueError(f"good is {self.good} and bad {self.bad}: needed is 0 <= bad < good <= 1.")
 
-    def play(self, chance: Array, size: int, rng: np.random.Generator, *, tree: bool = False) -> SampledGroup:
+    def sample(self, chance: Array, size: int, rng: np.random.Generator, *, tree: bool = False) -> SampledGroup:
         """Sample a group.
 
         Args:
@@ -83,7 +83,7 @@ class BifurcationTask:
         return SampledGroup(actions, outcomes, rewards, luck, tuple(forks))
 
     def truth(self, actions: Ints, chance: Array) -> Array:
-        """[N, K] Q(s, a) - V(s): nothing but at the decisive turn."""
+        """[N, K] Q(s, a) - V(s): 0 except at the decisive turn."""
         true = np.zeros(actions.shape)
         at = self.decisive
         true[:, at] = (actions[:, at] - chance[at]) * (self.good - self.bad)
@@ -96,139 +96,142 @@ class BifurcationTask:
         known = np.where(actions[:, at] == 1, self.good, self.bad)
         return np.where(np.arange(self.turns + 1)[None] <= at, before, known[:, None])
 
-    def group(self, play: SampledGroup, chance: Array, rng: np.random.Generator, wanted: tuple[str, ...] = ()) -> Group:
-        """The play as a group, with outcomes, turn rewards, and the signals that are `wanted`.
+    def group(
+        self, sample: SampledGroup, chance: Array, rng: np.random.Generator, signals: tuple[str, ...] = ()
+    ) -> Group:
+        """The sampled trajectories as a Group, with outcomes, turn rewards, and the signals of the given names.
 
         Raises: KeyError for a signal that this task cannot give.
         """
-        given: dict[str, Any] = {"outcomes": play.outcomes, "turn_rewards": play.rewards}
-        size = len(play.outcomes)
-        view = _View(self, play, chance, self.values(play.actions, chance), rng)
-        for name in wanted:
+        given: dict[str, Any] = {"outcomes": sample.outcomes, "turn_rewards": sample.rewards}
+        size = len(sample.outcomes)
+        inputs = _SignalInputs(self, sample, chance, self.values(sample.actions, chance), rng)
+        for name in signals:
             if name not in given:
-                given[name] = SIGNAL_MAKERS[name](view)
+                given[name] = SIGNAL_MAKERS[name](inputs)
         return Group.from_arrays(turns=[self.turns] * size, environment="bifurcation", **given)
 
     def errors(self) -> Array:
-        """[K+1, 2] what a critic gets wrong before each turn, on either side of the decision."""
+        """[K+1, 2] the error of a critic before each turn, for either action at the decisive turn."""
         return np.random.default_rng(self.seed).normal(0.0, self.signal_noise, (self.turns + 1, 2))
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """What the signals of a play are made of."""
+class _SignalInputs:
+    """Inputs of the functions in `SIGNAL_MAKERS`."""
 
     task: BifurcationTask
-    play: SampledGroup
+    sample: SampledGroup
     chance: Array
     values: Array
     rng: np.random.Generator
 
     @property
-    def guessed(self) -> Array:
-        """[N, K+1] values as a critic sees them: wrong by the same amount in the same state."""
+    def predicted(self) -> Array:
+        """[N, K+1] values as a critic predicts them, with the same error for the same state."""
         task, turns = self.task, np.arange(self.task.turns + 1)
-        side = np.where(turns[None] <= task.decisive, 0, self.play.actions[:, [task.decisive]])
-        guessed: Array = self.values + task.errors()[turns[None], side]
-        return guessed
+        side = np.where(turns[None] <= task.decisive, 0, self.sample.actions[:, [task.decisive]])
+        predicted: Array = self.values + task.errors()[turns[None], side]
+        return predicted
 
 
-def _state_keys(view: _View) -> list[list[str]]:
-    at = view.task.decisive
+def _state_keys(inputs: _SignalInputs) -> list[list[str]]:
+    at = inputs.task.decisive
     return [
-        [f"{k}" if k <= at else f"{k}:{row[at]}" for k in range(view.task.turns)] for row in view.play.actions.tolist()
+        [f"{k}" if k <= at else f"{k}:{row[at]}" for k in range(inputs.task.turns)]
+        for row in inputs.sample.actions.tolist()
     ]
 
 
-def _branches(view: _View) -> list[list[str]]:
-    nodes = [[f"{i}:{k}" for k in range(view.task.turns)] for i in range(len(view.play.outcomes))]
-    for child, fork in enumerate(view.play.forks):
+def _branches(inputs: _SignalInputs) -> list[list[str]]:
+    nodes = [[f"{i}:{k}" for k in range(inputs.task.turns)] for i in range(len(inputs.sample.outcomes))]
+    for child, fork in enumerate(inputs.sample.forks):
         if fork is not None:
             trunk, turn = fork
             nodes[child][:turn] = nodes[trunk][:turn]
     return nodes
 
 
-def _before_and_zero(view: _View) -> Array:
-    """A critic knows that nothing comes after the last turn."""
-    guessed = view.guessed.copy()
-    guessed[:, -1] = 0.0
-    return guessed
+def _before_and_zero(inputs: _SignalInputs) -> Array:
+    """Values of a critic that knows that the return after the last turn is 0."""
+    predicted = inputs.predicted.copy()
+    predicted[:, -1] = 0.0
+    return predicted
 
 
-def _hindsight(view: _View) -> Array:
-    task, found = view.task, np.zeros(view.play.actions.shape)
-    took = view.play.actions[:, task.decisive]
-    won = np.where(took == 1, task.good, task.bad)
-    overall = view.values[:, 0]
-    likely, mean = (np.where(view.play.outcomes == 1, x, 1 - x) for x in (won, overall))
-    found[:, task.decisive] = np.log(likely / mean)
-    return found
+def _hindsight(inputs: _SignalInputs) -> Array:
+    task, rows = inputs.task, np.zeros(inputs.sample.actions.shape)
+    action = inputs.sample.actions[:, task.decisive]
+    win_chance = np.where(action == 1, task.good, task.bad)
+    overall = inputs.values[:, 0]
+    likely, mean = (np.where(inputs.sample.outcomes == 1, x, 1 - x) for x in (win_chance, overall))
+    rows[:, task.decisive] = np.log(likely / mean)
+    return rows
 
 
-def _counterfactuals(view: _View) -> list[dict[frozenset[int], float]]:
-    """Returns with only some turns played: a turn left out counts as action 0, and pays no reward."""
-    task, play = view.task, view.play
+def _counterfactuals(inputs: _SignalInputs) -> list[dict[frozenset[int], float]]:
+    """Returns with only some of the turns: a turn that is left out counts as action 0 and pays no reward."""
+    task, sample = inputs.task, inputs.sample
     everything = range(task.turns)
     sizes = range(task.turns + 1) if task.turns <= MAX_COALITION_TURNS else (0, task.turns - 1, task.turns)
-    sets = [frozenset(chosen) for size in sizes for chosen in combinations(everything, size)]
-    found = []
-    for actions, luck, rewards in zip(play.actions, play.luck, play.rewards, strict=True):
+    sets = [frozenset(coalition) for size in sizes for coalition in combinations(everything, size)]
+    rows = []
+    for actions, luck, rewards in zip(sample.actions, sample.luck, sample.rewards, strict=True):
         returns = {}
-        for chosen in sets:
-            took = actions[task.decisive] if task.decisive in chosen else 0
-            paid = sum(float(rewards[k]) for k in chosen)
-            returns[chosen] = float(luck < (task.good if took else task.bad)) + paid
-        found.append(returns)
-    return found
+        for coalition in sets:
+            action = actions[task.decisive] if task.decisive in coalition else 0
+            paid = sum(float(rewards[k]) for k in coalition)
+            returns[coalition] = float(luck < (task.good if action else task.bad)) + paid
+        rows.append(returns)
+    return rows
 
 
-def _continuations(view: _View) -> list[list[list[float]]]:
-    chance = np.clip(view.values, 0.0, 1.0)
-    wins = view.rng.random((*chance.shape, CONTINUATIONS)) < chance[..., None]
-    wins[:, -1] = view.play.outcomes[:, None] == 1
+def _continuations(inputs: _SignalInputs) -> list[list[list[float]]]:
+    chance = np.clip(inputs.values, 0.0, 1.0)
+    wins = inputs.rng.random((*chance.shape, CONTINUATIONS)) < chance[..., None]
+    wins[:, -1] = inputs.sample.outcomes[:, None] == 1
     return wins.astype(np.float64).tolist()  # type: ignore[no-any-return]
 
 
-def _entropies(view: _View) -> list[list[float]]:
-    p = np.clip(view.chance, 1e-12, 1 - 1e-12)
-    return np.tile(-(p * np.log(p) + (1 - p) * np.log(1 - p)), (len(view.play.outcomes), 1)).tolist()  # type: ignore[no-any-return]
+def _entropies(inputs: _SignalInputs) -> list[list[float]]:
+    p = np.clip(inputs.chance, 1e-12, 1 - 1e-12)
+    return np.tile(-(p * np.log(p) + (1 - p) * np.log(1 - p)), (len(inputs.sample.outcomes), 1)).tolist()  # type: ignore[no-any-return]
 
 
-def _score_norms(view: _View) -> list[list[float]]:
-    chosen = np.where(view.play.actions == 1, view.chance, 1 - view.chance)
-    return (2 * (1 - chosen) ** 2).tolist()  # type: ignore[no-any-return]  # 1 - 2 pi + sum of squares, of two actions
+def _score_norms(inputs: _SignalInputs) -> list[list[float]]:
+    coalition = np.where(inputs.sample.actions == 1, inputs.chance, 1 - inputs.chance)
+    return (2 * (1 - coalition) ** 2).tolist()  # type: ignore[no-any-return]  # 1 - 2 pi + sum of squares, of two actions
 
 
-def _rows(value: Any) -> Callable[[_View], Any]:
-    return lambda view: [[value] * view.task.turns for _ in view.play.outcomes]
+def _rows(value: Any) -> Callable[[_SignalInputs], Any]:
+    return lambda inputs: [[value] * inputs.task.turns for _ in inputs.sample.outcomes]
 
 
-SIGNAL_MAKERS: Mapping[str, Callable[[_View], Any]] = {
-    "outcomes": lambda view: view.play.outcomes,
-    "turn_rewards": lambda view: view.play.rewards,
-    "components": lambda view: {"noise": view.play.rewards.tolist()},
-    "outcome_components": lambda view: {"success": view.play.outcomes.tolist()},
+SIGNAL_MAKERS: Mapping[str, Callable[[_SignalInputs], Any]] = {
+    "outcomes": lambda inputs: inputs.sample.outcomes,
+    "turn_rewards": lambda inputs: inputs.sample.rewards,
+    "components": lambda inputs: {"noise": inputs.sample.rewards.tolist()},
+    "outcome_components": lambda inputs: {"success": inputs.sample.outcomes.tolist()},
     "tool_turn": _rows(True),
-    "stop_reasons": lambda view: ["answered"] * len(view.play.outcomes),
-    "action_keys": lambda view: view.play.actions.tolist(),
+    "stop_reasons": lambda inputs: ["answered"] * len(inputs.sample.outcomes),
+    "action_keys": lambda inputs: inputs.sample.actions.tolist(),
     "policies": _rows("agent"),
     "state_keys": _state_keys,
     "branches": _branches,
-    "parents": lambda view: [None] * len(view.play.outcomes),
-    "values": lambda view: _before_and_zero(view).tolist(),
-    "action_values": lambda view: view.guessed[:, 1:].tolist(),
-    "token_values": lambda view: np.repeat(view.guessed[:, :-1, None], TOKENS, axis=2).tolist(),
-    "potentials": lambda view: view.guessed[:, :-1].tolist(),
-    "gold_logprobs": lambda view: np.log(np.clip(view.guessed, 1e-3, 1.0)).tolist(),
-    "contributions": lambda view: np.diff(view.guessed, axis=1).tolist(),
-    "hindsight": lambda view: _hindsight(view).tolist(),
+    "parents": lambda inputs: [None] * len(inputs.sample.outcomes),
+    "values": lambda inputs: _before_and_zero(inputs).tolist(),
+    "action_values": lambda inputs: inputs.predicted[:, 1:].tolist(),
+    "token_values": lambda inputs: np.repeat(inputs.predicted[:, :-1, None], TOKENS, axis=2).tolist(),
+    "potentials": lambda inputs: inputs.predicted[:, :-1].tolist(),
+    "gold_logprobs": lambda inputs: np.log(np.clip(inputs.predicted, 1e-3, 1.0)).tolist(),
+    "contributions": lambda inputs: np.diff(inputs.predicted, axis=1).tolist(),
+    "hindsight": lambda inputs: _hindsight(inputs).tolist(),
     "counterfactuals": _counterfactuals,
     "continuations": _continuations,
-    "lengths": lambda view: view.rng.integers(5, 40, view.play.actions.shape).tolist(),
+    "lengths": lambda inputs: inputs.rng.integers(5, 40, inputs.sample.actions.shape).tolist(),
     "entropies": _entropies,
     "score_norms": _score_norms,
     "versions": _rows(0),
     "log_ratios": _rows([0.0] * TOKENS),
 }
-"""What this task gives for each signal of a group: the truth, with the errors that such a signal has in practice."""
+"""How each signal of a group is made: the truth, with errors as such a signal has in practice."""

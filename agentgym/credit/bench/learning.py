@@ -10,15 +10,17 @@ from agentgym.credit.bench.bifurcation import BifurcationTask
 from agentgym.credit.bench.measures import BootstrapInterval
 from agentgym.credit.contract import Estimator
 
-REACHED = 0.9  # chance of the right action at the decisive turn
-RATE = 0.5
-_MEMORY = 0.9
+TARGET = 0.9  # chance of the right action at the decisive turn
+LEARNING_RATE = 0.5
+_DECAY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class LearningSpeed:
-    """Steps until the right action has chance 0.9, over seeds: the median with its interval. `never`: share of
-    seeds that did not get there; they count with the most steps there were."""
+    """Steps until the right action has chance 0.9: the median over seeds with its interval.
+
+    `never` is the share of seeds that did not reach it; they count with the maximum number of steps.
+    """
 
     steps: BootstrapInterval
     never: float
@@ -29,16 +31,16 @@ def measure_learning(
 ) -> LearningSpeed:
     """Train one logit a turn by the policy gradient, one group a step.
 
-    Estimators have scales of their own, so each update is in units of the running root mean square of the
-    credit: what differs is where the credit lies, not how large it is. Every seed has its own decisive turn.
+    Estimators have different scales, so each update is divided by the running root mean square of the credit: only
+    where the credit lies matters, not how large it is. Every seed has its own decisive turn.
     Raises: as `measure`.
     """
-    taken = np.array([_steps(estimate, turns, size, most, seed) for seed in range(seeds)], np.float64)
+    steps_of_seeds = np.array([_steps(estimate, turns, size, most, seed) for seed in range(seeds)], np.float64)
     rng = np.random.default_rng(0)
-    medians = np.median(taken[rng.integers(0, seeds, (1000, seeds))], axis=1)
+    medians = np.median(steps_of_seeds[rng.integers(0, seeds, (1000, seeds))], axis=1)
     low, high = np.percentile(medians, (2.5, 97.5))
-    steps = BootstrapInterval(float(np.median(taken)), float(low), float(high))
-    return LearningSpeed(steps, float((taken >= most).mean()))
+    steps = BootstrapInterval(float(np.median(steps_of_seeds)), float(low), float(high))
+    return LearningSpeed(steps, float((steps_of_seeds >= most).mean()))
 
 
 def _steps(estimate: Estimator, turns: int, size: int, most: int, seed: int) -> int:
@@ -48,12 +50,12 @@ def _steps(estimate: Estimator, turns: int, size: int, most: int, seed: int) -> 
     tree = "branches" in estimate.requires
     for step in range(most):
         chance = 1 / (1 + np.exp(-logits))
-        if chance[task.decisive] >= REACHED:
+        if chance[task.decisive] >= TARGET:
             return step
-        play = task.play(chance, size, rng, tree=tree)
-        credit = np.stack(estimate(task.group(play, chance, rng, estimate.requires)))
-        square = _MEMORY * square + (1 - _MEMORY) * float((credit**2).mean())
-        scale = np.sqrt(square / (1 - _MEMORY ** (step + 1)))
+        sample = task.sample(chance, size, rng, tree=tree)
+        credit = np.stack(estimate(task.group(sample, chance, rng, estimate.requires)))
+        square = _DECAY * square + (1 - _DECAY) * float((credit**2).mean())
+        scale = np.sqrt(square / (1 - _DECAY ** (step + 1)))
         if scale > 0:
-            logits += RATE * (credit * (play.actions - chance)).mean(axis=0) / scale
+            logits += LEARNING_RATE * (credit * (sample.actions - chance)).mean(axis=0) / scale
     return most

@@ -1,4 +1,4 @@
-"""Credit against the truth: how wrong, of which sign, where it lies, and how noisy the gradient is that it makes."""
+"""Credit compared with the truth: its error, its signs, where it lies, and the noise of the gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESAMPLES = 400
 
 @dataclass(frozen=True, slots=True)
 class BootstrapInterval:
-    """A number with its 95 % interval."""
+    """A number with its 95 % bootstrap interval."""
 
     value: float
     low: float
@@ -28,11 +28,11 @@ class BootstrapInterval:
 
 @dataclass(frozen=True, slots=True)
 class CreditMeasures:
-    """What an estimator does on groups of one number of turns.
+    """Measures of an estimator on groups with one number of turns.
 
     Attributes:
         error: sqrt(1 - c^2) with c the cosine between its advantages and the true ones over all turns, 0 where c
-            is negative: 0 is the truth up to a factor, 1 is nothing of it.
+            is negative: 0 is the truth up to a factor, 1 is no correlation with it.
         sign: share of decisive turns whose advantage has the true sign; an advantage of 0 counts half.
         focus: share of the squared credit that lies on the decisive turn.
         noise: standard deviation of the gradient from one group over the length of its mean.
@@ -61,35 +61,40 @@ def measure_credit(
     for number in range(groups):
         decisive = int(rng.integers(turns))
         task = BifurcationTask(turns, decisive, seed=int(rng.integers(2**31)))
-        play = task.play(policy, size, rng, tree=tree)
-        credit = np.stack(estimate(task.group(play, policy, rng, estimate.requires)))
-        true = task.truth(play.actions, policy)
-        at, want = credit[:, decisive], true[:, decisive]
-        right = np.where(at == 0, 0.5, np.sign(at) == np.sign(want)).sum()
+        sample = task.sample(policy, size, rng, tree=tree)
+        credit = np.stack(estimate(task.group(sample, policy, rng, estimate.requires)))
+        true = task.truth(sample.actions, policy)
+        at_decisive, true_at_decisive = credit[:, decisive], true[:, decisive]
+        right = np.where(at_decisive == 0, 0.5, np.sign(at_decisive) == np.sign(true_at_decisive)).sum()
         sums[number] = (
-            (credit * true).sum(), (credit**2).sum(), (true**2).sum(), right, (at**2).sum(), len(at),
-        )  # fmt: skip
-        # rolled so that the decisive turn is first: then gradients of different tasks have the same mean
-        gradients[number] = np.roll((credit * (play.actions - policy)).mean(axis=0), -decisive)
-    picks = rng.integers(0, groups, (RESAMPLES, groups))
+            (credit * true).sum(),
+            (credit**2).sum(),
+            (true**2).sum(),
+            right,
+            (at_decisive**2).sum(),
+            len(at_decisive),
+        )
+        # rolled so that the decisive turn is first: gradients of different tasks then have the same mean
+        gradients[number] = np.roll((credit * (sample.actions - policy)).mean(axis=0), -decisive)
+    resamples = rng.integers(0, groups, (RESAMPLES, groups))
     return CreditMeasures(
-        error=_figure(lambda rows: _error(sums[rows].sum(axis=0)), picks),
-        sign=_figure(lambda rows: float(sums[rows, 3].sum() / sums[rows, 5].sum()), picks),
-        focus=_figure(lambda rows: _share(sums[rows, 4].sum(), sums[rows, 1].sum()), picks),
-        noise=_figure(lambda rows: _noise(gradients[rows]), picks),
+        error=_bootstrap(lambda rows: _error(sums[rows].sum(axis=0)), resamples),
+        sign=_bootstrap(lambda rows: float(sums[rows, 3].sum() / sums[rows, 5].sum()), resamples),
+        focus=_bootstrap(lambda rows: _share(sums[rows, 4].sum(), sums[rows, 1].sum()), resamples),
+        noise=_bootstrap(lambda rows: _noise(gradients[rows]), resamples),
     )
 
 
 def _error(sums: Array) -> float:
-    together, own, true = sums[:3]
-    if own <= 0:
+    product, norm, true = sums[:3]
+    if norm <= 0:
         return 1.0
-    cosine = max(0.0, float(together / np.sqrt(own * true)))
+    cosine = max(0.0, float(product / np.sqrt(norm * true)))
     return float(np.sqrt(max(0.0, 1 - min(cosine, 1.0) ** 2)))
 
 
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else 0.0
+def _share(part: float, total: float) -> float:
+    return float(part / total) if total > 0 else 0.0
 
 
 def _noise(gradients: Array) -> float:
@@ -97,12 +102,12 @@ def _noise(gradients: Array) -> float:
     return float(np.sqrt(gradients.var(axis=0, ddof=1).sum())) / length if length > 0 else float("inf")
 
 
-def _figure(of: Callable[[Ints], float], picks: Ints) -> BootstrapInterval:
+def _bootstrap(of: Callable[[Ints], float], resamples: Ints) -> BootstrapInterval:
     """A statistic of all groups, with the percentile bootstrap over groups."""
-    value = of(np.arange(picks.shape[1], dtype=np.int64))
-    drawn = np.array([of(rows) for rows in picks])
-    known = drawn[np.isfinite(drawn)]
-    if not len(known):  # no credit at all has no noise to speak of
+    value = of(np.arange(resamples.shape[1], dtype=np.int64))
+    statistics = np.array([of(rows) for rows in resamples])
+    known = statistics[np.isfinite(statistics)]
+    if not len(known):  # without any credit the noise is infinite
         return BootstrapInterval(value, value, value)
     low, high = np.percentile(known, (2.5, 97.5))
     return BootstrapInterval(value, float(low), float(high))

@@ -1,4 +1,4 @@
-"""The benchmark as a whole: every estimator on tasks of several lengths, as data, for tables and plots."""
+"""The whole benchmark: every estimator on tasks of several lengths, as data for tables and plots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TURNS = (2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRow:
-    """One estimator at one number of turns. `skipped` says why there are no figures."""
+    """One estimator at one number of turns. `skipped` is the reason if there are no figures."""
 
     name: str
     bias: str

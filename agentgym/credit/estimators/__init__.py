@@ -1,1 +1,1 @@
-"""The estimators, one a file, each registered under its own name; presets.py: settings of others with a name."""
+"""The estimators, one per file, each registered under its own name. presets.py holds estimators with other defaults."""

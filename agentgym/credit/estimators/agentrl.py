@@ -31,18 +31,18 @@ def agentrl(
 ) -> list[Array]:
     """A_ik = (B_i - mean B) / (std B + 1e-6), B the GRPO advantage, mean and std over groups of one environment.
 
-    So environments whose episodes are longer, or whose groups are more often of one mind, count alike in a batch.
-    Direction as `grpo` is. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased: how
-    long a trajectory was enters the mean.
+    Environments with longer episodes, or with groups that agree more often, then have the same weight in a batch.
+    Direction as `grpo` is. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased: the
+    length of a trajectory enters the mean.
 
     Args:
-        ddof: of the group's standard deviation. weigh: what counts once in the environment's.
+        ddof: of the group's standard deviation. weigh: weights in that of the environment.
     Returns: [N, T] for each group. Degenerate: no difference in an environment gives exactly 0.
     """
-    found: list[Array] = [np.zeros(0)] * len(groups)
+    advantages: list[Array] = [np.zeros(0)] * len(groups)
     for environment in dict.fromkeys(group.environment for group in groups):
-        places = [n for n, group in enumerate(groups) if group.environment == environment]
-        members = [groups[n] for n in places]
+        positions = [n for n, group in enumerate(groups) if group.environment == environment]
+        members = [groups[n] for n in positions]
         compared = [
             broadcast_to_turns(
                 group,
@@ -54,6 +54,6 @@ def agentrl(
             )
             for group in members
         ]
-        for n, one in zip(places, whitened(compared, members, weigh=weigh), strict=True):
-            found[n] = one
-    return found
+        for n, scores in zip(positions, whitened(compared, members, weigh=weigh), strict=True):
+            advantages[n] = scores
+    return advantages

@@ -1,4 +1,4 @@
-"""ArCHer: the critic's own word: what it predicts once the turn is known, above what it predicted before."""
+"""ArCHer: the critic's value of the turn minus its value of the state before the turn."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from agentgym.credit.signals import Array
     zero_if_equal=False,
 )
 def archer(group: Group) -> Array:
-    """A_ik = Q(s_ik, a_ik) - V(s_ik), each the lesser of two heads in the paper: that is the critic's affair.
+    """A_ik = Q(s_ik, a_ik) - V(s_ik), in the paper each the lower of two heads, which is the critic's business.
 
-    Every token of the turn gets it. Biased by as much as Q is wrong, however many trajectories there are; exact
-    where Q is. The outcome is not looked at: it has taught the critic.
+    Every token of the turn gets it. Biased by as much as Q is wrong, whatever the group size; exact where Q is exact.
+    The outcome is not used here: the critic has learnt from it.
 
-    Returns: [N, T], reward units. Trajectories are not compared: a group of one is as good as any.
+    Returns: [N, T], reward units. Trajectories are not compared, so a group of one works.
     Raises: CreditError naming trajectory and turn where a value is missing.
     """
     values = group.signal("values")[:, : group.turn_mask.shape[1]]

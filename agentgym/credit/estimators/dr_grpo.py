@@ -15,7 +15,7 @@ def dr_grpo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight =
     """A_ik = R_i - mean_j R_j, the same for every turn k.
 
     Direction: exactly (1 - 1/N) of the policy gradient, since a trajectory is part of its own mean.
-    The paper's other half, normalising the loss by a constant and not by length, is the trainer's.
+    The paper also normalises the loss by a constant instead of the length; that is the trainer's task.
 
     Args:
         outcome_weight, turn_weight: R_i = outcome_weight * o_i + turn_weight * sum of turn rewards.

@@ -11,7 +11,7 @@ from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Weight
 from agentgym.credit.returns import broadcast_to_turns
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, spread
+from agentgym.credit.statistics import centred, stable_std
 from agentgym.credit.whitening import Weigh, whitened
 
 
@@ -30,13 +30,14 @@ def gdpo(
 ) -> list[Array]:
     """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, on every turn.
 
-    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). So no
-    component drowns another by its scale, and one that does not differ adds nothing. Biased: it maximises something
-    else than the sum of rewards, and divides by the group's own spreads.
+    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). The
+    scale of a component then does not matter, and one that does not differ adds nothing. Biased: it does not maximise
+    the sum of rewards, and it divides by standard deviations of the group itself.
 
     Args:
-        ddof: of the spreads in the group. turn_weight: of all turn components; 0 leaves those of the outcome.
-        weigh: what counts once in the whitening. The weights w_c are the group's `weights`, 1 by default.
+        ddof: of the standard deviations in the group.
+        turn_weight: of all turn components; with 0 only the outcome components count.
+        weigh: weights in the whitening. The weights w_c are the group's `weights`, 1 by default.
     Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no difference gives exactly 0.
     """
     summed = []
@@ -53,9 +54,10 @@ def gdpo(
 
 
 def _in_deviations(scores: Array, ddof: int) -> Array:
-    """[N] above the mean in standard deviations; 0 where there is no spread.
+    """[N] above the mean in standard deviations; 0 if the scores are equal.
 
-    Nothing is added to the spread: two components that say the opposite would leave that, and whitening blow it up.
+    No epsilon is added to the standard deviation: two opposite components would cancel up to that epsilon, and the
+    whitening would blow the rest up.
     """
-    std = spread(scores, ddof=ddof)
+    std = stable_std(scores, ddof=ddof)
     return np.divide(centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)

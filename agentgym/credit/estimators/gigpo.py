@@ -1,4 +1,4 @@
-"""GiGPO: the episode's advantage, plus what each turn was worth beside others made in the same state."""
+"""GiGPO: the episode's advantage, plus a comparison of each turn with others made in the same state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.credit.label_groups import group_by_label
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import broadcast_to_turns, episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import baseline_of, divide_by_std, normalise_columns, spread
+from agentgym.credit.statistics import baseline_of, divide_by_std, normalise_columns, stable_std
 
 Alone = Literal["zero", "group"]
 
@@ -43,36 +43,39 @@ def gigpo(
 ) -> Array:
     """A_ik = n(R_i) + step_weight * n_s(G_ik); n_s compares the turns that were made in the same state s_ik.
 
-    Biased as published: a trajectory that was in a state twice is compared with itself, and 0 for a state that
-    nobody shares is a baseline of the own return. Direction, exactly (1 + step_weight) times the policy gradient,
-    with baseline "loo", scale "none", gamma 1 and alone "group": then all baselines come from other trajectories.
+    Biased as published: a trajectory that was in a state twice is compared with itself, and a 0 for a state that
+    no other turn shares means that the own return is the baseline. Direction, exactly (1 + step_weight) times the
+    policy gradient, with baseline "loo", scale "none", gamma 1 and alone "group": then all baselines come from other
+    trajectories.
 
     Args:
         gamma: decay per turn of G, 0.95 as published. step_weight: omega of the paper.
         baseline: "loo" compares with the turns of *other* trajectories in that state.
-        scale: "std" divides by the spread over the group, and by that over the state.
-        alone: what a turn gets whose state nobody else was in (with "loo": no other trajectory): "zero" leaves
+        scale: "std" divides by the standard deviation over the group, and over the state.
+        alone: what a turn gets if no other turn (with "loo": no other trajectory) was in its state: "zero" leaves
             n(R_i); "group" compares its G with the group's returns.
-        ddof: of the spreads. outcome_weight: above 0.
-    Returns: [N, T]. Degenerate: with every state met once, and alone "zero", exactly n(R_i) is left.
+        ddof: of the standard deviations. outcome_weight: above 0.
+    Returns: [N, T]. Degenerate: if every state occurs once, and with alone "zero", exactly n(R_i) is left.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     episode = normalise_columns(returns, group.valid, baseline=baseline, scale=scale, ddof=ddof)
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    step = np.zeros(worth.shape)
-    step[group.turn_mask] = _beside_the_same_state(group, worth, returns, baseline, scale, alone, ddof)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    step = np.zeros(turn_returns.shape)
+    step[group.turn_mask] = _compared_in_state(group, turn_returns, returns, baseline, scale, alone, ddof)
     return broadcast_to_turns(group, episode) + step_weight * step
 
 
-def _beside_the_same_state(
-    group: Group, worth: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
+def _compared_in_state(
+    group: Group, turn_returns: Array, returns: Array, baseline: Baseline, scale: Scale, alone: Alone, ddof: int
 ) -> Array:
-    """[S] n_s(G) of every turn played."""
+    """[S] n_s(G) of every turn."""
     states = group_by_label(group.signal("state_keys"))
-    flat = worth[group.turn_mask]
+    flat = turn_returns[group.turn_mask]
     singleton = states.count(baseline) <= (baseline == "mean")
-    instead = np.zeros(len(flat)) if alone == "zero" else flat - baseline_of(returns, baseline)[states.owner]
-    above = np.where(singleton, instead, states.centred(flat, baseline))
+    fallback = (
+        np.zeros(len(flat)) if alone == "zero" else flat - baseline_of(returns, baseline)[states.trajectory_index]
+    )
+    above = np.where(singleton, fallback, states.centred(flat, baseline))
     if scale == "none":
         return above
-    return divide_by_std(above, np.where(singleton, spread(returns, ddof=ddof), states.spread(flat, ddof=ddof)))
+    return divide_by_std(above, np.where(singleton, stable_std(returns, ddof=ddof), states.stable_std(flat, ddof=ddof)))

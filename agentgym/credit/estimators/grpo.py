@@ -19,8 +19,8 @@ def grpo(group: Group, *, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_wei
     """A_ik = (R_i - mean_j R_j) / (std_j R_j + 1e-6), the same for every turn k.
 
     Direction: a positive multiple of the policy gradient wherever returns take two values (solved or
-    not). With graded returns dividing by the group's own spread can bend it: a rare large return counts
-    for less than its size, and in groups of two only who is ahead counts.
+    not). With graded returns, dividing by the group's own standard deviation can change the direction: a rare large
+    return counts for less than its size, and in a group of two only the sign of the difference counts.
 
     Args:
         ddof: of the standard deviation; 1 divides by N - 1.

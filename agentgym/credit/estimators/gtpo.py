@@ -14,8 +14,8 @@ from agentgym.credit.statistics import normalise_columns
     requires=("outcomes",),
     bias="biased",
     source="arXiv:2511.14846; its discount is not confirmed",
-    caution="gives a turn that one trajectory alone reached no credit, and standardises each index by itself, where "
-    "few turns that hardly differ are blown up. Kept for reproduction: use 'return_to_go'.",
+    caution="gives no credit to a turn that only one trajectory reached, and standardises each index by itself, which "
+    "blows up small differences between few turns. Kept for reproduction: use 'return_to_go'.",
 )
 def gtpo(
     group: Group,
@@ -29,13 +29,13 @@ def gtpo(
 ) -> Array:
     """A_ik = (G_ik - mean of G_jk) / std of G_jk over the trajectories j that reached turn k.
 
-    Biased: 0 for a turn that nobody else reached is a baseline of the own return, and each index is divided
-    by its own spread. `return_to_go` is the form without either.
+    Biased: a 0 for a turn that no other trajectory reached means that the own return is the baseline, and each index is
+    divided by its own standard deviation. `return_to_go` does neither.
 
     Args:
         gamma: decay per turn. baseline, scale, ddof: of the comparison at each index.
         outcome_weight: above 0.
-    Returns: [N, T], in standard deviations of the index. Degenerate: an index without a difference gets exactly 0.
+    Returns: [N, T], in standard deviations of the index. Degenerate: equal returns at an index give exactly 0.
     """
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return normalise_columns(worth, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)

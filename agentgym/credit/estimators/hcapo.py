@@ -10,7 +10,7 @@ from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, divide_by_std, spread, standardised
+from agentgym.credit.statistics import centred, divide_by_std, stable_std, standardised
 from agentgym.errors import CreditError
 
 
@@ -33,24 +33,25 @@ def hcapo(
 ) -> Array:
     """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
 
-    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. The paper
-    is known here by its abstract: refined step Q-values, and an advantage of two scales. This is one reading.
+    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. Only
+    the abstract of the paper was used: refined step Q-values, and an advantage of two scales. This is one reading.
 
     Args:
         credit_weight: of the turns; 0 is the outcome's advantage alone, bit for bit.
         lowest, highest: bounds of rho.
         gamma: of the return-to-go G.
-        scale: "std" divides A_i by the spread of returns, and Q by the same.
+        scale: "std" divides A_i and Q by the standard deviation of the returns.
     Returns: [N, T], reward units for scale "none".
-    Degenerate: equal Q at an index add 0; where nobody else reached it, the others' whole returns stand in.
+    Degenerate: equal Q at an index add 0; at an index that only one trajectory reached, the baseline is the others'
+        mean episode return.
     """
     if lowest > highest:
-        raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: they bound the same ratio.")
-    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: set lowest <= highest.")
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     ratio = np.exp(np.clip(np.where(group.turn_mask, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
-    refined = subtract_index_baseline(ratio * worth, whole, group.turn_mask, "loo")
+    refined = subtract_index_baseline(ratio * turn_returns, returns, group.turn_mask, "loo")
     if scale == "none":
-        return centred(whole, "loo")[:, None] + credit_weight * refined
-    base: Array = standardised(whole, baseline="mean", ddof=ddof)[:, None]
-    return base + credit_weight * divide_by_std(refined, spread(whole, ddof=ddof))
+        return centred(returns, "loo")[:, None] + credit_weight * refined
+    base: Array = standardised(returns, baseline="mean", ddof=ddof)[:, None]
+    return base + credit_weight * divide_by_std(refined, stable_std(returns, ddof=ddof))

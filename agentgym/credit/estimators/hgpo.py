@@ -34,36 +34,36 @@ def hgpo(
 ) -> Array:
     """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 that are not 0.
 
-    n_h compares turns whose last h states, the present one included, are the same. Biased: a trajectory is
-    compared with itself, and which levels count depends on what the returns were.
+    n_h compares turns with the same last h states, the present one included. Biased: a trajectory is compared with
+    itself, and which levels count depends on the returns.
 
     Args:
-        history: states before the present one that the longest history holds.
-        alpha: how much more a longer history counts; 0 for alike.
-        gamma: decay per turn. scale: "std" divides by the spread at that level. ddof: of that spread.
+        history: states before the present one in the longest history.
+        alpha: how much more a longer history counts; 0 for the same weight.
+        gamma: decay per turn. scale: "std" divides by the standard deviation at that level. ddof: of it.
         episode: the episode's return compared over the group is one more level, and weights are then (h + 1)^alpha
-            with h = 0 for it. Without it a turn whose state nobody shares gets 0.
+            with h = 0 for it. Without it a turn whose state occurs once gets 0.
         outcome_weight: above 0.
     Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
     """
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    played = group.turn_mask
-    flat = worth[played]
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    mask = group.turn_mask
+    flat = turn_returns[mask]
     total, weights = np.zeros(len(flat)), np.zeros(len(flat))
     if episode:
         returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
         level = normalise_columns(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
-        total = broadcast_to_turns(group, level)[played]
+        total = broadcast_to_turns(group, level)[mask]
         weights = (total != 0).astype(np.float64)
-    now = alike = group_by_label(group.signal("state_keys"))
+    by_state = by_history = group_by_label(group.signal("state_keys"))
     for h in range(1, min(history + 1, int(group.turns.max())) + 1):
-        alike = now.after(alike) if h > 1 else now
-        level = alike.centred(flat, "mean")
+        by_history = by_state.after(by_history) if h > 1 else by_state
+        level = by_history.centred(flat, "mean")
         if scale == "std":
-            level = divide_by_std(level, alike.spread(flat, ddof=ddof))
+            level = divide_by_std(level, by_history.stable_std(flat, ddof=ddof))
         weight = np.where(level != 0, (h + episode) ** alpha, 0.0)
         total = total + weight * level
         weights = weights + weight
-    found = np.zeros(worth.shape)
-    found[played] = np.divide(total, weights, out=np.zeros(len(flat)), where=weights > 0)
-    return found
+    advantages = np.zeros(turn_returns.shape)
+    advantages[mask] = np.divide(total, weights, out=np.zeros(len(flat)), where=weights > 0)
+    return advantages

@@ -1,4 +1,4 @@
-"""Hindsight credit by belief: a turn counts more the more it, looking back, gave the outcome away."""
+"""Hindsight credit by belief: a turn counts more, the more it changed the belief in success."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Share, Weight
 from agentgym.credit.returns import episode_returns
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, divide_by_std, spread, standardised
+from agentgym.credit.statistics import centred, divide_by_std, stable_std, standardised
 
 
 @define_estimator(
@@ -43,22 +43,22 @@ def hindsight(
         share: of the reshaping; 0 is the outcome's advantage bit for bit. band: at most 1; 0 likewise.
         gamma: decay per turn of evidence.
         success_at: an outcome of at least this is a success.
-        prior_floor: B_0 is kept this far from 0 and 1, where evidence would move nothing.
+        prior_floor: B_0 is kept this far from 0 and 1, where evidence would change nothing.
         scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`. outcome_weight, turn_weight: as there.
     Returns: [N, T]. No turn changes the sign of A_i, nor its size by more than share * band.
-    Degenerate: turns that moved the belief alike, or a single one, get A_i.
+    Degenerate: turns that changed the belief equally, or a single turn, get A_i.
     """
-    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    above = centred(whole, "loo") if scale == "none" else standardised(whole, baseline="mean", ddof=ddof)
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    above = centred(returns, "loo") if scale == "none" else standardised(returns, baseline="mean", ddof=ddof)
     evidence = np.where(group.turn_mask, group.signal("hindsight"), 0.0)
     successes = np.mean(group.signal("outcomes") >= success_at)
-    moved = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)
-    among = group.turn_mask.T  # the turns of a trajectory are a column
-    moved = (np.sign(above)[:, None] * moved).T
-    z = divide_by_std(np.nan_to_num(centred(moved, "mean", among)), spread(moved, ddof=0, among=among)).T
+    signed_moves = belief_moves(evidence, float(np.clip(successes, prior_floor, 1 - prior_floor)), gamma)
+    mask = group.turn_mask.T  # the turns of a trajectory are a column
+    signed_moves = (np.sign(above)[:, None] * signed_moves).T
+    z = divide_by_std(np.nan_to_num(centred(signed_moves, "mean", mask)), stable_std(signed_moves, ddof=0, mask=mask)).T
     weight = np.clip(1 + band * z, 1 - band, 1 + band)
-    found: Array = above[:, None] * ((1 - share) + share * weight)
-    return found
+    advantages: Array = above[:, None] * ((1 - share) + share * weight)
+    return advantages
 
 
 def belief_moves(evidence: Array, prior: float, gamma: float) -> Array:

@@ -29,10 +29,10 @@ def hybrid(
     Args:
         gamma: decay per turn, 0.9 as published. outcome_share: lambda of the paper, 0.3.
         baseline, scale, ddof: of both comparisons. outcome_weight: above 0, inside G_ik.
-    Returns: [N, T]. Degenerate: what does not differ adds exactly 0; outcome_share 0 is `gtpo` bit for bit.
+    Returns: [N, T]. Degenerate: a term that does not differ adds exactly 0; outcome_share 0 is `gtpo` bit for bit.
     """
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    turn = normalise_columns(worth, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn = normalise_columns(turn_returns, group.turn_mask, baseline=baseline, scale=scale, ddof=ddof)
     outcomes: Array = group.signal("outcomes")
     everyone = group.valid
     outcome = normalise_columns(outcomes, everyone, baseline=baseline, scale=scale, ddof=ddof)

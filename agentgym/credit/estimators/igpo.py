@@ -1,4 +1,4 @@
-"""IGPO: each turn is paid by how much likelier it made the right answer, the last one by the outcome."""
+"""IGPO: the reward of a turn is how much likelier it made the right answer; that of the last turn is the outcome."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def igpo(
     """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.
 
     p_l is the probability of the gold answer given all before turn l. Biased: the gains sum to p before
-    the last turn, which nobody gives back, so the objective is the outcome plus that; and centring pays
-    for every further turn, or charges for it. `information_gain` is the unbiased form. Turn rewards do not count.
+    the last turn and are never subtracted again, so the objective is the outcome plus that; and centring adds a
+    constant reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
 
     Args:
-        normalise: "joint" (the paper) takes one mean and spread over gains and outcomes of all turns of
+        normalise: "joint" (the paper) takes one mean and standard deviation over gains and outcomes of all turns of
             the group; "separate" (an option of the released code) takes one for each kind.
         gamma: decay per turn.
         scale: "none" only subtracts the mean. ddof: the released code divides by N (0).
@@ -46,24 +46,24 @@ def igpo(
             given) or "outcome" as scored.
         outcome_weight: above 0. gain_weight: 0 leaves the outcome alone.
     Returns: [N, T], in standard deviations for scale "std".
-    Degenerate: where the answer was not scored the last known p stands; no spread gives exactly 0.
+    Degenerate: where the answer was not scored the last known p is used; equal rewards give exactly 0.
     """
     p = forward_fill(np.exp(group.signal("gold_logprobs")))
     rewards = gain_weight * np.diff(p, axis=1)
     answered = group.last_turn & ~(group.truncated[:, None] & (truncated == "gain"))
     rewards = np.where(answered, outcome_weight * group.signal("outcomes")[:, None], rewards)
     if normalise == "joint":
-        found = _normalised(rewards, group.turn_mask, scale, ddof)
+        advantages = _normalised(rewards, group.turn_mask, scale, ddof)
     else:
-        found = _normalised(rewards, answered, scale, ddof)
-        found = found + _normalised(rewards, group.turn_mask & ~answered, scale, ddof)
-    for k in reversed(range(found.shape[1] - 1)):
-        found[:, k] += gamma * found[:, k + 1]
-    return found
+        advantages = _normalised(rewards, answered, scale, ddof)
+        advantages = advantages + _normalised(rewards, group.turn_mask & ~answered, scale, ddof)
+    for k in reversed(range(advantages.shape[1] - 1)):
+        advantages[:, k] += gamma * advantages[:, k + 1]
+    return advantages
 
 
-def _normalised(rewards: Array, among: Bools, scale: Scale, ddof: int) -> Array:
-    """[N, T] above the mean of all entries in `among`, over their spread; 0 outside."""
-    column, inside = rewards.reshape(-1, 1), among.reshape(-1, 1)
-    found: Array = normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
-    return found.reshape(rewards.shape)
+def _normalised(rewards: Array, mask: Bools, scale: Scale, ddof: int) -> Array:
+    """[N, T] minus the mean of all entries in `mask`, over their standard deviation; 0 outside."""
+    column, inside = rewards.reshape(-1, 1), mask.reshape(-1, 1)
+    advantages: Array = normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
+    return advantages.reshape(rewards.shape)

@@ -15,8 +15,8 @@ from agentgym.credit.whitening import Weigh, whitened
     bias="biased",
     source="Baronio et al. 2025, arXiv:2507.11948",
     zero_if_equal=False,
-    caution="at its discount of 0.4 what comes two turns later hardly counts, so that ending early can look best. Kept "
-    "for reproduction: use 'return_to_go'.",
+    caution="with its discount of 0.4, rewards two turns later hardly count, so ending early can look best. Kept for "
+    "reproduction: use 'return_to_go'.",
 )
 def kevin(
     group: Group,
@@ -28,15 +28,15 @@ def kevin(
 ) -> Array:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of the group.
 
-    Biased, up to the sign: on the flip problem of the tests it is taught to answer at once. gamma counts what
-    comes later for less, turns of different index are compared as if as much were still to come at each, and a
-    long trajectory counts more in mean and std.
+    Biased, even in sign: on the flip problem of the tests it teaches the policy to answer at once. gamma discounts
+    later rewards, turns of different index are compared although different amounts are still to come, and a long
+    trajectory has more weight in mean and std.
 
     Args:
         gamma: decay per turn; 0.4 as published.
-        weigh: what counts once in mean and std; "turns" as published, "trajectories" is the fairer one.
+        weigh: weights in mean and std; "turns" as published, "trajectories" gives each trajectory the same weight.
         outcome_weight: above 0.
-    Returns: [N, T], in standard deviations of the group. Degenerate: no spread gives exactly 0.
+    Returns: [N, T], in standard deviations of the group. Degenerate: equal returns give exactly 0.
     """
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    return whitened([worth], [group], weigh=weigh)[0]
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return whitened([turn_returns], [group], weigh=weigh)[0]

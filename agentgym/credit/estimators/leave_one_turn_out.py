@@ -1,4 +1,4 @@
-"""Leave one turn out: the outcome, and what the episode would have missed without each turn."""
+"""Leave one turn out: the outcome, and the return that the episode loses without each turn."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def leave_one_turn_out(
 ) -> Array:
     """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.with_own_credit`.
 
-    No claim of unbiasedness: what a replay without turn k shows depends on the later turns too. Of two
-    turns either of which would do, both get 0; `shapley` shares between them.
+    Not claimed to be unbiased: a replay without turn k also depends on the later turns. Of two turns, either of which
+    would be enough, both get 0; `shapley` divides the credit between them.
 
     Args:
         credit: "added": A_ik = A_i + credit_weight * (phi_k - mean of phi over the trajectory's turns);
-            "returned": phi_k as the turn's reward, the last turn taking what is left, then return-to-go.
+            "returned": phi_k as the turn's reward, the last turn gets the rest, then return-to-go.
         scale: of A_i; "none" as in `rloo`, "std" as in `grpo`.
         outcome_weight, turn_weight: as `rloo`.
     Returns: [N, T], reward units for scale "none". credit_weight 0 with credit "added" is `rloo`, bit for bit.
-    Degenerate: a group of one, or of equals, keeps phi - mean phi, which compares a trajectory with itself.
+    Degenerate: a group of one or of equal trajectories keeps phi - mean phi, a comparison within a trajectory.
     Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing.
     """
     values = group.signal("counterfactuals")
@@ -56,6 +56,11 @@ def leave_one_turn_out(
                 f"return with all {count} turns played and with each one left out."
             ) from error
     return add_turn_credit(
-        group, phi, credit=credit, credit_weight=credit_weight, scale=scale,
-        outcome_weight=outcome_weight, turn_weight=turn_weight,
-    )  # fmt: skip
+        group,
+        phi,
+        credit=credit,
+        credit_weight=credit_weight,
+        scale=scale,
+        outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )

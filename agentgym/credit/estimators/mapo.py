@@ -1,4 +1,4 @@
-"""MAPO: GRPO where the group is of two minds, the deviation in shares of the mean where it is nearly of one."""
+"""MAPO: a mixture of GRPO and the deviation relative to the mean, by how much the outcomes of the group agree."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def mapo(
     """A_ik = (1 - lambda) (R_i - mean R) / std R + lambda (R_i - mean R) / mean R, lambda = 1 - 4 p (1 - p).
 
     p is the share of trajectories that succeeded: lambda is 0 where half did, and 1 where all or none did. In
-    a group where hardly any failed, that takes much off the one failure that std would make of it.
+    a group with hardly any failure, that keeps the advantage of the one failure small.
     Direction as `grpo`: a positive multiple of the policy gradient where returns take two values, not negative.
-    Graded returns with a mean near 0 are blown up by their small unit, and it can then point the wrong way.
+    With graded returns a mean near 0 blows the second term up, and the direction can then be wrong.
 
     Args:
         success: an outcome of at least this is a success.
         ddof: of the standard deviation. outcome_weight, turn_weight: of the return R.
     Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest
-        return) cannot be a unit: the share term is then 0. A negative mean is taken by its size.
+        return) makes the second term 0. Of a negative mean the absolute value is used.
     """
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     outcomes: Array = group.signal("outcomes")

@@ -18,7 +18,7 @@ from agentgym.credit.statistics import centred, standardised
     requires=("outcomes", "turn_rewards", "tool_turn"),
     bias="biased",
     source="Zeng et al. 2025, arXiv:2505.11821 v1 and its released code, which divides by std + 1e-4; here 1e-6",
-    caution="knows two segments only, before and after the tool's result: with more than two turns use 'mt_grpo'.",
+    caution="knows only two segments, before and after the tool's result: with more than two turns use 'mt_grpo'.",
 )
 def mt_grpo_two_segment(
     group: Group,
@@ -32,15 +32,15 @@ def mt_grpo_two_segment(
     """A_ik = n(o_i) + alpha * n(r_i) up to the turn that called the tool, n(o_i) after it; r_i sums the turn rewards.
 
     A trajectory that never called a tool gets n(r_i + o_i) on every turn. n compares over the whole group.
-    Biased: which of the three a turn gets depends on what its trajectory did, so that even a choice that makes
-    no difference is pushed one way.
+    Biased: which of the three a turn gets depends on what its trajectory did, so even a choice that makes no
+    difference gets a gradient.
 
     Args:
         alpha: weight of the turn part.
         boundary: whether the last or the first tool turn ends the first segment; the same in the released
             setting, where a tool is called at most once.
-        baseline, scale, ddof: n subtracts that baseline and, for "std", divides by the spread over the group.
-    Returns: [N, T]. Degenerate: what does not differ adds exactly 0; one turn each gives n(r_i + o_i) without tools.
+        baseline, scale, ddof: n subtracts the baseline and, with "std", divides by the group's standard deviation.
+    Returns: [N, T]. Degenerate: a term that does not differ adds exactly 0.
     """
 
     def compared(scores: Array) -> Array:

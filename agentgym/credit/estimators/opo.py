@@ -1,4 +1,4 @@
-"""OPO: the episode's return above a mean in which long episodes count more, the baseline of least variance."""
+"""OPO: the episode's return minus a mean in which long episodes count more, the baseline of least variance."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1
     """A_ik = R_i - sum_j L_j R_j / sum_j L_j, the same for every turn; L_j counts the trajectory's own tokens.
 
     The baseline of least variance weighs each return by the squared length of its score; the number of
-    tokens stands in for that. Biased as published: the own length, which the own actions chose, enters the own
-    baseline, and a parameter whose true gradient is 0 gets one.
+    tokens approximates that. Biased as published: a trajectory's own length, which depends on its actions, enters
+    its baseline, so a parameter whose true gradient is 0 gets a gradient.
 
     Args:
         baseline: "mean" is as published; "loo" leaves the own trajectory out, which is unbiased.
@@ -38,8 +38,10 @@ def opo(group: Group, *, baseline: Baseline = "mean", outcome_weight: Weight = 1
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
     lengths: Array = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
     above = returns - returns.min()
-    own = baseline == "loo"
-    total = lengths.sum() - own * lengths
-    plain = (above.sum() - own * above) / (group.size - own)
-    mean = np.where(total > 0, ((lengths * above).sum() - own * lengths * above) / np.where(total > 0, total, 1), plain)
+    leave_out = baseline == "loo"
+    total = lengths.sum() - leave_out * lengths
+    plain = (above.sum() - leave_out * above) / (group.size - leave_out)
+    mean = np.where(
+        total > 0, ((lengths * above).sum() - leave_out * lengths * above) / np.where(total > 0, total, 1), plain
+    )
     return broadcast_to_turns(group, above - mean)

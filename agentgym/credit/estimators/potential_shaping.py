@@ -1,4 +1,4 @@
-"""Return-to-go with the environment's own measure of progress as a potential."""
+"""Return-to-go with the environment's potential as a baseline for each turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def potential_shaping(
     """`return_to_go` of r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
 
     Unbiased for any potential, even a wrong one: it sums to -weight * Phi_k, which was known before the
-    turn. A good one, near the expected return, takes away noise; one on another scale adds it.
+    turn. A good potential, near the expected return, reduces noise; one on another scale adds noise.
 
     Args:
         weight: of the potential, in reward units each; 0 is `return_to_go` bit for bit.
@@ -34,6 +34,11 @@ def potential_shaping(
     Returns: [N, T], reward units. Degenerate: a missing potential is the one before it, 0 before any.
     """
     return shaped_advantages(
-        group, group.signal("potentials"), weight=weight, gamma=gamma, baseline=baseline,
-        outcome_weight=outcome_weight, turn_weight=turn_weight,
-    )  # fmt: skip
+        group,
+        group.signal("potentials"),
+        weight=weight,
+        gamma=gamma,
+        baseline=baseline,
+        outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )

@@ -30,18 +30,18 @@ def reinforce_pp(
 ) -> list[Array]:
     """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.
 
-    Tasks are not compared with themselves, so an easy task is praised for being easy. Biased: the own return is
-    part of mean and std, and turns late in an episode, where less is still to come, look bad. The KL to a
-    reference, part of the reward in the paper, is the trainer's.
+    Trajectories of different tasks are compared, so those of an easy task get high advantages. Biased: the own return
+    is part of mean and std, and turns late in an episode, where less is still to come, get low advantages. The KL to
+    a reference, part of the reward in the paper, is the trainer's task.
 
     Args:
         gamma: decay per turn of the return-to-go.
-        weigh: what counts once in mean and std. "tokens" (needs `lengths`) is as published: a long trajectory
-            counts more, and how long it is depends on what it did.
+        weigh: weights in mean and std. "tokens" (needs `lengths`) is as published: a long trajectory has more
+            weight, and its length depends on what it did.
         outcome_weight: above 0.
-    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no spread gives exactly 0.
+    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal returns give exactly 0.
     """
-    worth = [
+    turn_returns = [
         returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight) for group in groups
     ]
-    return whitened(worth, groups, weigh=weigh)
+    return whitened(turn_returns, groups, weigh=weigh)

@@ -35,7 +35,7 @@ def reinforce_pp_baseline(
 
     Args:
         baseline: of the group, "mean" as published. weigh: see `reinforce_pp`.
-    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no spread gives exactly 0.
+    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal returns give exactly 0.
     """
     above = [
         broadcast_to_turns(

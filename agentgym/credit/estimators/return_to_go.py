@@ -1,4 +1,4 @@
-"""Return-to-go: what still came after each turn, above what still came for the others there. The default."""
+"""Return-to-go: the return from each turn on, minus the same of the other trajectories there. The default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentgym.credit.statistics import (
     baseline_of,
     centred,
     divide_by_std,
-    spread,
+    stable_std,
 )
 
 
@@ -45,43 +45,44 @@ def return_to_go(
 
     G_ik = turn_weight * sum_{l>=k} gamma^(l-k) r_il + outcome_weight * gamma^(K_i-k) o_i. The outcome is
     always part of it: turn rewards alone can teach a policy to stop calling tools.
-    Where nobody else reached turn k, the mean of the others' whole returns stands in: any baseline made
-    of other trajectories alone leaves the gradient unbiased, and 0 in its place would not.
+    Where no other trajectory reached turn k, the baseline is the mean of the others' episode returns: any baseline
+    from other trajectories alone leaves the gradient unbiased, and a baseline of 0 would not.
 
     Args:
         gamma: decay per turn. Below 1 the estimate is of a discounted objective, hence biased.
         baseline: "loo" leaves the own trajectory out; "mean" keeps it in and shrinks the gradient,
             more on turns that few reach (biased).
-        scale: "std" divides every turn of the group by one pooled spread, in which each trajectory
-            weighs the same. Not by one spread per index: few turns that hardly differ would be blown up.
-            Biased as dividing by a group's own spread is, see `grpo`.
-        ddof: of that spread.
+        scale: "std" divides every turn of the group by one pooled standard deviation, in which each trajectory has
+            the same weight. One per index would blow up small differences between few turns. Biased, as dividing
+            by a group's own standard deviation is; see `grpo`.
+        ddof: of that standard deviation.
         outcome_weight: above 0.
     Returns: [N, T], reward units; in pooled standard deviations for scale "std".
-    Degenerate: no difference at an index gives exactly 0 there; all trajectories of one turn give `rloo`.
+    Degenerate: equal returns at an index give exactly 0 there; with one turn per trajectory it is `rloo`.
     """
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    whole = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    above = subtract_index_baseline(worth, whole, group.turn_mask, baseline)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    above = subtract_index_baseline(turn_returns, returns, group.turn_mask, baseline)
     if scale == "none":
         return above
     return divide_by_std(
-        above, _pooled_spread(subtract_index_baseline(worth, whole, group.turn_mask, "mean"), worth, group, ddof)
+        above,
+        _pooled_std(subtract_index_baseline(turn_returns, returns, group.turn_mask, "mean"), turn_returns, group, ddof),
     )
 
 
-def subtract_index_baseline(worth: Array, whole: Array, reached: Bools, baseline: Baseline) -> Array:
-    """[N, T] worth minus the baseline of its index, or of the whole returns where nobody else reached it."""
-    alone = reached.sum(axis=0) == 1
-    above_whole = worth - baseline_of(whole, baseline)[:, None]
-    return np.where(reached, np.where(alone, above_whole, centred(worth, baseline, reached)), 0.0)
+def subtract_index_baseline(turn_returns: Array, returns: Array, reached: Bools, baseline: Baseline) -> Array:
+    """[N, T] turn returns minus the baseline of their index; where only one trajectory is, of the episode returns."""
+    only_one = reached.sum(axis=0) == 1
+    above_returns = turn_returns - baseline_of(returns, baseline)[:, None]
+    return np.where(reached, np.where(only_one, above_returns, centred(turn_returns, baseline, reached)), 0.0)
 
 
-def _pooled_spread(above_mean: Array, worth: Array, group: Group, ddof: int) -> Array:
+def _pooled_std(above_mean: Array, turn_returns: Array, group: Group, ddof: int) -> Array:
     """[1] one standard deviation for the group: mean square over each trajectory's turns, then over trajectories."""
     if group.turns.max() == 1:
-        return spread(worth, ddof=ddof)  # one turn each: the very number that `grpo` divides by
+        return stable_std(turn_returns, ddof=ddof)  # one turn each: exactly the number that `grpo` divides by
     square: Array = (above_mean**2).sum(axis=1) / group.turns
     std = np.sqrt(square.sum() / (group.size - ddof))
-    largest = np.abs(np.where(group.turn_mask, worth, 0.0)).max()
+    largest = np.abs(np.where(group.turn_mask, turn_returns, 0.0)).max()
     return np.array([std if std > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * largest) else 0.0])

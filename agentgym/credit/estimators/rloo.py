@@ -1,4 +1,4 @@
-"""RLOO: the episode's return above the mean of the others, on every turn."""
+"""RLOO: the episode's return minus the mean of the others, on every turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.credit.statistics import centred
 def rloo(group: Group, *, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0) -> Array:
     """A_ik = R_i - mean_{j != i} R_j, the same for every turn k.
 
-    There is no option to divide by the others' spread: for rewards 1, 0, 0, 0 it is 0, and the
+    There is no option to divide by the others' standard deviation: for rewards 1, 0, 0, 0 it is 0, and the
     advantage of the one success would be a million.
 
     Args:

@@ -1,4 +1,4 @@
-"""RTMC: what an action was worth in a state, less what the state was worth, both means over the group's rollouts."""
+"""RTMC: value of the action in a state minus value of the state, both as means over the group's trajectories."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ def rtmc(
     """A_ik = Q(s_ik, a_ik) - V(s_ik), V = (n_s mean_s G + c V_0) / (n_s + c), Q = (n_sa mean_sa G + c V) / (n_sa + c).
 
     Means are over trajectories, each with its first turn in s (or of a in s). V_0 is the mean return of the
-    group, c `prior_weight`: without it a state that one trajectory saw would say that its action was worth nothing.
-    Biased: the own return is part of both means, and the prior shrinks what few have seen.
+    group, c `prior_weight`: without it an action in a state that only one trajectory visited would always get 0.
+    Biased: the own return is part of both means, and the prior shrinks the values of rarely visited states.
 
     Args:
-        gamma: decay per turn. prior_weight: trajectories that the prior counts for.
+        gamma: decay per turn. prior_weight: as many trajectories as the prior counts for.
         outcome_weight: above 0.
     Returns: [N, T], reward units. Degenerate: equal returns everywhere give exactly 0.
     """
-    worth = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    played, states = group.turn_mask, group.signal("state_keys")
-    flat = worth[played]
-    low = min(flat.min(), returns.min())  # taken off, so that equal returns leave exactly nothing
+    mask, states = group.turn_mask, group.signal("state_keys")
+    flat = turn_returns[mask]
+    low = min(flat.min(), returns.min())  # subtracted first, so that equal returns give exactly 0
     prior = float(np.mean(returns - low))
     value = _smoothed(group_by_label(states), flat - low, np.full(len(flat), prior), prior_weight)
     action_value = _smoothed(
-        group_by_label(_together(states, group.signal("action_keys"))), flat - low, value, prior_weight
+        group_by_label(_state_action_labels(states, group.signal("action_keys"))), flat - low, value, prior_weight
     )
-    found = np.zeros(worth.shape)
-    found[played] = action_value - value
-    return found
+    advantages = np.zeros(turn_returns.shape)
+    advantages[mask] = action_value - value
+    return advantages
 
 
-def _smoothed(alike: LabelGroups, scores: Array, prior: Array, weight: float) -> Array:
-    """[S] mean of the scores with the same label over first visits, drawn towards the prior."""
-    _, first = np.unique(alike.place * alike.size + alike.owner, return_index=True)
-    seen = np.zeros(len(scores))
-    seen[first] = 1.0
-    count = np.bincount(alike.place, seen)[alike.place]
-    total = np.bincount(alike.place, seen * scores)[alike.place]
+def _smoothed(groups: LabelGroups, scores: Array, prior: Array, weight: float) -> Array:
+    """[S] mean of the scores with the same label over first visits, shrunk towards the prior."""
+    _, first = np.unique(groups.label_index * groups.size + groups.trajectory_index, return_index=True)
+    is_first = np.zeros(len(scores))
+    is_first[first] = 1.0
+    count = np.bincount(groups.label_index, is_first)[groups.label_index]
+    total = np.bincount(groups.label_index, is_first * scores)[groups.label_index]
     smoothed: Array = (total + weight * prior) / (count + weight)
     return smoothed
 
 
-def _together(states: Labels, actions: Labels) -> Labels:
-    """State and action as one label; None where either is not known."""
+def _state_action_labels(states: Labels, actions: Labels) -> Labels:
+    """State and action as one label; None if either is unknown."""
     return tuple(
         tuple(None if None in pair else pair for pair in zip(row, done, strict=True))
         for row, done in zip(states, actions, strict=True)

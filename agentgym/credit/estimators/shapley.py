@@ -1,4 +1,4 @@
-"""Shapley credit: the outcome, and what each turn adds, averaged over every order in which the turns could count."""
+"""Shapley credit: the outcome, and what each turn adds, averaged over all orders of the turns."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def shapley(
 ) -> Array:
     """phi_k the Shapley value of turn k, joined to the outcome as in `shaping.with_own_credit`.
 
-    Exact where the values of all 2^K sets of turns are known, else from those that are: see
-    `counterfactual.shapley_of_known`; `counterfactual.sampled_shapley_values` says which to ask for.
-    No claim of unbiasedness: a turn's value depends on the turns after it.
+    Exact if the values of all 2^K coalitions are given, otherwise estimated from those that are: see
+    `counterfactual.shapley_of_known`. `counterfactual.sampled_shapley_values` chooses coalitions at random.
+    Not claimed to be unbiased: the value of a turn depends on the turns after it.
 
     Args: as `leave_one_turn_out`.
-    Returns: [N, T]. With all sets known phi sums to v(all) - v(none), and a turn that changes nothing gets phi = 0.
+    Returns: [N, T]. With all coalitions phi sums to v(all) - v(none), and a turn that changes nothing gets phi = 0.
     Degenerate: as `leave_one_turn_out`.
-    Raises: CreditError naming a trajectory and a turn about which no value tells anything.
+    Raises: CreditError naming a trajectory and a turn if no pair of values shows what the turn adds.
     """
     known = group.signal("counterfactuals")
     phi = np.zeros(group.turn_mask.shape)
@@ -50,6 +50,11 @@ def shapley(
         except CreditError as error:
             raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
     return add_turn_credit(
-        group, phi, credit=credit, credit_weight=credit_weight, scale=scale,
-        outcome_weight=outcome_weight, turn_weight=turn_weight,
-    )  # fmt: skip
+        group,
+        phi,
+        credit=credit,
+        credit_weight=credit_weight,
+        scale=scale,
+        outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )

@@ -1,4 +1,4 @@
-"""Sibling credit: a turn against the other turns that were tried from the very same state."""
+"""Sibling credit: a turn compared with the other turns that were tried from the same state."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def sibling(
 ) -> Array:
     """A(c) = V(c) - mean of V over the other children of the node before c; V(c) as in `branches.node_values`.
 
-    Unbiased if the places where branches start were not chosen by how the episode then went, and first turns
-    were tried more than once: a trunk that all trajectories share has nothing to be compared with and gets 0.
+    Unbiased if the forks were chosen independently of how the episode then went, and if the first turn was tried more
+    than once: a prefix that all trajectories share has no siblings and gets 0.
 
     Args:
-        alone: what a turn without siblings gets: "inherit" its parent's advantage (nothing else was tried
-            in between, so that is what came of both), or "zero", which drops its gradient (biased).
-        weigh: a turn that n trajectories share stands n times in the batch. "branches" scales it so that each
-            child of a node counts the same, whether it stopped at once or split into many; in a full tree the
-            scale is 1. "leaves" leaves it: children that end early count less than they were sampled (biased).
+        alone: what a turn without siblings gets: "inherit" its parent's advantage (no alternative was
+            tried in between), or "zero", which drops its gradient (biased).
+        weigh: a turn that n trajectories share stands n times in the batch. "branches" scales its
+            advantage so that each child of a node has the same weight, however many leaves it has; in a full tree
+            the scale is 1. "leaves" does not scale: children that end early have too little weight (biased).
         outcome_weight, turn_weight: as `rloo`.
     Returns: [N, T], reward units. Degenerate: without any shared turn it is `rloo` up to rounding.
     """
@@ -53,12 +53,12 @@ def sibling(
     above = values - lowest[tree.family]  # equal siblings give exactly 0
     others = np.bincount(tree.family, weights=above)[tree.family] - above
     advantages = above - others / np.maximum(tree.siblings - 1, 1)
-    forks = tree.along(tree.siblings.astype(np.float64)) > 1
+    forks = tree.nodes_to_paths(tree.siblings.astype(np.float64)) > 1
     if alone == "inherit":
         nearest = np.maximum.accumulate(np.where(forks, np.arange(forks.shape[1]), 0), axis=1)
-        advantages = tree.back(np.take_along_axis(tree.along(advantages), nearest, axis=1))
+        advantages = tree.paths_to_nodes(np.take_along_axis(tree.nodes_to_paths(advantages), nearest, axis=1))
     if weigh == "branches":
         share = np.where(tree.path >= 0, 1.0 / tree.siblings[tree.path], 1.0)
-        chance = tree.back(np.asarray(np.cumprod(share, axis=1), np.float64))
-        advantages = advantages * group.size * chance / tree.rows
-    return tree.on_turns(advantages)
+        chance = tree.paths_to_nodes(np.asarray(np.cumprod(share, axis=1), np.float64))
+        advantages = advantages * group.size * chance / tree.listings
+    return tree.nodes_to_turns(advantages)

@@ -1,4 +1,4 @@
-"""SPA: the outcome shared out over the turns by a progress estimator, then return-to-go."""
+"""SPA: a progress estimator divides the outcome between the turns, then return-to-go."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def spa(
 ) -> Array:
     """`return_to_go` with the outcome replaced by the contributions c_k of the turns, see `shared_outcome`.
 
-    Unbiased if c_k was predicted from the turns up to k alone: what has been paid out before turn k is a
-    number known before turn k, hence a baseline. Contributions fitted to sum to each outcome by looking
-    at the whole trajectory are not that, and an equal share o / K is not either.
+    Unbiased if c_k was predicted from the turns up to k alone: the sum paid before turn k is then
+    known before turn k, hence a baseline. Contributions that are fitted to each outcome with the whole trajectory
+    in view do not qualify, and neither does an equal share o / K.
 
     Args:
-        remainder: "last" lets the last turn take what is left, so that a trajectory gets its outcome;
-            "none" (the paper) pays the contributions alone, whatever they sum to.
+        remainder: with "last" the last turn gets the rest, so that a trajectory gets its outcome; "none" (the paper)
+            pays only the contributions, whatever they sum to.
         contribution_weight: of c. grounding_weight: of 0.5 for each tool turn (the paper: 1); it changes
-            what is optimised. 0 does not need `tool_turn`.
+            what is optimised. With 0 `tool_turn` is not needed.
         gamma, baseline, outcome_weight, turn_weight: as `return_to_go`.
     Returns: [N, T], reward units. Degenerate: contributions of 0 with remainder "last" are `return_to_go`.
     """
@@ -63,13 +63,13 @@ def spa(
 
 
 def shared_outcome(group: Group, outcomes: Array, weight: float, remainder: Literal["last", "none"]) -> Array:
-    """[N, T] weight * c_k; with remainder "last" the last turn of each trajectory gets what its outcome leaves.
+    """[N, T] weight * c_k; with remainder "last" the last turn of each trajectory gets the rest of its outcome.
 
-    Then each row sums to the outcome, up to rounding. 0 where no turn was played.
+    Then each row sums to the outcome, up to rounding. 0 where padding.
     """
     shares = weight * np.where(group.turn_mask, group.signal("contributions"), 0.0)
     if remainder == "none":
         return shares
     before = np.where(group.last_turn, 0.0, shares).sum(axis=1)
-    found: Array = np.where(group.last_turn, (outcomes - before)[:, None], shares)
-    return found
+    shared: Array = np.where(group.last_turn, (outcomes - before)[:, None], shares)
+    return shared

@@ -1,4 +1,4 @@
-"""TRACE: the outcome, and how far a tool turn and the few after it closed in on the right answer."""
+"""TRACE: the outcome, and how much a tool turn and the next few turns reduced the gap to the right answer."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def trace(
         outcome_share: of A_i, in the c of a window that reaches the end.
         scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`.
     Returns: [N, T]. The d of all tool turns sum to log(g_first / g_after_the_last).
-    Degenerate: no tool turn gives A_i alone; a gap is at least 1e-8; equal outcomes leave c, so that a group of
-    one or of equals is not 0: gains compare a trajectory with itself.
+    Degenerate: no tool turn gives A_i alone; a gap is at least 1e-8; with equal outcomes c is left, so a group of
+    one or of equal trajectories is not 0.
     """
     outcomes: Array = outcome_weight * group.signal("outcomes")
     above = centred(outcomes, "loo") if scale == "none" else standardised(outcomes, baseline="mean", ddof=ddof)
@@ -64,6 +64,6 @@ def trace(
 
 
 def gaps_closed(group: Group) -> Array:
-    """[N, T] log(g_k / g_{k+1}) of every turn; where the answer was not scored the last known gap stands."""
+    """[N, T] log(g_k / g_{k+1}) of every turn; where the answer was not scored the last known gap is used."""
     gaps = np.maximum(-forward_fill(group.signal("gold_logprobs")), SMALLEST_GAP)
     return np.where(group.turn_mask, -np.diff(np.log(gaps), axis=1), 0.0)

@@ -1,4 +1,4 @@
-"""Tree-GRPO: each leaf against all leaves and against the leaves of its own tree."""
+"""Tree-GRPO: each leaf compared with all leaves and with the leaves of its own tree."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def tree(
 ) -> Array:
     """A_i = z of R_i among all leaves + z of R_i among those of its tree; a shared turn gets the mean over its leaves.
 
-    A tree is what shares the first turn. Biased: a turn is compared with what was tried elsewhere, its
-    leaves are not independent, and within the tree the baseline holds what came of the turn itself.
+    A tree is the set of trajectories with the same first turn. Biased: a turn is compared with turns from other states,
+    its leaves are not independent, and the baseline within the tree contains results of the turn itself.
     `sibling` is the unbiased form.
 
     Args:
         shared: "each" gives a turn its advantage in every trajectory that goes through it, so n leaves
-            weigh n; "once" divides by n.
-        ddof: of both spreads.
+            give it weight n; "once" divides by n.
+        ddof: of both standard deviations.
         outcome_weight, turn_weight: as `grpo`.
     Returns: [N, T], in standard deviations. Degenerate: trees of one leaf each are `grpo`.
     """
     forest = build_tree(group)
-    earned = forest.along(turn_weight * forest.of_turns(rewards_or_zero(group))).sum(axis=1)
+    earned = forest.nodes_to_paths(turn_weight * forest.turns_to_nodes(rewards_or_zero(group))).sum(axis=1)
     returns = outcome_weight * group.signal("outcomes") + earned
     tree_ids = forest.path[:, 0]
-    own = tree_ids[:, None] == np.unique(tree_ids)[None]  # [N, trees]
-    within = standardised(np.broadcast_to(returns[:, None], own.shape), baseline="mean", ddof=ddof, among=own)
+    in_tree = tree_ids[:, None] == np.unique(tree_ids)[None]  # [N, trees]
+    within = standardised(np.broadcast_to(returns[:, None], in_tree.shape), baseline="mean", ddof=ddof, mask=in_tree)
     leaf = standardised(returns, baseline="mean", ddof=ddof) + within.sum(axis=1)
     advantages = forest.mean_of_leaves(leaf)
     if shared == "once":
-        advantages = advantages / forest.rows
-    return forest.on_turns(advantages)
+        advantages = advantages / forest.listings
+    return forest.nodes_to_turns(advantages)

@@ -38,22 +38,27 @@ def turn_gae(
 ) -> Array:
     """A_k = d_k + gamma lam A_k+1, d_k = r_k + gamma V_k+1 - V_k; the last turn's reward holds the outcome.
 
-    Unbiased for lam 1 and gamma 1 whatever the critic says, since V_k knows nothing of turn k. With lam below 1 a
-    critic that is wrong leads astray, one that is exact gives the least noise of all. Trajectories are not
-    compared: a group of one is as good as any. The critic's target is A_k + V_k.
+    Unbiased for lam 1 and gamma 1 whatever the critic predicts, since V_k does not depend on turn k. With lam below 1 a
+    wrong critic adds bias, an exact critic gives the least noise. Trajectories are not compared, so a group of one
+    works. The critic's target is A_k + V_k.
 
     Args:
         gamma, lam: decay per turn.
         truncated: what follows the last turn of a truncated episode; "bootstrap" needs K_i + 1 values.
-        scale: "std" subtracts the mean of all turns of the group and divides by their spread, each
-            trajectory weighing the same (biased).
+        scale: "std" subtracts the mean of all turns of the group and divides by their standard
+            deviation, with the same weight for each trajectory (biased).
         outcome_weight: above 0.
     Returns: [N, T], reward units; in standard deviations for "std".
     Raises: CreditError naming trajectory and turn where a value is missing.
     """
     values = group.signal("values")[:, : group.turn_mask.shape[1]]
-    found = turn_advantages(
-        group, values_before(group, "values", values), gamma=gamma, lam=lam, truncated=truncated,
-        outcome_weight=outcome_weight, turn_weight=turn_weight,
-    )  # fmt: skip
-    return found if scale == "none" else whitened([found], [group], weigh="trajectories")[0]
+    advantages = turn_advantages(
+        group,
+        values_before(group, "values", values),
+        gamma=gamma,
+        lam=lam,
+        truncated=truncated,
+        outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )
+    return advantages if scale == "none" else whitened([advantages], [group], weigh="trajectories")[0]

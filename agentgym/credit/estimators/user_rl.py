@@ -1,4 +1,4 @@
-"""UserRL: the episode's advantage, shared out over its turns by one rule, scored by another."""
+"""UserRL: one rule scores the episode, another divides its advantage between the turns."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def user_rl(
         1e-6 of the largest) gets 0.
     """
     weights = {"outcome_weight": outcome_weight, "turn_weight": turn_weight}
-    worth = returns_to_go(group, gamma=gamma, **weights)
-    scores = episode_returns(group, **weights) if score == "sum" else worth[:, 0]
+    turn_returns = returns_to_go(group, gamma=gamma, **weights)
+    scores = episode_returns(group, **weights) if score == "sum" else turn_returns[:, 0]
     compared = normalise_columns(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
     if turn_credit == "equalized":
-        share = np.ones(worth.shape)
+        share = np.ones(turn_returns.shape)
     else:
-        credit = worth if turn_credit == "return_to_go" else _exponential(group, outcome_weight, turn_weight)
+        credit = turn_returns if turn_credit == "return_to_go" else _exponential(group, outcome_weight, turn_weight)
         share = np.where(group.turn_mask, credit, 0.0)
         mean = share.sum(axis=1) / group.turns
         tells = np.abs(mean) > np.maximum(SMALLEST_STD, SMALLEST_RELATIVE_STD * np.abs(share).max(axis=1))

@@ -1,10 +1,9 @@
-"""The bias of an estimator, not estimated but computed: sums over every group there can be.
+"""For maintainers and `check_estimator`: the bias of an estimator, computed exactly by sums over every possible group.
 
 problems.py   small decision problems, given as all their trajectories with probabilities and scores
-signals.py    what each of them can be told beside: states, critics, components
-evidence.py   potentials, gold answers, hindsight, replays
-trees.py      every tree that branching can grow
-bias.py       the distance of an estimator's mean gradient from the true one
+signals.py    the signals of these trajectories, such as states, values, components, potentials, hindsight, replays
+trees.py      every tree that branching can grow in a problem
+bias.py       the distance between an estimator's mean gradient and the true gradient
 """
 
 from agentgym.credit.exact.bias import GradientBias, bias_of

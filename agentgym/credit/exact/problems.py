@@ -1,4 +1,4 @@
-"""Small decision problems whose every trajectory can be written down, so that expectations are exact sums.
+"""Small decision problems with so few trajectories that expectations are exact sums.
 
 A problem is a list of all its trajectories with their probabilities under a fixed softmax policy. The
 expectation over groups of N is the sum over multisets of N trajectories with multinomial weights.
@@ -37,7 +37,7 @@ class ProblemPath:
     signals: Mapping[str, Any] = field(default_factory=dict)
 
     def return_from(self, k: int) -> float:
-        """What still came from turn k on: its turn rewards and the outcome."""
+        """The return from turn k on: its turn rewards and the outcome."""
         return float(np.nansum(self.rewards[k:])) + self.outcome
 
 
@@ -51,14 +51,14 @@ class Problem:
         """[P] d/d theta of the expected weighted sum of outcome and turn rewards, by the definition of expectation."""
         total = np.zeros(self.paths[0].score.shape[1])
         for path in self.paths:
-            worth = outcome_weight * path.outcome + turn_weight * float(np.nansum(path.rewards))
-            total += path.probability * worth * path.score.sum(axis=0)
+            episode_return = outcome_weight * path.outcome + turn_weight * float(np.nansum(path.rewards))
+            total += path.probability * episode_return * path.score.sum(axis=0)
         return total
 
-    @cache  # noqa: B019 - a handful of problems live as long as the tests
+    @cache  # noqa: B019 - there are only a few problems, and they are never freed
     def groups(self, size: int) -> list[tuple[float, Group, tuple[ProblemPath, ...]]]:
         """Every group of `size` with its probability."""
-        found = []
+        groups = []
         for members in combinations_with_replacement(range(len(self.paths)), size):
             ways = math.factorial(size)
             for count in Counter(members).values():
@@ -70,8 +70,8 @@ class Problem:
                 valid=[p.valid for p in paths],
                 **_joined([p.signals for p in paths]),
             )
-            found.append((ways * math.prod(p.probability for p in paths), group, paths))
-        return found
+            groups.append((ways * math.prod(p.probability for p in paths), group, paths))
+        return groups
 
     def estimated_gradient(self, estimator: Estimator, size: int) -> np.ndarray:
         """[P] E[(1/N) sum_ik A_ik grad log pi], N the valid trajectories, given that there are two or more."""
@@ -86,13 +86,13 @@ class Problem:
         return total / weight
 
     def with_failures(self, rate: float) -> Problem:
-        """The same problem where the machine breaks an episode with this probability, whatever the agent does."""
-        kept = [replace(p, probability=p.probability * (1 - rate)) for p in self.paths]
-        nothing = _nothing(self.paths[0].signals)
+        """The same problem where the infrastructure fails with this probability, independently of the agent."""
+        working = [replace(p, probability=p.probability * (1 - rate)) for p in self.paths]
+        no_signals = _nothing(self.paths[0].signals)
         broken = ProblemPath(
-            rate, math.nan, (), np.zeros((0, self.paths[0].score.shape[1])), valid=False, signals=nothing
+            rate, math.nan, (), np.zeros((0, self.paths[0].score.shape[1])), valid=False, signals=no_signals
         )
-        return Problem((*kept, broken))
+        return Problem((*working, broken))
 
     def with_signals(self, **signals: Callable[[ProblemPath], Any]) -> Problem:
         """The same problem whose trajectories carry more signals, each a function of the path."""
@@ -102,7 +102,7 @@ class Problem:
 
 
 def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows of signals by trajectory as signals of a group, the parts of a reward by their names."""
+    """Signals of a group from the signals of its trajectories; the parts of a reward by name."""
     return {
         name: _joined([row[name] for row in rows]) if name.endswith("components") else [row[name] for row in rows]
         for name in rows[0]
@@ -111,19 +111,19 @@ def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _nothing(signals: Mapping[str, Any]) -> dict[str, Any]:
     """The signals of a trajectory without a turn."""
-    nothing: dict[str, Any] = {}
+    no_signals: dict[str, Any] = {}
     for name, row in signals.items():
         if name.endswith("components"):
-            nothing[name] = _nothing(row)
+            no_signals[name] = _nothing(row)
         else:
-            nothing[name] = {} if isinstance(row, Mapping) else [] if isinstance(row, (list, tuple)) else None
-    return nothing
+            no_signals[name] = {} if isinstance(row, Mapping) else [] if isinstance(row, (list, tuple)) else None
+    return no_signals
 
 
-def go_score(p_go: float, went: bool, parameter: int, parameters: int) -> np.ndarray:
-    """d log pi / d (logit of going on), at its place among all parameters."""
+def go_score(p_go: float, go_on: bool, parameter: int, parameters: int) -> np.ndarray:
+    """d log pi / d (logit of going on), as a row over all parameters."""
     row = np.zeros(parameters)
-    row[parameter] = (1 - p_go) if went else -p_go
+    row[parameter] = (1 - p_go) if go_on else -p_go
     return row
 
 
@@ -152,7 +152,7 @@ def flip() -> Problem:
 
 
 def stop_or_go(go: Sequence[float] = (0.7, 0.4, 0.6), solved: Sequence[float] = (0.1, 0.5, 0.3, 0.9)) -> Problem:
-    """Up to three turns, each stop or go with its own probability; going pays 0.2, -0.3, then nothing said.
+    """Up to three turns, each stop or go with its own probability; going pays 0.2, -0.3, then no reward.
 
     `solved[g]` is the chance of outcome 1 after g times going on. Uneven policy, lengths 1 to 3, both
     signs of reward, a missing one, and an outcome that is not monotone in length.
@@ -162,11 +162,11 @@ def stop_or_go(go: Sequence[float] = (0.7, 0.4, 0.6), solved: Sequence[float] = 
     for times in range(4):
         chance, rewards, scores, steps = 1.0, [], [], []
         for k in range(min(times + 1, 3)):
-            went = k < times
-            chance *= go[k] if went else 1 - go[k]
-            rewards.append(pays[k] if went else NO_REWARD)
-            scores.append(go_score(go[k], went, k, 3))
-            steps.append((f"after {k}", "go" if went else "stop"))
+            go_on = k < times
+            chance *= go[k] if go_on else 1 - go[k]
+            rewards.append(pays[k] if go_on else NO_REWARD)
+            scores.append(go_score(go[k], go_on, k, 3))
+            steps.append((f"after {k}", "go" if go_on else "stop"))
         for outcome, p in ((1.0, solved[times]), (0.0, 1 - solved[times])):
             paths.append(ProblemPath(chance * p, outcome, tuple(rewards), np.stack(scores), steps=tuple(steps)))
     return Problem(tuple(paths))
@@ -189,21 +189,24 @@ def lucky_tool(go: Sequence[float] = (0.6, 0.3)) -> Problem:
         chance = go[0] * p_paid * (1 - p_second)
         steps = (before, (now, "stop"))
         paths.append(ProblemPath(chance, float(paid), (reward, 0.0), np.stack([first, stop]), steps=steps))
-        for again, p_again in ((True, 0.3), (False, 0.7)):
+        for second_paid, p_again in ((True, 0.3), (False, 0.7)):
             path = ProblemPath(
-                go[0] * p_paid * p_second * p_again, float(paid or again), (reward, 1.0 if again else -0.2),
-                np.stack([first, go_score(p_second, True, state, 3)]), steps=(before, (now, "go")),
-            )  # fmt: skip
+                go[0] * p_paid * p_second * p_again,
+                float(paid or second_paid),
+                (reward, 1.0 if second_paid else -0.2),
+                np.stack([first, go_score(p_second, True, state, 3)]),
+                steps=(before, (now, "go")),
+            )
             paths.append(path)
     return Problem(tuple(paths))
 
 
 def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
-    """Up to three turns in two rooms: a trajectory can stand in one room twice, and rooms are met at any turn.
+    """Up to three turns in two rooms: a trajectory can visit a room twice, and at any turn.
 
     In "hall" going on leads to "vault" with 0.5 (paying 0.25), else back to "hall" (-0.125); stopping gives
-    the outcome 0.25 for sure. In "vault" stopping is solved with 0.8; going on leads back to "hall" (nothing
-    said). Who is still going at the end gets outcome 0. One logit per room.
+    the outcome 0.25 for sure. In "vault" stopping is solved with 0.8; going on leads back to "hall" (no
+    reward). A trajectory that never stops gets outcome 0. One logit per room.
     """
     paths: list[ProblemPath] = []
 
@@ -222,13 +225,13 @@ def back_and_forth(go: Sequence[float] = (0.6, 0.3)) -> Problem:
                     chance * (1 - go[room]) * p, outcome, (*rewards, NO_REWARD), np.stack(stopped[0]), steps=stopped[1]
                 )
             )
-        went = (*scores, go_score(go[room], True, room, 2)), (*steps, (name, "go"))
+        go_on = (*scores, go_score(go[room], True, room, 2)), (*steps, (name, "go"))
         for following, pays, p in ((1, 0.25, 0.5), (0, -0.125, 0.5)) if room == 0 else ((0, NO_REWARD, 1.0),):
             after = chance * go[room] * p
             if len(steps) == 2:
-                paths.append(ProblemPath(after, 0.0, (*rewards, pays), np.stack(went[0]), steps=went[1]))
+                paths.append(ProblemPath(after, 0.0, (*rewards, pays), np.stack(go_on[0]), steps=go_on[1]))
             else:
-                play_on(following, after, (*rewards, pays), *went)
+                play_on(following, after, (*rewards, pays), *go_on)
 
     play_on(0, 1.0, (), (), ())
     return Problem(tuple(paths))

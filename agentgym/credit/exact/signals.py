@@ -1,4 +1,8 @@
-"""Small decision problems whose trajectories carry every signal that can be worked out from the problem itself."""
+"""The small decision problems with every signal that an estimator can need.
+
+Values, action values, hindsight and continuations are exact. Potentials, gold log-probs and contributions are wrong on
+purpose, and `with_wrong_critic` makes the values wrong too, as signals are in practice.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,11 @@ from collections.abc import Callable, Hashable
 from agentgym.credit.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {
-    "flip": flip(), "stop_or_go": stop_or_go(), "lucky_tool": lucky_tool(), "back_and_forth": back_and_forth(),
-}  # fmt: skip
+    "flip": flip(),
+    "stop_or_go": stop_or_go(),
+    "lucky_tool": lucky_tool(),
+    "back_and_forth": back_and_forth(),
+}
 
 TOKENS = {"go": 2, "search": 3, "stop": 5, "answer": 4}
 
@@ -18,7 +25,7 @@ TOKENS = {"go": 2, "search": 3, "stop": 5, "answer": 4}
 def expected_return(
     problem: Problem, key_of: Callable[[ProblemPath, int], Hashable]
 ) -> Callable[[ProblemPath, int], float]:
-    """The expectation of what still comes from a turn on, given its key."""
+    """The expected return from a turn on, given the key of the turn."""
     total: defaultdict[Hashable, float] = defaultdict(float)
     weight: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
@@ -29,7 +36,7 @@ def expected_return(
 
 
 def _state(path: ProblemPath, k: int) -> Hashable:
-    return k, path.steps[k][0]  # with the turn in it, since how many turns are left matters
+    return k, path.steps[k][0]  # with the turn index, because the number of remaining turns matters
 
 
 def with_exact_signals(problem: Problem) -> Problem:
@@ -53,7 +60,7 @@ def with_exact_signals(problem: Problem) -> Problem:
 
 
 def with_wrong_critic(problem: Problem) -> Problem:
-    """The problem with a critic that is wrong in every state, by a different amount in each."""
+    """The problem with a critic that is wrong by a different amount in each state."""
     wrong: dict[Hashable, float] = {}
 
     def guess(path: ProblemPath, k: int) -> float:
@@ -64,3 +71,77 @@ def with_wrong_critic(problem: Problem) -> Problem:
 
 PROBLEMS_WITH_SIGNALS = {name: with_exact_signals(problem) for name, problem in PROBLEMS.items()}
 PROBLEMS_WITH_WRONG_CRITIC = {name: with_wrong_critic(problem) for name, problem in PROBLEMS_WITH_SIGNALS.items()}
+
+
+def before(path: ProblemPath, k: int) -> Hashable:
+    """Everything that is known before turn k, including its state."""
+    return path.steps[:k], path.rewards[:k], path.steps[k][0]
+
+
+def after(path: ProblemPath, k: int) -> Hashable:
+    """Everything that is known after turn k."""
+    return path.steps[: k + 1], path.rewards[: k + 1]
+
+
+class ArbitraryFunction:
+    """A different number for every key: the predictions of some arbitrary critic."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low, self.high, self.known = low, high, dict[Hashable, float]()
+
+    def __call__(self, key: Hashable) -> float:
+        return self.known.setdefault(key, self.low + (self.high - self.low) * ((0.37 * (len(self.known) + 1)) % 1.0))
+
+
+def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
+    """The exact log of P(turn k | state, return from there) / P(turn k | state) of a path's turns."""
+    chance: defaultdict[Hashable, float] = defaultdict(float)
+    for path in problem.paths:
+        for k in range(len(path.steps)):
+            rest, turn = round(path.return_from(k), 9), path.steps[k]
+            for key in (
+                (before(path, k),),
+                (before(path, k), turn),
+                (before(path, k), rest),
+                (before(path, k), turn, rest),
+            ):
+                chance[key] += path.probability
+
+    def of(path: ProblemPath) -> list[float]:
+        log_ratios = []
+        for k in range(len(path.steps)):
+            state, rest, turn = before(path, k), round(path.return_from(k), 9), path.steps[k]
+            ratio = chance[state, turn, rest] * chance[(state,)] / chance[state, rest] / chance[state, turn]
+            log_ratios.append(math.log(ratio))
+        return log_ratios
+
+    return of
+
+
+def with_evidence(problem: Problem) -> Problem:
+    """The problem with potentials, gold log-probs and contributions that are wrong, and exact hindsight and replays."""
+    potential, logprob, share, other = (
+        ArbitraryFunction(-1, 2),
+        ArbitraryFunction(-2, 0),
+        ArbitraryFunction(-1, 1),
+        ArbitraryFunction(0, 1),
+    )
+    value = expected_return(problem, before)
+
+    def turns(path: ProblemPath) -> range:
+        return range(len(path.steps))
+
+    return problem.with_signals(
+        potentials=lambda p: [potential(before(p, k)) for k in turns(p)],
+        gold_logprobs=lambda p: [*(logprob(before(p, k)) for k in turns(p)), logprob(after(p, len(p.steps) - 1))],
+        contributions=lambda p: [share(after(p, k)) for k in turns(p)],
+        hindsight=exact_hindsight(problem),
+        continuations=lambda p: [[value(p, k)] for k in turns(p)] + [[]],
+        counterfactuals=lambda p: {
+            frozenset(k for k in turns(p) if mask >> k & 1): other((p.steps, mask)) for mask in range(2 ** len(p.steps))
+        },
+        branches=lambda p: [(id(p), k) for k in turns(p)],
+    )
+
+
+PROBLEMS_WITH_EVIDENCE = {name: with_evidence(problem) for name, problem in PROBLEMS_WITH_SIGNALS.items()}

@@ -1,7 +1,7 @@
 """Every tree of trajectories that branching can produce in a small decision problem, with its probability.
 
-A tree is grown by playing `fan[0]` first turns, after each that goes on `fan[1]` second turns, and so on;
-every play is independent. Deeper than the list nothing branches.
+A tree has `fan[0]` first turns, `fan[1]` second turns after each of them that goes on, and so on. All turns are sampled
+independently. Below the last entry of `fan` nothing branches.
 """
 
 from __future__ import annotations
@@ -14,47 +14,51 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from agentgym.credit import Estimator, Group
-from agentgym.credit.exact.evidence import after
 from agentgym.credit.exact.problems import Problem, ProblemPath
+from agentgym.credit.exact.signals import after
 
 Grown = tuple[tuple[ProblemPath, tuple[int, ...]], ...]
 """Leaves: a path, and which child was taken at each turn."""
 
 
 def trees(problem: Problem, fan: Sequence[int]) -> list[tuple[float, Grown]]:
-    """Every outcome of growing a tree; equal ones that differ in the order of children alone are one."""
+    """Every possible tree with its probability; trees that differ only in the order of children are merged."""
     return list(_families(list(problem.paths), 0, fan))
 
 
 def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
-    """What the children of a node can be, given the paths that are still possible."""
+    """The possible children of a node, given the paths that are still possible."""
     total = sum(path.probability for path in paths)
     turns: defaultdict[object, list[ProblemPath]] = defaultdict(list)
     for path in paths:
         ended = len(path.steps) == k + 1
         turns[after(path, k), ended, path.outcome if ended else None].append(path)
-    one: list[tuple[float, Grown]] = []
+    subtrees: list[tuple[float, Grown]] = []
     for rest in turns.values():
         chance = sum(path.probability for path in rest) / total
         if len(rest[0].steps) == k + 1:
-            one.append((chance, ((rest[0], ()),)))
+            subtrees.append((chance, ((rest[0], ()),)))
         else:
-            one += [(chance * p, grown) for p, grown in _families(rest, k + 1, fan)]
+            subtrees += [(chance * p, grown) for p, grown in _families(rest, k + 1, fan)]
     children = fan[k] if k < len(fan) else 1
-    for members in combinations_with_replacement(range(len(one)), children):
+    for members in combinations_with_replacement(range(len(subtrees)), children):
         ways = math.factorial(children)
         for count in Counter(members).values():
             ways //= math.factorial(count)
-        grown = [(path, (place, *way)) for place, m in enumerate(members) for path, way in one[m][1]]
-        yield ways * math.prod(one[m][0] for m in members), tuple(grown)
+        grown = [
+            (path, (child, *children_taken))
+            for child, m in enumerate(members)
+            for path, children_taken in subtrees[m][1]
+        ]
+        yield ways * math.prod(subtrees[m][0] for m in members), tuple(grown)
 
 
 def group_of(grown: Grown) -> Group:
-    """The leaves as whole trajectories, the turns that they share with the same label."""
+    """The leaves as complete trajectories; turns that they share have the same label."""
     return Group.from_arrays(
         outcomes=[path.outcome for path, _ in grown],
         turn_rewards=[path.rewards for path, _ in grown],
-        branches=[[way[: k + 1] for k in range(len(way))] for _, way in grown],
+        branches=[[children_taken[: k + 1] for k in range(len(children_taken))] for _, children_taken in grown],
     )
 
 

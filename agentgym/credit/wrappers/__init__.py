@@ -1,21 +1,24 @@
-"""Wrappers: an estimator made of an estimator, by changing what it sees or what it says.
+"""Wrappers: they make an estimator from an estimator by changing its input or its output.
 
     from agentgym.credit import estimator
     careful = estimator("return_to_go | gated(threshold=1.0) | off_policy(mode='mis')")
 
-Read from the left: `gated` wraps `return_to_go`, and `off_policy` wraps the two. Each is registered in the
+From left to right: `gated` wraps `return_to_go`, and `off_policy` wraps the result. Each is registered in the
 entry-point group `agentgym.credit_wrappers`.
 
 contract.py          what a wrapper declares, and how it makes an estimator
-gated.py             lower rewards count where higher ones were reached
-calibrated.py        turn rewards weighed by how they went with success
+gated.py             lower rewards count only if higher ones were reached
+calibrated.py        turn rewards weighted by their correlation with success
 truncation.py        other outcomes for episodes that a budget ended
 masked.py            trajectories that are not trained on
-off_policy.py        turns weighed by how likely the trained policy still finds them
-entropy_weighted.py  turns weighed by how unsure the policy was
-task_normalised.py   the same spread for every environment of a batch
+off_policy.py        turns weighted by the ratio of the trained to the sampling policy
+entropy_weighted.py  turns weighted by the entropy of the policy
+task_normalised.py   the same standard deviation for every environment of a batch
 """
 
 from agentgym.credit.wrappers.contract import Wrapper, define_wrapper
+from agentgym.deprecation import renamed_attributes
 
 __all__ = ["Wrapper", "define_wrapper"]
+
+__getattr__ = renamed_attributes(__name__, {"wrapper": "agentgym.credit.wrappers.define_wrapper"})

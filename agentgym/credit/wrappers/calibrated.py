@@ -1,4 +1,4 @@
-"""Calibration: a turn reward counts by how it went with success, and not at all if it did not."""
+"""Calibration: a component of the turn rewards is weighted by its correlation with success."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ def calibrated(
 ) -> list[Array]:
     """The wrapped estimator with turn rewards sum_c weight_c * r^c, weight_c from `calibration` over the batch.
 
-    A component that goes with failure gets a negative weight. No claim of unbiasedness: the weights come from the
-    very outcomes. Weights from an earlier window, given as `weights`, are constants of another objective, and
+    A component that correlates with failure gets a negative weight. Not claimed to be unbiased: the weights come from
+    the same outcomes. Weights from an earlier window, given as `weights`, are constants of another objective, and
     the class is that of the wrapped estimator.
 
     Args:
         weights: of the components by name, for example `calibration(window).weights`; a component that
-            is not named does not count. Empty: they are taken from the batch itself.
+            is not named does not count. If empty, they are computed from the batch itself.
         strength, least, minimum, success_at: see `calibration`.
-    Returns: as the wrapped estimator. Degenerate: too few successes or failures leave the outcomes alone.
+    Returns: as the wrapped estimator. Degenerate: with too few successes or failures only the outcomes count.
     """
-    found = calibration(groups, strength=strength, least=least, minimum=minimum, success_at=success_at)
-    return estimate([_weighed(group, weights or found.weights) for group in groups])
+    estimated = calibration(groups, strength=strength, least=least, minimum=minimum, success_at=success_at)
+    return estimate([_reweighted(group, weights or estimated.weights) for group in groups])
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How reward components went with success.
+    """Correlations of reward components with success.
 
     Attributes:
         correlations: point-biserial correlation of each component with success, in [-1, 1]; 0 where
             the component or success does not vary.
-        weights: what each component counts.
-        successes, failures: trajectories of each kind that were seen.
+        weights: of each component.
+        successes, failures: number of trajectories.
     """
 
     correlations: Mapping[str, float]
@@ -83,7 +83,7 @@ def calibration(
         groups: a batch, or a window of the last ones; trajectories that are not valid do not count.
         strength: weight = strength * correlation.
         least: a correlation of at most this gives weight 0.
-        minimum: with fewer successes or fewer failures every weight is 0: a correlation would be chance.
+        minimum: with fewer successes or fewer failures every weight is 0, because a correlation could be chance.
         success_at: an outcome of at least this is a success.
     Raises: MissingSignalError.
     """
@@ -104,15 +104,15 @@ def calibration(
     return Calibration(correlations, weights, successes, failures)
 
 
-def _correlation(left: Array, right: Array) -> float:
-    if len(left) < 2 or np.ptp(left) == 0 or np.ptp(right) == 0:
+def _correlation(x: Array, y: Array) -> float:
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
-    left, right = left - left.mean(), right - right.mean()
-    scale = math.sqrt(float(left @ left)) * math.sqrt(float(right @ right))
-    return float(np.clip(left @ right / scale, -1, 1)) if scale > 0 else 0.0
+    x, y = x - x.mean(), y - y.mean()
+    scale = math.sqrt(float(x @ x)) * math.sqrt(float(y @ y))
+    return float(np.clip(x @ y / scale, -1, 1)) if scale > 0 else 0.0
 
 
-def _weighed(group: Group, weights: Mapping[str, float]) -> Group:
+def _reweighted(group: Group, weights: Mapping[str, float]) -> Group:
     rewards = np.full(group.turn_mask.shape, np.nan)
     for name, given in group.signal("components").items():
         rewards = np.where(np.isnan(given), rewards, np.nan_to_num(rewards) + weights.get(name, 0.0) * given)

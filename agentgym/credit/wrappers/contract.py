@@ -12,6 +12,7 @@ from agentgym.credit.contract import BiasClass, Estimator, Scope
 from agentgym.credit.group import SIGNALS, Group
 from agentgym.credit.options import check_options, defaults_of
 from agentgym.credit.signals import Array
+from agentgym.deprecation import renamed_keywords
 from agentgym.errors import CreditError
 
 Estimate = Callable[[Sequence[Group]], list[Array]]
@@ -91,6 +92,7 @@ class Wrapper:
         )
 
 
+@renamed_keywords(equals_get_zero="zero_if_equal")
 def define_wrapper(
     *,
     source: str,

@@ -1,4 +1,4 @@
-"""Entropy weights: turns in which the policy was unsure are where there is something to decide."""
+"""Entropy weights: turns in which the policy was uncertain count more."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def entropy_weighted(
     limit: Annotated[float, Gt(1)] = 2.0,
     share: Share = 0.2,
 ) -> list[Array]:
-    """Advantages raised, or kept only, where the policy was unsure.
+    """Increase advantages, or keep them only, where the policy was uncertain.
 
-    "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: never another sign. An
-    advantage of 0 stays 0. "top": A for the share of the group's turns with the highest entropy, 0 for the rest.
+    "bonus": A + min(weight * H, |A| / limit), H the turn's mean entropy per token: the sign never changes, and
+    an advantage of 0 stays 0. "top": A for the share of the group's turns with the highest entropy, 0 for the rest.
 
     Args:
         weight: of H (nats) in the bonus; 0 is the wrapped estimator bit for bit.
@@ -45,13 +45,13 @@ def entropy_weighted(
         share: of turns that "top" keeps, at least one; ties are all kept. 1 keeps all.
     Returns: as the wrapped estimator.
     """
-    found = []
+    weighted = []
     for group, advantages in zip(groups, estimate(groups), strict=True):
         entropies = np.where(group.turn_mask, group.signal("entropies"), 0.0)
         if mode == "bonus":
-            found.append(advantages + np.minimum(weight * entropies, np.abs(advantages) / limit))
+            weighted.append(advantages + np.minimum(weight * entropies, np.abs(advantages) / limit))
         else:
             ordered = np.sort(entropies[group.turn_mask])[::-1]
             least = ordered[max(int(np.ceil(share * len(ordered))), 1) - 1]
-            found.append(np.where(entropies >= least, advantages, 0.0))
-    return found
+            weighted.append(np.where(entropies >= least, advantages, 0.0))
+    return weighted

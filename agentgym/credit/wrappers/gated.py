@@ -1,4 +1,4 @@
-"""Gated accumulation: lower rewards count only where the higher ones were reached."""
+"""Gated accumulation: lower rewards count only if the higher ones were reached."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def gated(
 ) -> list[Array]:
     """The wrapped estimator on gated rewards: those of a level count if every level above reached its threshold.
 
-    Without `levels` there are two: the outcome, and below it the turn rewards. The class is that of the
-    wrapped estimator, but of another objective: what the gates leave of the rewards.
+    Without `levels` there are two: the outcome, and below it the turn rewards. The bias class is that of the
+    wrapped estimator, for another objective: the gated rewards.
 
-    Whether a gate opens is known at the end, so what it lets through is paid there: a late turn that opens it
-    has then earned what lay behind it. Paid to the turns that it is for, estimators of what still came
-    (`return_to_go`, `mt_grpo`) no longer see that, and are biased; those of whole returns (`rloo`) are not.
+    Whether a gate opens is known at the end of the episode, so by default the gated rewards are paid there: a late
+    turn that opens the gate then gets credit for them. If they are paid to their own turns, estimators of the return
+    from a turn on (`return_to_go`, `mt_grpo`) miss that and are biased; those of episode returns (`rloo`) are not.
 
     Args:
         threshold: the outcome at or above which turn rewards count.
@@ -49,12 +49,12 @@ def gated(
             the ones below it count. R = sum_h w_h r_h prod_{h' above h} 1[r_h' >= threshold_h'], w the
             group's weights. A component of turns is compared by its sum over the episode. Components that
             are not named do not count.
-        paid: "end" adds what the gates let through to the outcome; "turns" (the paper) leaves it where it is.
-    Returns: as the wrapped estimator. Degenerate: a gate that nobody passes leaves the levels above it alone.
+        paid: "end" adds the gated turn rewards to the outcome; "turns" (the paper) leaves them on their turns.
+    Returns: as the wrapped estimator. Degenerate: if no trajectory passes a gate, only the levels above it count.
     Raises: CreditError naming a level that is no component.
     """
-    seen = [_by_level(group, levels) if levels else _by_outcome(group, threshold) for group in groups]
-    return estimate([_paid_at_the_end(group) for group in seen] if paid == "end" else seen)
+    gated_groups = [_by_level(group, levels) if levels else _by_outcome(group, threshold) for group in groups]
+    return estimate([_paid_at_the_end(group) for group in gated_groups] if paid == "end" else gated_groups)
 
 
 def _paid_at_the_end(group: Group) -> Group:
@@ -92,5 +92,5 @@ def _by_level(group: Group, levels: Mapping[str, float]) -> Group:
 
 
 def _open(rewards: Array, passed: Bools) -> Array:
-    """[N, T] rewards where the trajectory passed, 0 where not; missing stays missing."""
+    """[N, T] rewards of trajectories that passed, 0 for the others; missing stays missing."""
     return np.where(np.isnan(rewards) | passed[:, None], rewards, 0.0)

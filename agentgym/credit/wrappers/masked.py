@@ -1,4 +1,4 @@
-"""Masking: trajectories that ended in a way nothing should be learned from are not trained on."""
+"""Masking: trajectories that ended in certain ways are not trained on."""
 
 from __future__ import annotations
 
@@ -45,20 +45,23 @@ def masked(
     """The wrapped estimator's advantages, and 0 for the trajectories that are masked.
 
     Biased: whether a trajectory is masked depends on what it did, so behaviour that leads there is
-    neither rewarded nor punished. That is what it is for: not to punish long attempts for the cap.
+    neither rewarded nor punished. That is its purpose: long attempts are not punished for the cap.
 
     Args:
-        over_turn: mask what was stopped by the number of turns.
-        void_turn: mask what has a turn that holds neither a call that could be run nor the final answer.
-        overlong: mask what was stopped by tokens, context or time.
-        statistics: "kept" leaves the masked in the baselines of the others; "dropped" compares those left
-            among themselves.
+        over_turn: mask trajectories that were stopped by the turn limit.
+        void_turn: mask trajectories with a turn that holds neither a valid call nor the final answer.
+        overlong: mask trajectories that were stopped by tokens, context or time.
+        statistics: "kept" leaves masked trajectories in the baselines of the others; "dropped" removes them from the
+            baselines too.
     Returns: as the wrapped estimator. With nothing to mask, and with no option set, exactly what it gives.
     """
     hidden = [_hidden(group, over_turn, void_turn, overlong) for group in groups]
     if statistics == "dropped":
-        return estimate([replace(group, valid=~hide) for group, hide in zip(groups, hidden, strict=True)])
-    return [np.where(hide[:, None], 0.0, found) for hide, found in zip(hidden, estimate(groups), strict=True)]
+        return estimate([replace(group, valid=~is_hidden) for group, is_hidden in zip(groups, hidden, strict=True)])
+    return [
+        np.where(is_hidden[:, None], 0.0, advantages)
+        for is_hidden, advantages in zip(hidden, estimate(groups), strict=True)
+    ]
 
 
 def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool) -> Bools:

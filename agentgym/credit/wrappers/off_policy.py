@@ -1,4 +1,4 @@
-"""Off-policy weights: a turn counts by how likely the trained policy still finds it, and not if it is too old."""
+"""Off-policy weights: each turn is weighted by its probability ratio, and dropped if it is too old."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def off_policy(
 ) -> list[Array]:
     """A_ik * w_ik, w the clipped ratio of pi_train to pi_rollout on the tokens of turn k, see `ratio_weights`.
 
-    On-policy every ratio is 1 and nothing changes, bit for bit. Off-policy an uncapped ratio of the
-    sequence corrects exactly, and its noise grows with length; one ratio a turn is far less noisy, but leaves
-    out which states the old policy met and what it did later. Caps bias too: hence the class.
+    On-policy every ratio is 1 and nothing changes, bit for bit. Off-policy, the uncapped ratio of the
+    sequence corrects exactly, but its noise grows with length. One ratio per turn is far less noisy, but ignores
+    which states the old policy visited and what it did later. Caps add bias too, hence the bias class.
 
     Args:
         mode, level, over, high, low: see `ratio_weights`. At level "token" a turn gets the mean of its tokens'
@@ -59,28 +59,28 @@ def off_policy(
             that sampled any of its turns.
     Returns: as the wrapped estimator.
     """
-    found = []
+    weighted = []
     for group, advantages in zip(groups, estimate(groups), strict=True):
         weights = ratio_weights(group.signal("log_ratios"), mode=mode, level=level, over=over, high=high, low=low)
-        advantages = advantages * turn_weights(weights, group.signal("log_ratios"))
+        advantages = advantages * mean_turn_weights(weights, group.signal("log_ratios"))
         if max_lag is not None:
             versions = np.where(group.turn_mask, group.signal("versions"), 0.0)
             trained = versions.max(initial=0.0) if group.train_version is None else group.train_version
             advantages = np.where(trained - versions > max_lag, 0.0, advantages)
-        found.append(advantages)
-    return found
+        weighted.append(advantages)
+    return weighted
 
 
 def ratio_weights(
     log_ratios: Array, *, mode: Mode, level: Level, over: Over = "sum", high: float = 2.0, low: float = 0.5
 ) -> Array:
-    """[N, T, L] the weight of each of a turn's own tokens; 1 where there is none.
+    """[N, T, L] the weight of each of a turn's own tokens; 1 where padding.
 
     Args:
-        log_ratios: [N, T, L] log pi_train - log pi_rollout per token, NaN behind the last of a turn.
+        log_ratios: [N, T, L] log pi_train - log pi_rollout per token, NaN after the last of a turn.
         mode: "tis" caps the ratio at `high`; "mis" drops what is above `high`; "icepop" drops what is
             above `high` or below `low`.
-        level: what one ratio is taken over: each token, the turn's tokens, or all tokens of the trajectory.
+        level: the tokens of one ratio: each token, the turn's tokens, or all tokens of the trajectory.
         over: the ratio of several tokens is their product ("sum" of logs) or its geometric "mean".
         high, low: bounds of the ratio, not of its log.
     """
@@ -98,13 +98,13 @@ def ratio_weights(
     return np.where(known, ratios, 1.0)
 
 
-def turn_weights(weights: Array, log_ratios: Array) -> Array:
+def mean_turn_weights(weights: Array, log_ratios: Array) -> Array:
     """[N, T] mean of [N, T, L] weights over each turn's own tokens; 1 for a turn without any."""
     known = ~np.isnan(log_ratios)
     count = known.sum(axis=2)
-    spread = np.where(known, weights, np.nan)
-    least = np.nanmin(spread, axis=2, initial=math.inf)
+    own_weights = np.where(known, weights, np.nan)
+    least = np.nanmin(own_weights, axis=2, initial=math.inf)
     least = np.where(count > 0, least, 1.0)  # weights that are all alike have exactly that mean
     above = np.where(known, weights - least[:, :, None], 0.0).sum(axis=2)
-    found: Array = least + above / np.maximum(count, 1)
-    return found
+    weighted: Array = least + above / np.maximum(count, 1)
+    return weighted

@@ -1,4 +1,4 @@
-"""Task normalisation: one spread for every environment of a batch, so that none drowns the others."""
+"""Task normalisation: advantages of every environment of a batch get the same standard deviation."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ def _bias(base: BiasClass, options: Options) -> BiasClass:
     scope="batch",
 )
 def task_normalised(estimate: Estimate, groups: Sequence[Group], *, weigh: Weigh = "trajectories") -> list[Array]:
-    """(A - mean) / (spread + 1e-6) over all groups of the batch that were played in the same environment.
+    """(A - mean) / (std + 1e-6) over all groups of the batch with the same environment.
 
-    Biased as dividing by a spread of the own advantages is, and, where `weigh` is not "trajectories", by a
-    mean in which long trajectories count more. Around `grpo` it is `agentrl`.
+    Biased, as dividing by the standard deviation of the own advantages is; and if `weigh` is not "trajectories", by
+    a mean in which long trajectories have more weight. Around `grpo` it is `agentrl`.
 
     Args:
-        weigh: what counts once in mean and spread: a trajectory, a turn, or a token (the paper).
-    Returns: in standard deviations. Degenerate: an environment whose advantages do not differ gets exactly 0.
+        weigh: weights in mean and std, by trajectory, turn, or token (the paper).
+    Returns: in standard deviations. Degenerate: an environment with equal advantages gets exactly 0.
     """
-    found = estimate(groups)
+    advantages = estimate(groups)
     for environment in {group.environment for group in groups}:
-        own = [i for i, group in enumerate(groups) if group.environment == environment]
-        for i, one in zip(own, whitened([found[i] for i in own], [groups[i] for i in own], weigh=weigh), strict=True):
-            found[i] = one
-    return found
+        members = [i for i, group in enumerate(groups) if group.environment == environment]
+        for i, scores in zip(
+            members, whitened([advantages[i] for i in members], [groups[i] for i in members], weigh=weigh), strict=True
+        ):
+            advantages[i] = scores
+    return advantages

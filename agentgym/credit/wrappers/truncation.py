@@ -1,4 +1,4 @@
-"""Truncation: other outcomes for episodes that a budget ended, or that came near it."""
+"""Truncation: other outcomes for episodes that a budget ended, or nearly ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def truncation(
     buffer_tokens: Count = 1024,
     penalty: Weight = 1.0,
 ) -> list[Array]:
-    """The wrapped estimator on outcomes of which long episodes lose a part, or truncated ones get what was to come.
+    """The wrapped estimator with a penalty on long episodes, or with bootstrapped outcomes of truncated ones.
 
     With "overlong" the class is that of the wrapped estimator, of another objective; with "bootstrap" it is as
     biased as the critic is wrong. To leave such episodes out of the loss instead, see `masked`.
@@ -44,7 +44,7 @@ def truncation(
     Args:
         mode: "overlong" as `truncation.overlong_penalised`, "bootstrap" as `truncation.bootstrapped`.
         limit_tokens, buffer_tokens, penalty: of "overlong", in the trajectory's own tokens and in reward units.
-    Returns: as the wrapped estimator. Degenerate: with nothing long, or nothing truncated, exactly what it gives.
+    Returns: as the wrapped estimator. Degenerate: without long or truncated episodes, exactly the wrapped estimator.
     Raises: CreditError for a buffer above the limit, or a truncated trajectory without a value after its last turn.
     """
     if mode == "bootstrap":

@@ -37,7 +37,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
         "turn_rewards": [json.dumps(turn.rewards) for turn in trajectory.turns],
         "stop_reason": stop.value if stop else "", "turns": len(trajectory.turns),
         "failures": json.dumps(dict(failures_of(trajectory))), "error": trajectory.error or "",
-        "policy": str(trajectory.provenance.get("policy", "")), "seed": trajectory.seed,
+        "policy": trajectory.provenance.policy or "", "seed": trajectory.seed,
         "duration_s": trajectory.duration_s, "usage": json.dumps(trajectory.usage()),
     }  # fmt: skip
     if tokens:

@@ -11,6 +11,7 @@ from typing import Any
 from agentgym.evaluation.report.credit_lines import Credit
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Content, ImagePart, Message, Result
+from agentgym.storage.codec import provenance_to_json
 from agentgym.storage.failures import failures_of, turn_failures
 from agentgym.trajectory import Trajectory, Turn
 
@@ -44,7 +45,7 @@ def episode_data(trajectory: Trajectory, credit: Credit | None = None, link: Lin
         "reward": _number(trajectory.return_from()),
         "duration_s": _number(trajectory.duration_s),
         "usage": _json(trajectory.usage()),
-        "provenance": _json(trajectory.provenance),
+        "provenance": _json(provenance_to_json(trajectory.provenance)),
         "credit_step": credit and credit.step,
         "task": {
             "id": task.id,

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
-from agentgym.rollout.branch import Fork, tree_labels
+from agentgym.rollout import Fork, tree_labels
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
@@ -39,9 +39,9 @@ class MonteCarloContinuations:
         forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
         returns: dict[tuple[str, int], list[float]] = {}
         for continuation in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
-            origin = continuation.provenance["branch"]
-            if continuation.valid:
-                returns.setdefault((origin["of"], origin["turn"]), []).append(continuation.return_from(origin["turn"]))
+            fork = continuation.provenance.branch
+            if continuation.valid and fork is not None:
+                returns.setdefault((fork.trajectory, fork.turn), []).append(continuation.return_from(fork.turn))
         self._share_without = 1 - len(returns) / len(forks) if forks else 0.0
         group_returns: dict[str, list[float]] = {}
         for t in trajectories:

@@ -1,1 +1,1 @@
-"""What runs inside the sandbox: it starts the display and the programs, acts, and looks. Standard library only."""
+"""The guest: runs in the sandbox, starts the display and the programs, acts, and observes. Standard library only."""

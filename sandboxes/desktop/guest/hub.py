@@ -1,4 +1,4 @@
-"""Starts the display and its programs, and does what it is told, one JSON line after the other."""
+"""The guest process: starts the display and its programs, and serves one request for each JSON line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .screen import png, read_screen
 
 HOME = "/work/home"
 BUFFER = "/tmp/screen"
-FAMILY = "/usr/share/fonts/truetype/dejavu"  # to read all the fonts of a host takes longer than all else at the start
+FAMILY = "/usr/share/fonts/truetype/dejavu"  # reading all fonts of a host would take most of the start
 FONTS = (
     '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
     f"<dir>{FAMILY if os.path.isdir(FAMILY) else '/usr/share/fonts'}</dir><cachedir>/work/cache/fonts</cachedir>"
@@ -32,17 +32,27 @@ QUIET_S, SETTLE_S, UP_S, WINDOW_S, TOOL_S = 0.1, 1.5, 25.0, 8.0, 10.0
 MAX_WINDOWS, MAX_TITLE = 40, 200
 
 
-class Desktop:
-    """The display and what was started on it."""
+class DesktopSession:
+    """The display and the programs on it."""
 
     def __init__(self, width: int, height: int) -> None:
         self.environment = {
-            "HOME": HOME, "DISPLAY": ":7", "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8",
-            "USER": "agent", "SHELL": "/bin/bash", "PS1": "$ ", "XDG_CONFIG_HOME": "/work/config",
-            "XDG_CACHE_HOME": "/work/cache", "XDG_DATA_HOME": "/work/data", "XDG_RUNTIME_DIR": "/tmp",
-            "FONTCONFIG_FILE": "/work/config/fonts.conf", "GSETTINGS_BACKEND": "memory", "NO_AT_BRIDGE": "1",
+            "HOME": HOME,
+            "DISPLAY": ":7",
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "LANG": "C.UTF-8",
+            "USER": "agent",
+            "SHELL": "/bin/bash",
+            "PS1": "$ ",
+            "XDG_CONFIG_HOME": "/work/config",
+            "XDG_CACHE_HOME": "/work/cache",
+            "XDG_DATA_HOME": "/work/data",
+            "XDG_RUNTIME_DIR": "/tmp",
+            "FONTCONFIG_FILE": "/work/config/fonts.conf",
+            "GSETTINGS_BACKEND": "memory",
+            "NO_AT_BRIDGE": "1",
             "HISTFILE": "/dev/null",
-        }  # fmt: skip
+        }
         for folder in (HOME, BUFFER, "/work/config/gtk-3.0", "/work/config/galculator", "/work/cache", "/work/data"):
             os.makedirs(folder, exist_ok=True)
         self._write("/work/config/fonts.conf", FONTS)
@@ -50,9 +60,9 @@ class Desktop:
         self._write(HOME + "/.Xdefaults", "XTerm*cursorBlink: false\nXTerm*selectToClipboard: true\n")
         size = f"{width}x{height}x24"
         self._start(["Xvfb", ":7", "-screen", "0", size, "-fbdir", BUFFER, "-nolisten", "tcp", "-noreset"])
-        self._until(lambda: self._tool("getmouselocation").returncode == 0, "The display does not come up")
+        self._wait_until(lambda: self._tool("getmouselocation").returncode == 0, "The display does not come up")
         self._start(["openbox"])
-        self._until(lambda: self._tool("get_num_desktops").returncode == 0, "The window manager does not come up")
+        self._wait_until(lambda: self._tool("get_num_desktops").returncode == 0, "The window manager does not come up")
         self._tool("mousemove", str(width - 2), str(height - 2))
 
     def _write(self, path: str, text: str) -> None:
@@ -61,9 +71,14 @@ class Desktop:
 
     def _start(self, argv: list[str]) -> None:
         subprocess.Popen(
-            argv, env=self.environment, cwd=HOME, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            argv,
+            env=self.environment,
+            cwd=HOME,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def _tool(self, *words: str, program: str = "xdotool") -> subprocess.CompletedProcess[bytes]:
         try:
@@ -73,49 +88,54 @@ class Desktop:
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(words, 124, b"", b"it took too long")
 
-    def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
-        ends = time.monotonic() + UP_S
-        while not holds():
-            if time.monotonic() > ends:
-                raise RuntimeError(otherwise)
+    def _wait_until(self, condition: Callable[[], bool], error_text: str) -> None:
+        deadline = time.monotonic() + UP_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise RuntimeError(error_text)
             time.sleep(0.02)
 
     def launch(self, program: str, file: str) -> str:
         before = {window["id"] for window in self.windows()}
         self._start(PROGRAMS[program] + ([file] if file else []))
-        ends = time.monotonic() + WINDOW_S
-        while time.monotonic() < ends:
+        deadline = time.monotonic() + WINDOW_S
+        while time.monotonic() < deadline:
             if any(window["id"] not in before for window in self.windows()):
                 return ""
             time.sleep(0.05)
         return "no window of it came up"
 
     def act(self, *words: str) -> str:
-        done = self._tool(*words)
-        return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace")[:200] or "xdotool failed"
+        completed = self._tool(*words)
+        return (
+            "" if completed.returncode == 0 else completed.stderr.decode("utf-8", "replace")[:200] or "xdotool failed"
+        )
 
     def windows(self) -> list[dict[str, object]]:
-        """Windows that programs opened, with class, title and size; the one with the keyboard is marked."""
+        """The windows of programs, with class, title and size; `active` marks the one with the keyboard."""
         active = self._tool("getactivewindow").stdout.strip()
-        found = []
+        windows = []
         for line in self._tool("-lxG", program="wmctrl").stdout.decode("utf-8", "replace").splitlines()[:MAX_WINDOWS]:
             words = line.split(None, 8)
             if len(words) < 8 or words[1] == "-1":
                 continue
             number, size = int(words[0], 16), [int(side) for side in words[4:6]]
             title = words[8] if len(words) > 8 else ""
-            found.append(
+            windows.append(
                 {
-                    "id": number, "class": words[6].rpartition(".")[2][:MAX_TITLE], "title": title[:MAX_TITLE],
-                    "active": active == str(number).encode(), "size": size,
+                    "id": number,
+                    "class": words[6].rpartition(".")[2][:MAX_TITLE],
+                    "title": title[:MAX_TITLE],
+                    "active": active == str(number).encode(),
+                    "size": size,
                 }
-            )  # fmt: skip
-        return found
+            )
+        return windows
 
     def settle(self) -> None:
-        """Wait until nothing on the screen changes any more, at most SETTLE_S."""
-        ends, last, since = time.monotonic() + SETTLE_S, None, time.monotonic()
-        while time.monotonic() < ends:
+        """Wait until the screen stops changing, at most `SETTLE_S` seconds."""
+        deadline, last, since = time.monotonic() + SETTLE_S, None, time.monotonic()
+        while time.monotonic() < deadline:
             with open(BUFFER + "/Xvfb_screen0", "rb") as file:
                 now = zlib.adler32(file.read())
             if now != last:
@@ -126,29 +146,29 @@ class Desktop:
 
     def look(self, image: bool) -> dict[str, object]:
         self.settle()
-        seen: dict[str, object] = {"windows": self.windows()}
+        screen: dict[str, object] = {"windows": self.windows()}
         if image:
-            seen["png"] = base64.b64encode(png(*read_screen(BUFFER + "/Xvfb_screen0"))).decode()
-        return seen
+            screen["png"] = base64.b64encode(png(*read_screen(BUFFER + "/Xvfb_screen0"))).decode()
+        return screen
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
+    size = json.loads(sys.argv[1])
     desktop, failed = None, ""
     try:
-        desktop = Desktop(told["width"], told["height"])
+        desktop = DesktopSession(size["width"], size["height"])
     except (RuntimeError, OSError) as error:
         failed = str(error)
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         answer: dict[str, object] = {"failed": failed}
         if desktop is not None:
-            refused = ""
-            for step in asked.get("steps", []):
-                refused = desktop.launch(*step[1:]) if step[0] == "launch" else desktop.act(*step)
-                if refused:
+            refusal = ""
+            for step in request.get("steps", []):
+                refusal = desktop.launch(*step[1:]) if step[0] == "launch" else desktop.act(*step)
+                if refusal:
                     break
-            answer = {**desktop.look(asked.get("image", False)), "refused": refused}
+            answer = {**desktop.look(request.get("image", False)), "refused": refusal}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What runs inside the sandbox, beside Chromium: it drives the browser, serves its pages and reads their state.
+"""The guest: runs in the sandbox beside Chromium, drives it, serves its pages and reads their state.
 
-Standard library only, Python 3.9.
+It needs nothing but the standard library of Python 3.9.
 """

@@ -1,6 +1,6 @@
-"""Chromium over its debugging pipe: no port, so that no page can reach what drives it.
+"""A client of the Chrome DevTools Protocol over a pipe. There is no port, so no page can reach the debugger.
 
-Protocol: Chrome DevTools Protocol, JSON messages each ended by a zero byte.
+Each message is JSON, ended by a zero byte. Hand-written, because a sandbox has only the standard library.
 """
 
 from __future__ import annotations
@@ -16,22 +16,46 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .patience import MOST_S, busiest_s, pages_cpu_s
+from .page_cpu import MOST_S, busiest_s, pages_cpu_s
 
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps",
-    "--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--hide-scrollbars", "--mute-audio",
-    "--no-default-browser-check", "--no-pings", "--disable-background-timer-throttling", "--disable-hang-monitor",
-    "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--disable-popup-blocking",
-    "--password-store=basic", "--use-mock-keychain", "--force-color-profile=srgb", "--lang=en-US",
-    "--font-render-hinting=none", "--disable-lcd-text", "--remote-debugging-pipe", "--proxy-server=127.0.0.1:1",
-    "--proxy-bypass-list=<-loopback>", "--disable-features=PaintHolding,Translate,MediaRouter,OptimizationHints,"
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-breakpad",
+    "--disable-crash-reporter",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--no-default-browser-check",
+    "--no-pings",
+    "--disable-background-timer-throttling",
+    "--disable-hang-monitor",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--disable-popup-blocking",
+    "--password-store=basic",
+    "--use-mock-keychain",
+    "--force-color-profile=srgb",
+    "--lang=en-US",
+    "--font-render-hinting=none",
+    "--disable-lcd-text",
+    "--remote-debugging-pipe",
+    "--proxy-server=127.0.0.1:1",
+    "--proxy-bypass-list=<-loopback>",
+    "--disable-features=PaintHolding,Translate,MediaRouter,OptimizationHints,"
     "AutofillServerCommunication,SpareRendererForSitePerProcess,DialMediaRouteProvider,HttpsUpgrades",
-)  # fmt: skip
-"""`--no-sandbox` because the browser's own cannot be nested in ours; the proxy of the browser itself leads nowhere."""
-_PIECE, _NOTHING = 1 << 18, object()
-Answers = queue.SimpleQueue[Any]  # what the browser says to one command; None once its page is gone
+)
+"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The proxy of the browser itself leads nowhere."""
+_CHUNK, _NOTHING = 1 << 18, object()
+Answers = queue.SimpleQueue[Any]  # the answer to one command; None once its page is gone
 Posted = tuple[int, Answers]
 Listener = Callable[[str, dict[str, Any]], object]
 
@@ -48,34 +72,44 @@ class Crashed(Exception):
     """The process of the page is gone."""
 
 
-class Browser:
-    """One Chromium process. Commands from any thread; events go to whoever listens to their session."""
+class ChromiumProcess:
+    """One Chromium process. Any thread may send commands; events go to the listener of their session."""
 
     def __init__(self, program: str, folder: str) -> None:
-        """Start it.
+        """Start Chromium.
 
         Args:
-            program: path of the binary. `folder`: for its profile and what it says.
+            program: path of the binary.
+            folder: for its profile and its log.
         """
         read_end, self._commands = os.pipe()
         self._replies, write_end = os.pipe()
-        theirs_in, theirs_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (read_end, write_end))
+        chromium_in, chromium_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in (read_end, write_end))
 
-        def wire() -> None:
-            os.dup2(theirs_in, 3)
-            os.dup2(theirs_out, 4)
+        def connect_pipes() -> None:
+            os.dup2(chromium_in, 3)
+            os.dup2(chromium_out, 4)
 
         environment = {
-            "HOME": folder, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": "UTC",
-            "FONTCONFIG_FILE": f"{folder}/fonts.conf", "DBUS_SESSION_BUS_ADDRESS": "disabled:",
-        }  # fmt: skip
-        with open(f"{folder}/said.txt", "wb") as said:
+            "HOME": folder,
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "FONTCONFIG_FILE": f"{folder}/fonts.conf",
+            "DBUS_SESSION_BUS_ADDRESS": "disabled:",
+        }
+        with open(f"{folder}/log.txt", "wb") as log:
             self.process = subprocess.Popen(
                 [program, *FLAGS, f"--user-data-dir={folder}/profile", "about:blank"],
-                preexec_fn=wire, close_fds=False, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
-            )  # fmt: skip
-        for end in (read_end, write_end, theirs_in, theirs_out):
-            os.close(end)  # only the browser holds them now: their end is its end
+                preexec_fn=connect_pipes,
+                close_fds=False,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+        for end in (read_end, write_end, chromium_in, chromium_out):
+            os.close(end)  # only the browser holds them now, so they are closed when it ends
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[str | None, Answers]] = {}
         self._listeners: dict[str | None, Listener] = {}
@@ -84,9 +118,9 @@ class Browser:
         self.reader.start()
 
     def listen(self, session: str | None, listener: Listener) -> None:
-        """Have `listener(method, params)` called with every event of a session; None is the browser itself.
+        """Call `listener(method, params)` for every event of a session; None is the browser itself.
 
-        It is called on the reading thread: it must not wait for the browser.
+        It is called on the reading thread and must not wait for the browser.
         """
         self._listeners[session] = listener
 
@@ -94,7 +128,7 @@ class Browser:
         self._listeners.pop(session, None)
 
     def post(self, method: str, params: dict[str, Any] | None = None, session: str | None = None) -> Posted:
-        """Send a command and do not wait. Returns: what `result` takes."""
+        """Send a command without waiting. Returns: the argument for `result`."""
         number = next(self._numbers)
         answers: Answers = queue.SimpleQueue()
         message: dict[str, Any] = {"id": number, "method": method, "params": params or {}}
@@ -110,8 +144,8 @@ class Browser:
     def result(self, posted: Posted, timeout_s: float) -> Any:
         """Wait for the answer to a command. Raises: Late, Refused, Crashed.
 
-        On a machine with too much to do the wait is longer than `timeout_s`, up to a minute: it goes on until a page
-        had the processor for a quarter of that time.
+        On a busy host the wait is longer than `timeout_s`, up to a minute: it lasts until a page process has had the
+        processor for a quarter of that time.
         """
         number, answers = posted
         began, half_s = time.monotonic(), max(timeout_s / 2, 0.001)
@@ -136,24 +170,24 @@ class Browser:
         return self.result(self.post(method, params, session), timeout_s)
 
     def fail(self, session: str) -> None:
-        """Give up on everything that waits for a session: its page is gone."""
-        for number, (whose, answers) in list(self._waiting.items()):
-            if whose == session:
+        """Fail every command that waits for a session whose page is gone."""
+        for number, (owner, answers) in list(self._waiting.items()):
+            if owner == session:
                 self._waiting.pop(number, None)
                 answers.put(None)
 
     def _read(self) -> None:
         buffer = b""
         while True:
-            piece = os.read(self._replies, _PIECE)
-            if not piece:
-                return  # the browser has ended: hub.py waits for this thread
-            parts = (buffer + piece).split(b"\0")
+            chunk = os.read(self._replies, _CHUNK)
+            if not chunk:
+                return  # the browser has ended; hub.py joins this thread
+            parts = (buffer + chunk).split(b"\0")
             buffer = parts.pop()
             for part in parts:
-                self._take(json.loads(part))
+                self._dispatch(json.loads(part))
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _dispatch(self, message: dict[str, Any]) -> None:
         if "id" in message:
             _, answers = self._waiting.pop(message["id"], (None, None))
             if answers is not None:
@@ -165,7 +199,7 @@ class Browser:
 
 
 def _next(answers: Answers, timeout_s: float) -> Any:
-    """What a queue holds next; `_NOTHING` if nothing comes in time."""
+    """The next item of a queue; `_NOTHING` if there is none in time."""
     try:
         return answers.get(timeout=timeout_s)
     except queue.Empty:

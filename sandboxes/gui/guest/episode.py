@@ -1,4 +1,4 @@
-"""One episode: a fresh browser context with its own pages, and the operations that the host asks for."""
+"""One episode in the guest: a fresh browser context with its own pages, and the operations that the host requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any
 
-from .cdp import Browser, Crashed, Late, Refused
+from .cdp import ChromiumProcess, Crashed, Late, Refused
 from .server import PageServer
 from .sites import Site
 from .tab import LOAD_S, NotPossible, Tab
@@ -18,21 +18,21 @@ MAX_TABS, _MAX_WAIT_S = 5, 2.0
 _ACTIONS = ("click", "click_at", "type", "press", "select", "scroll", "drag", "drag_at", "hover", "back")
 
 
-class Episode:
-    """Speaks with one environment. Everything it made goes when it is closed."""
+class BrowserEpisode:
+    """Serves one environment. Closing it removes everything it created."""
 
-    _site: Site  # from when it begins
+    _site: Site  # set by do_begin
     _context: str | None
     _tabs: list[Tab]
-    _found: list[str]
+    _opened_targets: list[str]
 
-    def __init__(self, browser: Browser, server: PageServer) -> None:
+    def __init__(self, browser: ChromiumProcess, server: PageServer) -> None:
         self._browser, self._server = browser, server
-        self._context, self._tabs, self._at, self._found = None, [], 0, []
+        self._context, self._tabs, self._current, self._opened_targets = None, [], 0, []
         self._lock = threading.Lock()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to one request: `ok`, `refused` for the agent, or `died` for the host."""
+        """The reply to one request: `ok`; `refused`, a message for the agent; or `died`, a failure for the host."""
         try:
             return {"ok": getattr(self, "do_" + request.pop("do"))(**request)}
         except NotPossible as error:
@@ -45,51 +45,51 @@ class Episode:
             return {"died": f"the browser refused a command: {error}"}
 
     def pause(self, request: dict[str, Any]) -> None:
-        """Wait, if that is asked for. Apart from `answer`, for it needs no processor."""
+        """Sleep if the action is `wait`. Separate from `answer`, because it needs no processor."""
         if request.get("action") == "wait":
             time.sleep(min(max(float(request["arguments"][0]), 0.0), _MAX_WAIT_S))
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
     def do_begin(self, site: Site, viewport: list[int], observe: list[str]) -> dict[str, Any]:
-        """Open a site in a fresh context. Returns: what it shows, and the site's own words for the task, if any."""
+        """Open a site in a fresh context. Returns: the observation, and the site's own text of the task, if any."""
         self.close()
         self._site = site
         address = self._server.open(site)
-        made = self._browser.call(
+        context = self._browser.call(
             "Target.createBrowserContext",
             {"proxyServer": f"http://{address}", "proxyBypassList": "<-loopback>", "disposeOnDetach": False},
         )
-        self._context, self._viewport = made["browserContextId"], (viewport[0], viewport[1])
-        self._server.watch(made["browserContextId"], self._appeared)
+        self._context, self._viewport = context["browserContextId"], (viewport[0], viewport[1])
+        self._server.watch(context["browserContextId"], self._on_target_change)
         self._new_tab("about:blank")
         self._tab.open(site.start)
-        words = site.begin(self._tab)
+        task_text = site.begin(self._tab)
         self._tab.settle(LOAD_S)
-        return {"words": words, **self._seen(observe)}
+        return {"words": task_text, **self._observe(observe)}
 
     def do_act(self, action: str, arguments: list[Any], observe: list[str]) -> dict[str, Any]:
-        """One action of the agent, and what is shown after it."""
+        """Perform one action of the agent. Returns: the observation after it."""
         if action == "tab":
             self._switch(*arguments)
         elif action == "wait":
-            pass  # `pause` did
+            pass  # `pause` has slept
         elif action in _ACTIONS:
-            self._tab.said.clear()
+            self._tab.dialogs.clear()
             getattr(self._tab, action)(*arguments)
         else:
             raise NotPossible(f"There is no action {action!r}.")
         self._tab.settle()
-        self._adopt()
-        return self._seen(observe)
+        self._attach_opened_tabs()
+        return self._observe(observe)
 
     def do_outcome(self) -> dict[str, Any]:
-        """What the episode came to, from the state of the server or of the page."""
+        """The end state, from the server or the page."""
         return self._site.outcome(self._tab)
 
     def do_boxes(self) -> list[Any]:
-        """Where every element is: number, role, line, box in pixels. For grounding tasks and scripted players."""
-        found = []
+        """Number, role, line and box in pixels of every element. For grounding tasks and scripted players."""
+        boxes = []
         self._tab.look()
         for number, _, role, text in self._tab.lines:
             try:
@@ -99,18 +99,18 @@ class Episode:
                 continue
             if quads:
                 xs, ys = quads[0][::2], quads[0][1::2]
-                found.append([number, role, text, [min(xs), min(ys), max(xs), max(ys)]])
-        return found
+                boxes.append([number, role, text, [min(xs), min(ys), max(xs), max(ys)]])
+        return boxes
 
     def do_evaluate(self, script: str) -> Any:
-        """A script in the page's own world: for scripted players and tests, never for agents."""
+        """Run a script in the page. For scripted players and tests, never for agents."""
         try:
             return self._tab.evaluate(script, wait=True)
         except Refused as error:
             raise NotPossible(f"the script failed: {error}") from error
 
     def do_crash(self) -> None:
-        """Kill the page's process, to test what follows."""
+        """Kill the process of the page. For tests."""
         self._tab.post("Page.crash")
         time.sleep(0.2)
         self._tab.evaluate("1")
@@ -119,7 +119,7 @@ class Episode:
 
     @property
     def _tab(self) -> Tab:
-        return self._tabs[self._at]
+        return self._tabs[self._current]
 
     def _new_tab(self, url: str) -> None:
         target = self._browser.call(
@@ -133,19 +133,19 @@ class Episode:
         attached = self._browser.call("Target.attachToTarget", {"targetId": target, "flatten": True}, timeout_s=LOAD_S)
         self._tabs.append(Tab(self._browser, target, attached["sessionId"], self._viewport))
 
-    def _appeared(self, target: str, gone: bool) -> None:
-        """On the reading thread: a page opened or closed another."""
+    def _on_target_change(self, target: str, gone: bool) -> None:
+        """A page was opened or closed. Called on the reading thread."""
         with self._lock:
             if not gone:
-                self._found.append(target)
-            elif target in self._found:
-                self._found.remove(target)
+                self._opened_targets.append(target)
+            elif target in self._opened_targets:
+                self._opened_targets.remove(target)
 
-    def _adopt(self) -> None:
-        """Take in the pages that pages have opened: the newest comes to the front. Too many are closed."""
+    def _attach_opened_tabs(self) -> None:
+        """Attach the tabs that pages have opened; the newest becomes current. Those beyond `MAX_TABS` are closed."""
         with self._lock:
-            found, self._found = self._found, []
-        for target in found:
+            targets, self._opened_targets = self._opened_targets, []
+        for target in targets:
             if any(tab.target == target for tab in self._tabs):
                 continue
             if len(self._tabs) >= MAX_TABS:
@@ -154,41 +154,41 @@ class Episode:
             try:
                 self._attach(target)
             except Refused:
-                continue  # it was closed again
-            self._at = len(self._tabs) - 1
+                continue  # the tab has been closed
+            self._current = len(self._tabs) - 1
             self._tab.settle()
 
     def _switch(self, number: int) -> None:
         if not 1 <= number <= len(self._tabs):
             raise NotPossible(f"There is no tab {number}: there are {len(self._tabs)}.")
-        self._at = number - 1
+        self._current = number - 1
         self._browser.call("Target.activateTarget", {"targetId": self._tab.target})
 
-    def _seen(self, observe: list[str]) -> dict[str, Any]:
+    def _observe(self, observe: list[str]) -> dict[str, Any]:
         tab = self._tab
         tab.look()
-        url, x, y = tab.place()
-        state = json.dumps([url, x, y, tab.lines, len(self._tabs), self._at, self._site.state()], sort_keys=True)
-        seen = {
+        url, x, y = tab.location()
+        state = json.dumps([url, x, y, tab.lines, len(self._tabs), self._current, self._site.state()], sort_keys=True)
+        observed = {
             "url": url,
             "title": tab.title,
-            "tabs": [len(self._tabs), self._at + 1],
-            "dialogs": list(tab.said),
+            "tabs": [len(self._tabs), self._current + 1],
+            "dialogs": list(tab.dialogs),
             "key": hashlib.sha256(state.encode()).hexdigest()[:32],
             "over": self._site.over(tab),
         }
         if "tree" in observe:
-            seen["lines"] = [[number, depth, text] for number, depth, _, text in tab.lines]
+            observed["lines"] = [[number, depth, text] for number, depth, _, text in tab.lines]
         if "text" in observe:
-            seen["text"] = tab.text()
+            observed["text"] = tab.text()
         if "screenshot" in observe:
-            seen["screenshot"] = tab.picture()
+            observed["screenshot"] = tab.picture()
         if "marks" in observe:
-            seen["marks"] = tab.picture(marks=True)
-        return seen
+            observed["marks"] = tab.picture(marks=True)
+        return observed
 
     def close(self) -> None:
-        """Let go of the context and everything in it."""
+        """Dispose of the browser context and everything in it."""
         context, self._context = self._context, None
         if context is None:
             return
@@ -197,6 +197,6 @@ class Episode:
         for tab in self._tabs:
             self._browser.forget(tab.session)
             self._browser.fail(tab.session)
-        self._tabs, self._at, self._found = [], 0, []
-        with contextlib.suppress(Refused, Late):  # it went by itself
+        self._tabs, self._current, self._opened_targets = [], 0, []
+        with contextlib.suppress(Refused, Late):  # the context is gone already
             self._browser.call("Target.disposeBrowserContext", {"browserContextId": context}, timeout_s=LOAD_S)

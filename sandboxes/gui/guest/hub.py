@@ -1,7 +1,7 @@
-"""The process that drives the browser for all episodes: one socket, one thread an episode.
+"""The process that drives the browser for all episodes, with one thread for each.
 
-Started as `python3 -m guest.hub PROGRAM`, spoken to in JSON lines: over its own stream by whoever leases the browser,
-over the socket (through relay.py) by the episodes. It ends when the browser does.
+Started as `python3 -m guest.hub PROGRAM`. It reads and writes JSON lines: the host's control messages on its standard
+streams, those of the episodes on a socket (through relay.py). It ends when the browser ends.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import threading
 import zipfile
 from typing import Any
 
-from .cdp import Browser
-from .episode import Episode
+from .cdp import ChromiumProcess
+from .episode import BrowserEpisode
 from .server import PageServer
 from .sites import Application, Folder, MiniWob, Site, archive_of
 
@@ -24,32 +24,32 @@ FONTS = "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/browser/fonts</ca
 
 
 class Hub:
-    """Makes episodes, and knows the archives of pages that were put into the sandbox."""
+    """Owns the browser, the page server and the opened archives of pages."""
 
     def __init__(self, program: str) -> None:
         os.makedirs(FOLDER, exist_ok=True)
         with open(f"{FOLDER}/fonts.conf", "w", encoding="utf-8") as file:
             file.write(FONTS)
-        self.browser = Browser(program, FOLDER)
+        self.browser = ChromiumProcess(program, FOLDER)
         self.version = self.browser.call("Browser.getVersion", timeout_s=60)["product"]
         self.server = PageServer(self.browser)
         self._archives: dict[str, zipfile.ZipFile] = {}
-        self._room = threading.Semaphore(2 * (os.cpu_count() or 1))  # more at once only lengthens the queue
+        self._running = threading.Semaphore(2 * (os.cpu_count() or 1))  # more at once would only lengthen the queue
 
-    def site(self, what: dict[str, Any]) -> Site:
-        """The world of an episode, from what the host says of it."""
-        if what["kind"] == "app":
-            return Application(what["name"], what["data"])
-        path = what["archive"]
+    def site(self, description: dict[str, Any]) -> Site:
+        """The site of an episode, from the host's description of it."""
+        if description["kind"] == "app":
+            return Application(description["name"], description["data"])
+        path = description["archive"]
         if path not in self._archives:
             self._archives[path] = archive_of(path)
-        if what["kind"] == "miniwob":
-            return MiniWob(self._archives[path], what["name"], what["seed"])
-        return Folder(self._archives[path], what["path"])
+        if description["kind"] == "miniwob":
+            return MiniWob(self._archives[path], description["name"], description["seed"])
+        return Folder(self._archives[path], description["path"])
 
     def serve(self, connection: socket.socket) -> None:
-        """One episode, until its environment hangs up."""
-        episode = Episode(self.browser, self.server)
+        """Serve one episode until its environment closes the connection."""
+        episode = BrowserEpisode(self.browser, self.server)
         try:
             with connection, connection.makefile("rb") as lines:
                 for line in lines:
@@ -57,11 +57,11 @@ class Hub:
                     if "site" in request:
                         request["site"] = self.site(request["site"])
                     episode.pause(request)
-                    with self._room:
+                    with self._running:
                         answer = episode.answer(request)
                     connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:
-            pass  # it hung up while we answered
+            pass  # the environment closed the connection while we answered
         finally:
             episode.close()
 
@@ -85,7 +85,7 @@ def main() -> None:
     for work in (accept, control):
         threading.Thread(target=work, daemon=True).start()
     hub.browser.reader.join()
-    with open(f"{FOLDER}/said.txt", encoding="utf-8", errors="replace") as file:
+    with open(f"{FOLDER}/log.txt", encoding="utf-8", errors="replace") as file:
         sys.stderr.write("the browser ended: " + file.read()[-500:])
     sys.stderr.flush()
     os._exit(1)

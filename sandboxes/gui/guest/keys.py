@@ -1,4 +1,4 @@
-"""Keys by the names an agent writes, as the browser wants them."""
+"""Turns the names of keys into the browser's key events."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ from collections.abc import Iterator
 from typing import Any
 
 KEYS = {
-    "Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "Backspace": (8, ""), "Delete": (46, ""),
-    "Space": (32, " "), "ArrowUp": (38, ""), "ArrowDown": (40, ""), "ArrowLeft": (37, ""), "ArrowRight": (39, ""),
-    "PageUp": (33, ""), "PageDown": (34, ""), "Home": (36, ""), "End": (35, ""),
-}  # fmt: skip
+    "Enter": (13, "\r"),
+    "Tab": (9, ""),
+    "Escape": (27, ""),
+    "Backspace": (8, ""),
+    "Delete": (46, ""),
+    "Space": (32, " "),
+    "ArrowUp": (38, ""),
+    "ArrowDown": (40, ""),
+    "ArrowLeft": (37, ""),
+    "ArrowRight": (39, ""),
+    "PageUp": (33, ""),
+    "PageDown": (34, ""),
+    "Home": (36, ""),
+    "End": (35, ""),
+}
 EDITING = {"Control+a": "selectAll", "Control+c": "copy", "Control+x": "cut", "Control+v": "paste"}
 
 
 def events(name: str) -> list[dict[str, Any]]:
-    """The two events of a key pressed and released. Raises: KeyError for a name that is none."""
+    """The events of pressing and releasing a key. Raises: KeyError for an unknown name."""
     if name in EDITING:
         letter = name[-1]
         code: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Carries an episode's lines between its channel and the hub. Started as a file of its own, for every episode."""
+"""Copies the lines of one episode between its channel and the hub. Started as a script, once for every episode."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import sys
 
 
 def main() -> None:
-    """Copy both ways until either side ends."""
+    """Copy in both directions until either side ends."""
     hub = socket.socket(socket.AF_UNIX)
     hub.connect(sys.argv[1])
-    theirs = hub.fileno()
+    hub_fd = hub.fileno()
     while True:
-        ready, _, _ = select.select([0, theirs], [], [])
+        ready, _, _ = select.select([0, hub_fd], [], [])
         if 0 in ready:
             data = os.read(0, 1 << 16)
             if not data:
                 return
             hub.sendall(data)
-        if theirs in ready:
+        if hub_fd in ready:
             data = hub.recv(1 << 16)
             if not data:
                 return

@@ -1,4 +1,4 @@
-"""Scripts that run in a page, in an isolated world but for the first: they see its elements, not its variables."""
+"""JavaScript that the guest runs in a page; all but the first in an isolated context, without the page's variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AGAIN_BELOW = """(async (x, y) => {
   for (let n = 0; n < 20 && document.elementFromPoint(x, y) !== globalThis.below; n++)
     await new Promise(done => setTimeout(done, 15));
 })(%s, %s)"""
-"""Pages change what the pointer is on: an image is swapped for another, which has to come first."""
+"""Pages change the element under the pointer, for example swap an image; wait until the element is back."""
 PREPARE_TYPING = """function(text) {
   const one = this.nodeType === 1 ? this : this.parentElement;
   const tag = one.tagName;

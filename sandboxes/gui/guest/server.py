@@ -1,7 +1,7 @@
-"""The pages' server: every episode's context has it as its proxy, at an address of its own, and reaches nothing else.
+"""The page server: the proxy of every browser context, and the only thing that a context can reach.
 
-A context is told apart by the loopback address it connects to. Whatever address a page asks for, the request comes
-here; a host that is not the episode's own is refused. Inside the sandbox there is no other network.
+Each context connects to a loopback address of its own, which says whose request it is. Every request of a page comes
+here; a host that does not belong to the episode is refused. The sandbox has no other network.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from .cdp import Browser
+from .cdp import ChromiumProcess
 
 if TYPE_CHECKING:
     from .sites import Site
 
 _MAX_FORM = 1 << 20
 SAFE = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; base-uri 'none'"
-"""What pages of our own applications may do: no script runs on them, whoever wrote it into a message or a post."""
+"""The content security policy of the bundled applications: no script runs, also none in a message or a post."""
 Watcher = Callable[[str, bool], object]
 
 
-class Request:
+class PageRequest:
     """One request of a page."""
 
     def __init__(self, method: str, host: str, path: str, query: dict[str, str], form: dict[str, str]) -> None:
         self.method, self.host, self.path, self.query, self.form = method, host, path, query, form
 
 
-class Response:
-    """What a site answers. `policy` is the content security policy, empty for none."""
+class PageResponse:
+    """A site's response. `policy` is the content security policy, empty for none."""
 
     def __init__(
         self,
@@ -48,17 +48,17 @@ class Response:
 
 
 class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Serves every episode of this browser, a thread a connection."""
+    """Serves all episodes of a browser, with one thread for each connection."""
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, browser: Browser) -> None:
+    def __init__(self, browser: ChromiumProcess) -> None:
         super().__init__(("0.0.0.0", 0), _Handler)
         self._sites: dict[str, Site] = {}
         self._watchers: dict[str, Watcher] = {}
         self._numbers = itertools.count(1)
-        browser.listen(None, self._happened)
+        browser.listen(None, self._on_browser_event)
         browser.call("Target.setDiscoverTargets", {"discover": True})
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 60}, name="pages", daemon=True).start()
 
@@ -76,16 +76,16 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return self._sites.get(address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that hangs up early is no error worth a word."""
+        """Ignored: a page may close a connection early."""
 
     def watch(self, context: str, watcher: Watcher) -> None:
-        """Have `watcher(target, gone)` told of the pages of a context, on the reading thread."""
+        """Call `watcher(target, gone)` on the reading thread when a page of a context is opened or closed."""
         self._watchers[context] = watcher
 
     def unwatch(self, context: str) -> None:
         self._watchers.pop(context, None)
 
-    def _happened(self, method: str, params: dict[str, Any]) -> None:
+    def _on_browser_event(self, method: str, params: dict[str, Any]) -> None:
         if method == "Target.targetCreated":
             info = params["targetInfo"]
             watcher = self._watchers.get(info.get("browserContextId"))
@@ -110,7 +110,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         size = int(length) if length.isdigit() else 0
         if size > _MAX_FORM:
             self.close_connection = True
-            self._send(Response("Too large.", status=413))
+            self._send(PageResponse("Too large.", status=413))
             return
         self._serve("POST", parse_qsl(self.rfile.read(size).decode("utf-8", "replace"), keep_blank_values=True))
 
@@ -122,14 +122,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except ValueError:
             host = ""
         if site is None or host not in site.hosts:
-            self._send(Response("This address cannot be reached.", "text/plain", 502))
+            self._send(PageResponse("This address cannot be reached.", "text/plain", 502))
             return
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         with site.lock:
-            response = site.respond(Request(method, host, parts.path or "/", query, dict(form)))
+            response = site.respond(PageRequest(method, host, parts.path or "/", query, dict(form)))
         self._send(response)
 
-    def _send(self, response: Response) -> None:
+    def _send(self, response: PageResponse) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.kind)
         self.send_header("Content-Length", str(len(response.body)))
@@ -142,7 +142,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(response.body)
 
     def log_message(self, *arguments: object) -> None:
-        """Nobody reads it."""
+        """Ignored: nobody reads the log."""
 
     def version_string(self) -> str:
         return "pages"

@@ -1,4 +1,4 @@
-"""What can be shown in an episode: a folder of pages, MiniWoB++, or an application of ours."""
+"""The sites of an episode: a folder of pages, a MiniWoB++ task, or a bundled application."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import zipfile
 from typing import Any
 
 from .apps import APPS
-from .server import SAFE, Request, Response
+from .server import SAFE, PageRequest, PageResponse
 from .tab import LOAD_S, Tab
 
-_TIMELESS_MS = 2_000_000_000  # the most a timer of the page can hold
+_TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
 
 
 class Site:
-    """One episode's world behind the pages. `start` is where it begins; only `hosts` can be reached."""
+    """What serves the pages of one episode. `start` is the first address; only `hosts` can be reached."""
 
     def __init__(self, host: str, path: str = "/") -> None:
         self.hosts, self.start = (host,), f"http://{host}{path}"
         self.lock, self.address = threading.Lock(), ""
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: PageRequest) -> PageResponse:
         """The page for a request."""
         raise NotImplementedError
 
     def begin(self, tab: Tab) -> Any:
-        """Bring the first page into its beginning. Returns: what the page itself asks of the agent, or ''."""
+        """Prepare the first page. Returns: the task as the page itself states it, or ''."""
         return ""
 
     def state(self) -> Any:
-        """Plain data that tells two moments apart, beyond what the page shows."""
+        """State beyond what the page shows, as plain data for the state key."""
         return None
 
     def over(self, tab: Tab) -> bool:
@@ -41,7 +41,7 @@ class Site:
         return False
 
     def outcome(self, tab: Tab) -> dict[str, Any]:
-        """What the reward reads."""
+        """The end state that the reward reads."""
         return {}
 
 
@@ -52,16 +52,16 @@ class Folder(Site):
         super().__init__(host, path)
         self._archive = archive
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: PageRequest) -> PageResponse:
         name = posixpath.normpath(request.path).lstrip("/")
         try:
             body = self._archive.read(name)
         except KeyError:
-            return Response("There is no such page.", status=404)
-        return Response(body, mimetypes.guess_type(name)[0] or "application/octet-stream")
+            return PageResponse("There is no such page.", status=404)
+        return PageResponse(body, mimetypes.guess_type(name)[0] or "application/octet-stream")
 
     def outcome(self, tab: Tab) -> dict[str, Any]:
-        return {"url": tab.place()[0]}
+        return {"url": tab.location()[0]}
 
 
 class MiniWob(Folder):
@@ -93,17 +93,17 @@ class MiniWob(Folder):
 
 
 class Application(Site):
-    """An application of ours: rendered here, without a script; `data` is what it knows at the beginning."""
+    """A bundled application, rendered here without scripts; `data` is its initial state."""
 
     def __init__(self, name: str, data: dict[str, Any]) -> None:
         super().__init__(f"{name}.test")
         self._app = APPS[name](data)
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: PageRequest) -> PageResponse:
         answer = self._app.respond(request)
         if answer.startswith("/"):
-            return Response("", status=303, location=f"http://{self.hosts[0]}{answer}")
-        return Response(answer, policy=SAFE)
+            return PageResponse("", status=303, location=f"http://{self.hosts[0]}{answer}")
+        return PageResponse(answer, policy=SAFE)
 
     def state(self) -> Any:
         with self.lock:
@@ -115,7 +115,7 @@ class Application(Site):
 
 
 def archive_of(path: str) -> zipfile.ZipFile:
-    """An archive of pages that was put into the sandbox."""
+    """Open an archive of pages in the sandbox."""
     with open(path, "rb") as file:
         return zipfile.ZipFile(io.BytesIO(file.read()))
 

@@ -1,4 +1,4 @@
-"""One page of an episode: what happens on it, what it shows, and what the agent does to it."""
+"""One browser tab of an episode: its events, what it shows, and the actions on it."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import keys, scripts, tree
-from .cdp import Browser, Crashed, Late, Posted, Refused
+from .cdp import ChromiumProcess, Crashed, Late, Posted, Refused
 
 STEP_S, LOAD_S = 8.0, 60.0
 _MAX_TYPED, _MAX_DIGITS = 2_000, 9
-_LOOK_AGAIN_S, _LEAVE_S, _FRAME_S = 0.02, 10.0, 1 / 60
+_POLL_S, _NAVIGATION_S, _FRAME_S = 0.02, 10.0, 1 / 60
 
 
 class NotPossible(Exception):
-    """What the agent asked for cannot be done on this page; the text says why."""
+    """An action is not possible on this page; the message tells the agent why."""
 
 
 class Tab:
-    """A page and its numbers: an element keeps its number for as long as the page is not left."""
+    """A page and the numbers of its elements. An element keeps its number until the page is left."""
 
     lines: list[tuple[int, int, str, str]]  # number, depth, role, text
-    said: list[str]
+    dialogs: list[str]
     _numbers: dict[int, int]
     _nodes: dict[int, int]
     _named: dict[str, list[tuple[int, str]]]
-    _world: int | None
+    _isolated_context: int | None
 
-    def __init__(self, browser: Browser, target: str, session: str, viewport: tuple[int, int]) -> None:
+    def __init__(self, browser: ChromiumProcess, target: str, session: str, viewport: tuple[int, int]) -> None:
         self.browser, self.target, self.session = browser, target, session
         self.viewport = viewport
-        self.crashed, self.said, self.lines, self.title = False, [], [], ""
-        self._leaving, self._moved = False, threading.Condition()
+        self.crashed, self.dialogs, self.lines, self.title = False, [], [], ""
+        self._navigating, self._navigation = False, threading.Condition()
         self._main = target  # the id of a page's main frame is that of its target
-        self._numbers, self._nodes, self._named, self._renumber, self._world = {}, {}, {}, False, None
-        browser.listen(session, self._happened)
+        self._numbers, self._nodes, self._named, self._renumber, self._isolated_context = {}, {}, {}, False, None
+        browser.listen(session, self._on_event)
         width, height = viewport
-        posted = [
+        commands = [
             self.post("Page.enable"),
             self.post("Inspector.enable"),
             self.post("Runtime.runIfWaitingForDebugger"),
@@ -50,8 +50,8 @@ class Tab:
             ),
             self.post("Emulation.setFocusEmulationEnabled", {"enabled": True}),
         ]
-        for each in posted:
-            browser.result(each, LOAD_S)
+        for command in commands:
+            browser.result(command, LOAD_S)
 
     # ---- the browser -----------------------------------------------------------------------------------------------
 
@@ -63,83 +63,85 @@ class Tab:
             raise Crashed("the page has crashed")
         return self.browser.call(method, params, self.session, timeout_s)
 
-    def evaluate(self, expression: str, timeout_s: float = STEP_S, world: int | None = None, wait: bool = False) -> Any:
-        """The value of a script: in the page's own world, or in the isolated one that `world` names."""
+    def evaluate(
+        self, expression: str, timeout_s: float = STEP_S, context: int | None = None, wait: bool = False
+    ) -> Any:
+        """The value of a script, run in the page or in the isolated execution context `context`."""
         params = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
-        if world is not None:
-            params["contextId"] = world
+        if context is not None:
+            params["contextId"] = context
         answer = self.call("Runtime.evaluate", params, timeout_s)
         if "exceptionDetails" in answer:
             raise Refused(str(answer["exceptionDetails"].get("exception", {}).get("description", ""))[:300])
         return answer.get("result", {}).get("value")
 
-    def ours(self) -> int:
-        """An isolated world: it sees the page's elements, and nothing of what its scripts defined."""
-        if self._world is None:
-            made = self.call("Page.createIsolatedWorld", {"frameId": self._main, "worldName": "agentgym"})
-            self._world = made["executionContextId"]
-        return self._world
+    def isolated_context(self) -> int:
+        """An isolated execution context: it sees the page's elements, but nothing that its scripts defined."""
+        if self._isolated_context is None:
+            isolated = self.call("Page.createIsolatedWorld", {"frameId": self._main, "worldName": "agentgym"})
+            self._isolated_context = isolated["executionContextId"]
+        return self._isolated_context
 
-    def _happened(self, method: str, params: dict[str, Any]) -> None:
-        """An event, on the reading thread."""
+    def _on_event(self, method: str, params: dict[str, Any]) -> None:
+        """Handle an event. Called on the reading thread."""
         if method == "Page.frameRequestedNavigation" and params.get("frameId") == self._main:
             if params.get("disposition", "currentTab") == "currentTab":
-                self._leaving = True
+                self._navigating = True
         elif method == "Page.frameNavigated" and "parentId" not in params["frame"]:
-            self._renumber, self._world = True, None
-            self._stay()
+            self._renumber, self._isolated_context = True, None
+            self._end_navigation()
         elif method in ("Page.navigatedWithinDocument", "Page.frameClearedScheduledNavigation"):
-            self._stay()
+            self._end_navigation()
         elif method == "Page.javascriptDialogOpening":
-            self.said.append(str(params.get("message", ""))[:500])
+            self.dialogs.append(str(params.get("message", ""))[:500])
             self.post("Page.handleJavaScriptDialog", {"accept": True})
         elif method == "Inspector.targetCrashed":
-            self.gone()
+            self.mark_crashed()
 
-    def gone(self) -> None:
-        """The page's process died: whoever waits for it waits no more."""
+    def mark_crashed(self) -> None:
+        """The process of the page died: fail every command that waits for it."""
         self.crashed = True
         self.browser.fail(self.session)
-        self._stay()
+        self._end_navigation()
 
-    def _stay(self) -> None:
-        """The page that was to come is there, or does not come."""
-        with self._moved:
-            self._leaving = False
-            self._moved.notify_all()
+    def _end_navigation(self) -> None:
+        """The navigation has finished or was abandoned."""
+        with self._navigation:
+            self._navigating = False
+            self._navigation.notify_all()
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
 
     def open(self, url: str) -> None:
-        """Go to a page and wait until it is there."""
+        """Go to a page and wait until it has loaded."""
         answer = self.call("Page.navigate", {"url": url}, LOAD_S)
         if answer.get("errorText"):
             raise Refused(f"{url}: {answer['errorText']}")
         self.settle(LOAD_S)
 
     def settle(self, step_s: float = STEP_S) -> None:
-        """Wait until what the last action began has happened: handlers ran, and a page that it asked for is there.
+        """Wait until the effects of the last action are complete: handlers have run, a requested page has loaded.
 
-        `step_s` bounds how long the page's scripts may run in one go.
+        `step_s` bounds how long the page's scripts may run at a stretch.
         """
         deadline = time.monotonic() + LOAD_S
-        calm = 0
-        while calm < 2 and time.monotonic() < deadline:
-            complete = self._breathe(step_s)
-            with self._moved:
-                if complete and not self._leaving:
-                    calm += 1
+        quiet_checks = 0
+        while quiet_checks < 2 and time.monotonic() < deadline:
+            complete = self._run_pending_tasks(step_s)
+            with self._navigation:
+                if complete and not self._navigating:
+                    quiet_checks += 1
                     continue
-                calm = 0
-                if not self._moved.wait(_LEAVE_S if self._leaving else _LOOK_AGAIN_S):
-                    self._leaving = False  # it was no page after all: a download, or an empty answer
+                quiet_checks = 0
+                if not self._navigation.wait(_NAVIGATION_S if self._navigating else _POLL_S):
+                    self._navigating = False  # not a page: a download, or an empty response
 
-    def _breathe(self, step_s: float) -> bool:
-        """Let the page do what waits to be done now. Returns: whether all of it is there."""
+    def _run_pending_tasks(self, step_s: float) -> bool:
+        """Let the page run its pending tasks. Returns: whether the document has loaded."""
         try:
             return bool(self.evaluate(scripts.BREATHE, step_s, wait=True) == "complete")
         except Refused:
-            return False  # the page was left meanwhile
+            return False  # the page has been left
         except Late:
             self.post("Runtime.terminateExecution")
             raise
@@ -147,7 +149,7 @@ class Tab:
     # ---- what it shows -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read the page anew: its lines, with the number of each element, and which elements have a name."""
+        """Read the page: its lines, the number of each element, and which elements have a name."""
         for attempt in range(3):
             try:
                 nodes = self.call("Accessibility.getFullAXTree")["nodes"]
@@ -160,7 +162,7 @@ class Tab:
             self._numbers, self._nodes, self._renumber = {}, {}, False
         lines: list[tuple[int, int, str, str]] = []
         named: dict[str, list[tuple[int, str]]] = {}
-        for depth, backend, role, text, name in tree.shown(nodes):
+        for depth, backend, role, text, name in tree.visible_lines(nodes):
             if backend is None:
                 continue
             if backend not in self._numbers:
@@ -173,32 +175,34 @@ class Tab:
         self.title = str(root.get("name", {}).get("value", ""))
 
     def text(self) -> Any:
-        """The page's text as a reader sees it."""
-        return self.evaluate("document.body ? document.body.innerText : ''", world=self.ours())
+        """The visible text of the page."""
+        return self.evaluate("document.body ? document.body.innerText : ''", context=self.isolated_context())
 
-    def place(self) -> list[Any]:
+    def location(self) -> list[Any]:
         """Address and scroll position."""
-        found = self.evaluate("[location.href, Math.round(scrollX), Math.round(scrollY)]", world=self.ours())
-        return found or ["", 0, 0]
+        location = self.evaluate(
+            "[location.href, Math.round(scrollX), Math.round(scrollY)]", context=self.isolated_context()
+        )
+        return location or ["", 0, 0]
 
     def picture(self, marks: bool = False) -> Any:
-        """A PNG of what is in view, base64; with `marks`, each element that can be acted on in a numbered frame."""
+        """A PNG of the viewport in base64; with `marks`, a numbered frame is drawn around each interactive element."""
         if not marks:
             return self.call("Page.captureScreenshot", {"format": "png"}, LOAD_S)["data"]
-        wanted = [(number, self._nodes[number]) for number, _, role, _ in self.lines if role in tree.ACTED_ON][:100]
-        posted = [(n, self.post("DOM.getContentQuads", {"backendNodeId": backend})) for n, backend in wanted]
+        marked = [(number, self._nodes[number]) for number, _, role, _ in self.lines if role in tree.ACTED_ON][:100]
+        posted = [(number, self.post("DOM.getContentQuads", {"backendNodeId": backend})) for number, backend in marked]
         boxes = []
-        for number, each in posted:
+        for number, command in posted:
             try:
-                quads = self.browser.result(each, STEP_S)["quads"]
+                quads = self.browser.result(command, STEP_S)["quads"]
             except Refused:
                 continue
             boxes += [[number, min(q[::2]), min(q[1::2]), max(q[::2]), max(q[1::2])] for q in quads[:1]]
-        self.evaluate(scripts.MARK % json.dumps(boxes), world=self.ours())
+        self.evaluate(scripts.MARK % json.dumps(boxes), context=self.isolated_context())
         try:
             return self.call("Page.captureScreenshot", {"format": "png"}, LOAD_S)["data"]
         finally:
-            self.evaluate(scripts.UNMARK, world=self.ours())
+            self.evaluate(scripts.UNMARK, context=self.isolated_context())
 
     # ---- what the agent does -----------------------------------------------------------------------------------------
 
@@ -220,8 +224,8 @@ class Tab:
         self.drag_at(*begin, *self._middle(end, scroll=False))
 
     def drag_at(self, x: float, y: float, to_x: float, to_y: float, steps: int = 6) -> None:
-        """Each step waits for the page to have seen the one before, and a frame: a hand takes its time, and pages that
-        look at the pointer by a clock, or wherever it passes, would otherwise see it arrive and no more.
+        """Drag in steps. Each step waits until the page has handled the one before, and for one frame: pages that poll
+        the pointer, or follow its path, would otherwise see only where it arrives.
         """
         self._inside(x, y)
         self._inside(to_x, to_y)
@@ -259,13 +263,13 @@ class Tab:
         if element:
             self._on(element, scripts.SCROLL_IN, direction)
         else:
-            self.evaluate(scripts.SCROLL % json.dumps(direction), world=self.ours())
+            self.evaluate(scripts.SCROLL % json.dumps(direction), context=self.isolated_context())
 
     def back(self) -> None:
         history = self.call("Page.getNavigationHistory")
         if history["currentIndex"] < 1 or history["entries"][history["currentIndex"] - 1]["url"] == "about:blank":
             raise NotPossible("There is no page to go back to.")
-        self._leaving = True
+        self._navigating = True
         self.call(
             "Page.navigateToHistoryEntry", {"entryId": history["entries"][history["currentIndex"] - 1]["id"]}, LOAD_S
         )
@@ -273,38 +277,43 @@ class Tab:
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _node(self, element: int | str) -> tuple[int, int]:
-        """Number and node of an element that the agent gave by its number or its name."""
+        """Number and backend node id of an element, given by its number or its name."""
         number = self._number(element) if isinstance(element, str) else element
         if number not in self._nodes:
             raise NotPossible(f"There is no element [{number}] on this page.")
         return number, self._nodes[number]
 
     def _number(self, name: str) -> int:
-        """The number of the one element of a name; digits are a number. What can be acted on goes before what cannot:
-        the heading over a button may say the same.
+        """The number of the element with a name; digits are taken as a number.
+
+        Interactive elements come first, because the heading above a button may have the same name.
         """
         name = " ".join(name.split())
         if name.isascii() and name.isdigit():
             return int(name[:_MAX_DIGITS])
-        found = self._named.get(name, ()) if name else ()
-        numbers = [number for number, role in found if role in tree.ACTED_ON] or [number for number, _ in found]
+        candidates = self._named.get(name, ()) if name else ()
+        numbers = [number for number, role in candidates if role in tree.ACTED_ON] or [
+            number for number, _ in candidates
+        ]
         if not numbers:
             raise NotPossible(f"No element is named {name[:60]!r}: give the number of one that is shown.")
         if len(numbers) > 1:
-            them = ", ".join(f"[{number}]" for number in numbers[:10])
-            raise NotPossible(f"{len(numbers)} elements are named {name[:60]!r}: give the number of one, {them}.")
+            choices = ", ".join(f"[{number}]" for number in numbers[:10])
+            raise NotPossible(f"{len(numbers)} elements are named {name[:60]!r}: give the number of one, {choices}.")
         return numbers[0]
 
     def _on(self, element: int | str, function: str, *arguments: str) -> Any:
-        """Call a function of ours on an element, in the isolated world."""
+        """Call one of our functions on an element, in the isolated execution context."""
         number, backend = self._node(element)
         try:
-            found = self.call("DOM.resolveNode", {"backendNodeId": backend, "executionContextId": self.ours()})
+            resolved = self.call(
+                "DOM.resolveNode", {"backendNodeId": backend, "executionContextId": self.isolated_context()}
+            )
             answer = self.call(
                 "Runtime.callFunctionOn",
                 {
                     "functionDeclaration": function,
-                    "objectId": found["object"]["objectId"],
+                    "objectId": resolved["object"]["objectId"],
                     "arguments": [{"value": argument} for argument in arguments],
                     "returnByValue": True,
                 },
@@ -314,7 +323,7 @@ class Tab:
         return answer.get("result", {}).get("value")
 
     def _middle(self, element: int | str, scroll: bool = True) -> tuple[float, float]:
-        """Where to click on an element: the middle of its first box, scrolled into view."""
+        """Scroll an element into view. Returns: the middle of its first box, where to click it."""
         number, backend = self._node(element)
         try:
             if scroll:
@@ -328,7 +337,7 @@ class Tab:
         return sum(quads[0][::2]) / 4, sum(quads[0][1::2]) / 4
 
     def _role(self, number: int) -> str:
-        return next((role for one, _, role, _ in self.lines if one == number), "")
+        return next((role for element, _, role, _ in self.lines if element == number), "")
 
     def _inside(self, x: float, y: float) -> None:
         width, height = self.viewport
@@ -336,12 +345,12 @@ class Tab:
             raise NotPossible(f"({x:.0f}, {y:.0f}) is outside of the view, which is {width} x {height}: scroll first.")
 
     def _point_at(self, x: float, y: float) -> None:
-        """Move the pointer, and let the page answer to that: what was below it may be away for a moment."""
-        with contextlib.suppress(Refused):  # the page was left: what comes next will say so
-            self.evaluate(scripts.NOTE_BELOW % (x, y), world=self.ours())
+        """Move the pointer and let the page react: it may replace the element under the pointer for a moment."""
+        with contextlib.suppress(Refused):  # the page has been left; the next command reports it
+            self.evaluate(scripts.NOTE_BELOW % (x, y), context=self.isolated_context())
         self._wait(self._mouse("mouseMoved", x, y))
         with contextlib.suppress(Refused):
-            self.evaluate(scripts.AGAIN_BELOW % (x, y), world=self.ours(), wait=True)
+            self.evaluate(scripts.AGAIN_BELOW % (x, y), context=self.isolated_context(), wait=True)
 
     def _mouse(self, kind: str, x: float, y: float, **more: Any) -> Posted:
         return self.post("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})

@@ -1,4 +1,4 @@
-"""Applications of our own: small web sites whose whole state is plain data. Standard library only, Python 3.9."""
+"""The bundled web applications. Their whole state is plain data; they need only the standard library of Python 3.9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the applications share: routes by name, escaped HTML, and a state that is plain data."""
+"""The base class of the applications (routes by method name, state as plain data) and helpers for escaped HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..server import Request
+    from ..server import PageRequest
 
 MAX_TEXT = 4_000
 Fields = dict[str, str]
@@ -28,8 +28,8 @@ textarea { display: block; width: 96%; height: 90px } .note { background: #fff6d
 class App:
     """Base of the applications: `get_cart` answers GET /cart, `post_cart` POST /cart.
 
-    A handler returns a page's HTML, or a path to go to next. What it changes is in `state`; `effects` is what the
-    episode made different from the beginning: what a judge compares.
+    A handler returns the HTML of a page, or the path to redirect to. All that it changes is in `state`; `effects` is
+    the difference from the beginning, which the reward compares.
     """
 
     title: str = ""
@@ -39,8 +39,8 @@ class App:
         self.start = data
         self.state = copy.deepcopy(data)
 
-    def respond(self, request: Request) -> str:
-        """HTML, or a path."""
+    def respond(self, request: PageRequest) -> str:
+        """The HTML of a page, or the path to redirect to."""
         name = request.path.strip("/").replace("/", "_") or "home"
         handler = getattr(self, f"{request.method.lower()}_{name}", None) if name.isidentifier() else None
         if handler is None:
@@ -49,24 +49,24 @@ class App:
         return answer
 
     def effects(self) -> dict[str, Any]:
-        """What is different from the beginning, as plain data."""
+        """The changes since the beginning, as plain data."""
         raise NotImplementedError
 
     def page(self, heading: str, body: str, note: str = "") -> str:
-        """A whole page around a body of HTML. An application without links is one page: it has no bar."""
+        """A complete page around a body of HTML. An application without links has no navigation bar."""
         links = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)
         bar = f"<nav><b>{self.title}</b>{links}</nav>" if links else ""
         name = f"{text(heading)} - {self.title}" if links else text(heading)
-        told = f'<p class="note">{text(note)}</p>' if note else ""
+        note_html = f'<p class="note">{text(note)}</p>' if note else ""
         return (
             f"<!DOCTYPE html><html lang=en><head><meta charset=utf-8><title>{name}</title>"
-            f"<style>{STYLE}</style></head><body>{bar}<main><h1>{text(heading)}</h1>{told}"
+            f"<style>{STYLE}</style></head><body>{bar}<main><h1>{text(heading)}</h1>{note_html}"
             f"{body}</main></body></html>"
         )
 
 
 def text(value: object) -> str:
-    """Anything as text that stands for itself in HTML."""
+    """The value as escaped text for HTML."""
     return html.escape(str(value)[:MAX_TEXT], quote=True)
 
 
@@ -75,7 +75,7 @@ def link(path: str, words: str) -> str:
 
 
 def button(path: str, words: str, **hidden: object) -> str:
-    """A form that is one button."""
+    """A form with a single button."""
     fields = "".join(f'<input type=hidden name={name} value="{text(value)}">' for name, value in hidden.items())
     return f'<form method=post action="{text(path)}">{fields}<button>{text(words)}</button></form>'
 
@@ -89,7 +89,7 @@ def area(name: str, label: str, value: str = "") -> str:
 
 
 def choice(name: str, label: str, options: Iterable[str | tuple[str, str]], chosen: str = "") -> str:
-    """A select of options, each a text or a pair of value and words."""
+    """A select element; each option is a text or a pair of value and label."""
     pairs = [option if isinstance(option, (list, tuple)) else (option, option) for option in options]
     inside = "".join(
         f'<option value="{text(value)}"{" selected" if value == chosen else ""}>{text(words)}</option>'
@@ -99,14 +99,14 @@ def choice(name: str, label: str, options: Iterable[str | tuple[str, str]], chos
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Rows of cells that are HTML already."""
+    """A table; the cells are HTML already."""
     top = "".join(f"<th>{text(word)}</th>" for word in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def whole(value: object, least: int, most: int) -> int | None:
-    """A whole number within bounds, None for anything else."""
+def parse_whole_number(value: object, least: int, most: int) -> int | None:
+    """The value as a whole number within bounds, None for anything else."""
     value = str(value).strip()
     if not value.isascii() or not value.isdigit() or len(value) > 6:
         return None

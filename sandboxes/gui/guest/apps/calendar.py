@@ -21,14 +21,14 @@ class Calendar(App):
 
     def get_home(self, query: Fields) -> str:
         words = query.get("q", "").lower().split()
-        found = [
+        events = [
             event
-            for event in sorted(self.state["events"], key=lambda one: (one["date"], one["time"], one["id"]))
+            for event in sorted(self.state["events"], key=lambda event: (event["date"], event["time"], event["id"]))
             if all(word in " ".join(event[field] for field in _FIELDS).lower() for word in words)
         ]
         rows = [
             (text(e["date"]), text(e["time"]), link(f"/event?id={e['id']}", e["title"]), text(e["place"]))
-            for e in found
+            for e in events
         ]
         body = f"<form method=get action=/>{entry('q', 'Search', query.get('q', ''))}<button>Search</button></form>"
         return self.page("Events", body + table(("Date", "Time", "Event", "Place"), rows))
@@ -76,7 +76,7 @@ class Calendar(App):
         """Events added, changed and removed."""
         before = {event["id"]: event for event in self.start["events"]}
         now = {event["id"]: event for event in self.state["events"]}
-        found = {
+        changes = {
             "added": [{f: e[f] for f in _FIELDS} for key, e in now.items() if key not in before],
             "changed": {
                 key: {f: event[f] for f in _FIELDS if event[f] != before[key][f]}
@@ -85,7 +85,7 @@ class Calendar(App):
             },
             "removed": sorted(before.keys() - now.keys()),
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in changes.items() if value}
 
     def _event(self, query: Fields) -> dict[str, Any] | None:
         return next((event for event in self.state["events"] if event["id"] == query.get("id")), None)

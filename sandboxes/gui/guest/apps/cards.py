@@ -1,10 +1,10 @@
-"""A few cards, each behind a link with its name: the simplest thing to find out."""
+"""A list of cards, each behind a link with its name: the simplest task of reading."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .app import App, Fields, link, text, whole
+from .app import App, Fields, link, parse_whole_number, text
 
 
 class Cards(App):
@@ -14,13 +14,15 @@ class Cards(App):
 
     def get_home(self, query: Fields) -> str:
         names = [name for name, _ in self.state["cards"]]
-        return self.page(self.title, "".join(f"<p>{link(f'/card?at={at}', name)}</p>" for at, name in enumerate(names)))
+        return self.page(
+            self.title, "".join(f"<p>{link(f'/card?at={index}', name)}</p>" for index, name in enumerate(names))
+        )
 
     def get_card(self, query: Fields) -> str:
-        at = whole(query.get("at", ""), 0, len(self.state["cards"]) - 1)
-        said = "There is no such card." if at is None else self.state["cards"][at][1]
-        return self.page("Card", f"<p>{text(said)}</p>")
+        index = parse_whole_number(query.get("at", ""), 0, len(self.state["cards"]) - 1)
+        card_text = "There is no such card." if index is None else self.state["cards"][index][1]
+        return self.page("Card", f"<p>{text(card_text)}</p>")
 
     def effects(self) -> dict[str, Any]:
-        """None, whatever was read."""
+        """Always empty: nothing can be changed."""
         return {}

@@ -1,4 +1,4 @@
-"""One page with a few fields and buttons: the simplest thing to act on."""
+"""One page with a few fields and buttons: the simplest task of acting."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class Form(App):
         return self.page("Done", "<p>Thank you.</p>")
 
     def effects(self) -> dict[str, Any]:
-        """What was sent, in order."""
+        """The forms that were sent, in order."""
         return {"sent": self.state["sent"]} if self.state["sent"] else {}

@@ -17,8 +17,8 @@ class Forum(App):
 
     def get_home(self, query: Fields) -> str:
         topic, sort = query.get("topic", ""), query.get("sort", "new")
-        found = [thread for thread in self.state["threads"] if topic in ("", thread["topic"])]
-        found.sort(key=lambda thread: -thread["votes"] if sort == "votes" else -int(thread["id"]))
+        threads = [thread for thread in self.state["threads"] if topic in ("", thread["topic"])]
+        threads.sort(key=lambda thread: -thread["votes"] if sort == "votes" else -int(thread["id"]))
         body = (
             "<form method=get action=/>"
             + choice("topic", "Topic", [("", "All"), *self.state["topics"]], topic)
@@ -27,7 +27,7 @@ class Forum(App):
         )
         rows = [
             (link(f"/thread?id={t['id']}", t["title"]), text(t["author"]), str(t["votes"]), str(len(t["posts"])))
-            for t in found
+            for t in threads
         ]
         return self.page("Threads", body + table(("Title", "Author", "Votes", "Answers"), rows))
 
@@ -84,17 +84,24 @@ class Forum(App):
             return self.get_new(form, "A thread needs a topic and a title.")
         threads = self.state["threads"]
         if len(threads) < len(self.start["threads"]) + _MOST:
-            threads.append({
-                "id": str(1 + max(int(thread["id"]) for thread in threads)), "topic": topic, "title": title[:200],
-                "author": "you", "text": form.get("text", "")[:2000], "votes": 0, "posts": [],
-            })  # fmt: skip
+            threads.append(
+                {
+                    "id": str(1 + max(int(thread["id"]) for thread in threads)),
+                    "topic": topic,
+                    "title": title[:200],
+                    "author": "you",
+                    "text": form.get("text", "")[:2000],
+                    "votes": 0,
+                    "posts": [],
+                }
+            )
         return f"/thread?id={threads[-1]['id']}"
 
     def effects(self) -> dict[str, Any]:
         """Votes given, answers and threads written."""
         known = {thread["id"] for thread in self.start["threads"]}
         threads = self.state["threads"]
-        found = {
+        changes = {
             "voted": sorted(self.state["voted"]),
             "answers": [
                 [thread["id"], " ".join(post["text"].split())]
@@ -108,7 +115,7 @@ class Forum(App):
                 if thread["id"] not in known
             ],
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in changes.items() if value}
 
     def _thread(self, query: Fields) -> dict[str, Any] | None:
         return next((thread for thread in self.state["threads"] if thread["id"] == query.get("id")), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .app import App, Fields, area, button, choice, entry, link, table, text, whole
+from .app import App, Fields, area, button, choice, entry, link, parse_whole_number, table, text
 
 FOLDERS = ("Inbox", "Archive", "Travel", "Bills", "Trash")
 _PER_PAGE = 10
@@ -15,26 +15,31 @@ class Mail(App):
 
     title = "Post"
     links = (
-        ("/", "Inbox"), ("/?folder=Archive", "Archive"), ("/?folder=Travel", "Travel"), ("/?folder=Bills", "Bills"),
-        ("/?folder=Trash", "Trash"), ("/sent", "Sent"), ("/write", "Write"),
-    )  # fmt: skip
+        ("/", "Inbox"),
+        ("/?folder=Archive", "Archive"),
+        ("/?folder=Travel", "Travel"),
+        ("/?folder=Bills", "Bills"),
+        ("/?folder=Trash", "Trash"),
+        ("/sent", "Sent"),
+        ("/write", "Write"),
+    )
 
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__({"sent": [], **data})
 
     def get_home(self, query: Fields) -> str:
         """A folder, or what a search finds in all of them."""
-        folder = asked if (asked := query.get("folder", "")) in FOLDERS else "Inbox"
+        folder = requested if (requested := query.get("folder", "")) in FOLDERS else "Inbox"
         words = query.get("q", "").lower().split()
-        found = [
+        messages = [
             message
             for message in reversed(self.state["messages"])
             if (words or message["folder"] == folder)
             and all(word in f"{message['from']} {message['subject']} {message['body']}".lower() for word in words)
         ]
-        page = whole(query.get("page", "1"), 1, 99) or 1
+        page = parse_whole_number(query.get("page", "1"), 1, 99) or 1
         rows = []
-        for message in found[(page - 1) * _PER_PAGE : page * _PER_PAGE]:
+        for message in messages[(page - 1) * _PER_PAGE : page * _PER_PAGE]:
             name = message["from"].partition(" <")[0]
             state = " ".join(word for word in ("starred", "unread") if message[word])
             rows.append(
@@ -42,11 +47,11 @@ class Mail(App):
             )
         body = f"<form method=get action=/>{entry('q', 'Search', query.get('q', ''))}<button>Search</button></form>"
         body += table(("Subject", "From", "Date", ""), rows) if rows else "<p>No messages.</p>"
-        kept = f"folder={folder}&q={'+'.join(words)}"
+        filters = f"folder={folder}&q={'+'.join(words)}"
         if page > 1:
-            body += link(f"/?{kept}&page={page - 1}", "Newer") + " "
-        if len(found) > page * _PER_PAGE:
-            body += link(f"/?{kept}&page={page + 1}", "Older")
+            body += link(f"/?{filters}&page={page - 1}", "Newer") + " "
+        if len(messages) > page * _PER_PAGE:
+            body += link(f"/?{filters}&page={page + 1}", "Older")
         return self.page("Search" if words else folder, body)
 
     def get_message(self, query: Fields) -> str:
@@ -114,21 +119,22 @@ class Mail(App):
         return "/sent"
 
     def get_sent(self, query: Fields) -> str:
-        rows = [(text(one["subject"]), text(one["to"])) for one in reversed(self.state["sent"])]
+        rows = [(text(message["subject"]), text(message["to"])) for message in reversed(self.state["sent"])]
         return self.page("Sent", table(("Subject", "To"), rows) if rows else "<p>Nothing was sent.</p>")
 
     def effects(self) -> dict[str, Any]:
         """Messages sent, moved, and starred or no longer so. Reading is no effect."""
         before = {message["id"]: message for message in self.start["messages"]}
         now = self.state["messages"]
-        found = {
+        changes = {
             "sent": sorted(
-                ({key: " ".join(value.split()) for key, value in one.items()} for one in self.state["sent"]), key=str
+                ({key: " ".join(value.split()) for key, value in message.items()} for message in self.state["sent"]),
+                key=str,
             ),
             "moved": {m["id"]: m["folder"] for m in now if m["folder"] != before[m["id"]]["folder"]},
             "starred": {m["id"]: m["starred"] for m in now if m["starred"] != before[m["id"]]["starred"]},
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in changes.items() if value}
 
     def _message(self, query: Fields) -> dict[str, Any] | None:
         return next((message for message in self.state["messages"] if message["id"] == query.get("id")), None)

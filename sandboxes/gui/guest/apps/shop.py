@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from .app import App, Fields, button, choice, entry, link, table, text, whole
+from .app import App, Fields, button, choice, entry, link, parse_whole_number, table, text
 
 _PER_PAGE, _MOST = 8, 20
 SHIPPING = {"standard": "Standard", "express": "Express", "pickup": "Pick up at the store"}
@@ -34,16 +34,16 @@ class Shop(App):
     def get_home(self, query: Fields) -> str:
         """Search, filter and sort."""
         words, category = query.get("q", "").strip().lower(), query.get("category", "")
-        sort = asked if (asked := query.get("sort", "")) in _SORTS else "name"
-        found = [
+        sort = requested if (requested := query.get("sort", "")) in _SORTS else "name"
+        products = [
             product
             for product in self._products.values()
             if all(word in f"{product['name']} {product['category']}".lower() for word in words.split())
             and category in ("", product["category"])
         ]
-        found.sort(key=_SORTS[sort][1])
-        page = whole(query.get("page", "1"), 1, 99) or 1
-        shown = found[(page - 1) * _PER_PAGE : page * _PER_PAGE]
+        products.sort(key=_SORTS[sort][1])
+        page = parse_whole_number(query.get("page", "1"), 1, 99) or 1
+        on_page = products[(page - 1) * _PER_PAGE : page * _PER_PAGE]
         categories = sorted({product["category"] for product in self._products.values()})
         body = (
             "<form method=get action=/>"
@@ -60,16 +60,16 @@ class Shop(App):
                         money(p["price"]),
                         f"{p['rating']:.1f}",
                     )
-                    for p in shown
+                    for p in on_page
                 ],
             )
         )
-        kept = {key: query[key] for key in ("q", "category", "sort") if query.get(key)}
+        filters = {key: query[key] for key in ("q", "category", "sort") if query.get(key)}
         if page > 1:
-            body += link("/?" + urlencode({**kept, "page": page - 1}), "Previous page") + " "
-        if len(found) > page * _PER_PAGE:
-            body += link("/?" + urlencode({**kept, "page": page + 1}), "Next page")
-        return self.page("Products", f"<p>{len(found)} products</p>{body}")
+            body += link("/?" + urlencode({**filters, "page": page - 1}), "Previous page") + " "
+        if len(products) > page * _PER_PAGE:
+            body += link("/?" + urlencode({**filters, "page": page + 1}), "Next page")
+        return self.page("Products", f"<p>{len(products)} products</p>{body}")
 
     def get_product(self, query: Fields, note: str = "") -> str:
         product = self._products.get(query.get("id"))
@@ -77,10 +77,13 @@ class Shop(App):
             return self.page("Not found", "<p>There is no such product.</p>")
         wished = product["id"] in self.state["wishes"]
         rows = [
-            ("Category", text(product["category"])), ("Colour", text(product["colour"])),
-            ("Price", money(product["price"])), ("Rating", f"{product['rating']:.1f} of 5"),
-            ("In stock", str(product["stock"])), ("Article number", text(product["id"])),
-        ]  # fmt: skip
+            ("Category", text(product["category"])),
+            ("Colour", text(product["colour"])),
+            ("Price", money(product["price"])),
+            ("Rating", f"{product['rating']:.1f} of 5"),
+            ("In stock", str(product["stock"])),
+            ("Article number", text(product["id"])),
+        ]
         body = table(("", ""), rows)
         body += (
             f'<form method=post action=/add><input type=hidden name=id value="{text(product["id"])}">'
@@ -93,7 +96,7 @@ class Shop(App):
         product = self._products.get(form.get("id"))
         if product is None:
             return "/"
-        number = whole(form.get("quantity", ""), 1, _MOST)
+        number = parse_whole_number(form.get("quantity", ""), 1, _MOST)
         held = self.state["cart"].get(product["id"], 0)
         if number is None:
             return self.get_product(form, f"The quantity is a number from 1 to {_MOST}.")
@@ -136,7 +139,7 @@ class Shop(App):
         return self.page("Cart", body, note)
 
     def post_change(self, form: Fields) -> str:
-        number = whole(form.get("quantity", ""), 0, _MOST)
+        number = parse_whole_number(form.get("quantity", ""), 0, _MOST)
         product = self._products.get(form.get("id"))
         if product is None or form["id"] not in self.state["cart"]:
             return "/cart"
@@ -172,10 +175,14 @@ class Shop(App):
         if form.get("address") not in self.state["addresses"] or form.get("shipping") not in SHIPPING:
             return self.get_checkout({}, "Choose an address and a way of shipping.")
         order = {
-            "id": f"A{1001 + len(self.state['orders'])}", "items": dict(sorted(cart.items())), "status": "placed",
-            "address": form["address"], "shipping": form["shipping"], "coupon": self.state["coupon"],
+            "id": f"A{1001 + len(self.state['orders'])}",
+            "items": dict(sorted(cart.items())),
+            "status": "placed",
+            "address": form["address"],
+            "shipping": form["shipping"],
+            "coupon": self.state["coupon"],
             "total": self._total(),
-        }  # fmt: skip
+        }
         self.state["orders"].append(order)
         self.state["cart"], self.state["coupon"] = {}, ""
         return f"/order?id={order['id']}"
@@ -188,7 +195,7 @@ class Shop(App):
         return self.page("Orders", table(("Order", "Status", "Total"), rows))
 
     def get_order(self, query: Fields) -> str:
-        order = next((one for one in self.state["orders"] if one["id"] == query.get("id")), None)
+        order = next((candidate for candidate in self.state["orders"] if candidate["id"] == query.get("id")), None)
         if order is None:
             return self.page("Not found", "<p>There is no such order.</p>")
         rows = [(text(self._products[key]["name"]), str(number)) for key, number in order["items"].items()]
@@ -209,13 +216,13 @@ class Shop(App):
         """New orders, cancelled ones, wishes, and what is left in the cart."""
         known = {order["id"]: order["status"] for order in self.start["orders"]}
         orders = self.state["orders"]
-        found = {
+        changes = {
             "ordered": [{k: v for k, v in order.items() if k != "id"} for order in orders if order["id"] not in known],
             "cancelled": sorted(o["id"] for o in orders if known.get(o["id"], o["status"]) != o["status"]),
             "wishes": sorted(self.state["wishes"]),
             "cart": dict(sorted(self.state["cart"].items())),
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in changes.items() if value}
 
     def _total(self) -> int:
         total: int = sum(number * self._products[key]["price"] for key, number in self.state["cart"].items())

@@ -1,4 +1,4 @@
-"""What every registered estimator promises with its defaults; test_every_estimator.py holds it to each entry."""
+"""What every registered estimator promises with its defaults; `test_every_estimator` checks each entry."""
 
 from __future__ import annotations
 

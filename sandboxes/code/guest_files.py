@@ -18,7 +18,7 @@ SKIPPED = ("__pycache__", ".git")
 
 def collect(top: str) -> None:
     """Print {"files": texts by path, "binary": base64 by path, "executable": paths, "folders": empty ones}."""
-    found: dict[str, dict[str, str]] = {"files": {}, "binary": {}}
+    contents: dict[str, dict[str, str]] = {"files": {}, "binary": {}}
     executable: list[str] = []
     folders: list[str] = []
     size = 0
@@ -32,15 +32,15 @@ def collect(top: str) -> None:
             if not stat.S_ISREG(about.st_mode):
                 continue
             size += about.st_size
-            if size > MAX_BYTES or len(found["files"]) + len(found["binary"]) >= MAX_FILES:
+            if size > MAX_BYTES or len(contents["files"]) + len(contents["binary"]) >= MAX_FILES:
                 sys.exit(f"more than {MAX_FILES} files or {MAX_BYTES} bytes: remove what does not belong there")
             with open(path, "rb") as file:
                 raw = file.read(MAX_BYTES)
             short = os.path.relpath(path, top)
             try:
-                found["files"][short] = raw.decode()
+                contents["files"][short] = raw.decode()
             except UnicodeDecodeError:
-                found["binary"][short] = base64.b64encode(raw).decode()
+                contents["binary"][short] = base64.b64encode(raw).decode()
             if about.st_mode & 0o100:
                 executable.append(short)
-    print(json.dumps({**found, "executable": executable, "folders": sorted(folders)}, sort_keys=True))
+    print(json.dumps({**contents, "executable": executable, "folders": sorted(folders)}, sort_keys=True))

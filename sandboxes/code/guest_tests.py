@@ -22,7 +22,7 @@ def try_tests(code: str, setup: str, tests: list[str]) -> None:
             exec(compile(setup, "setup.py", "exec"), namespace)
             exec(compile(code, "candidate.py", "exec"), namespace)
     except BaseException as error:  # noqa: BLE001 - the candidate may raise SystemExit
-        print("The code cannot be loaded: " + said(error))
+        print("The code cannot be loaded: " + describe_error(error))
         return
     failures = []
     for test in tests:
@@ -45,20 +45,20 @@ def outcome(test: str, namespace: dict[str, object]) -> str:
         claim = ast.parse(test.strip()).body[0].test  # type: ignore[attr-defined]
         call = claim.left if isinstance(claim, ast.Compare) else claim
         try:
-            return "got " + shown(eval(compile(ast.Expression(call), "test.py", "eval"), namespace))
+            return "got " + short_repr(eval(compile(ast.Expression(call), "test.py", "eval"), namespace))
         except BaseException as error:  # noqa: BLE001
-            return said(error)
+            return describe_error(error)
     except BaseException as error:  # noqa: BLE001
-        return said(error)
+        return describe_error(error)
     return ""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     text = repr(value)
     return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "..."
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The error and the candidate's line it came from."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "candidate.py"]
     where = f" (line {lines[-1]})" if lines else ""

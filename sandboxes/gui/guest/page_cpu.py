@@ -1,16 +1,16 @@
-"""How long to wait for a page where others use the same processors: by the time its process got, not by the clock."""
+"""Processor time of page processes: a busy host makes a page slow, so waits count processor time, not the clock."""
 
 from __future__ import annotations
 
 import os
 
 MOST_S = 60.0
-"""The longest wait for one answer, in seconds by the clock."""
+"""The longest wait for one answer, in wall seconds."""
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 def pages_cpu_s() -> dict[str, float]:
-    """Processor time in seconds that each process of pages has used, by its id."""
+    """Processor time in seconds that each page process has used, by process id."""
     used: dict[str, float] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -22,10 +22,10 @@ def pages_cpu_s() -> dict[str, float]:
                         fields = file.read().rpartition(")")[2].split()
                     used[name] = (int(fields[11]) + int(fields[12])) * _TICK_S
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended
     return used
 
 
 def busiest_s(before: dict[str, float], after: dict[str, float]) -> float:
-    """The most that one process of pages has used between two readings, in seconds of processor time."""
+    """The most processor time, in seconds, that one page process used between two readings."""
     return max((used - before.get(page, 0.0) for page, used in after.items()), default=0.0)

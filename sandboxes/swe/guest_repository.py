@@ -15,37 +15,40 @@ MAX_HITS, MAX_LINE = 50, 200
 PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own name plugins that are not here
 
 
+class Refused(Exception):
+    """The request cannot be served; the message is written for the model."""
+
+
 def files_under(path: str) -> list[str]:
     """Regular files under a path, sorted, without git's own."""
     if os.path.isfile(path):
         return [path]
-    found = []
+    paths = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
-        found += [os.path.join(folder, name) for name in sorted(names) if os.path.isfile(os.path.join(folder, name))]
-    return found
+        paths += [os.path.join(folder, name) for name in sorted(names) if os.path.isfile(os.path.join(folder, name))]
+    return paths
 
 
-def listing(path: str) -> None:
-    """Print the files under a path, one a line."""
+def listing(path: str) -> str:
+    """The files under a path, one a line."""
+    begin([])
     if not os.path.exists(path):
-        print(json.dumps({"refused": f"There is no file or folder {path!r}."}))
-        return
-    found = [os.path.relpath(name) for name in files_under(path)]
-    more = f"\n[{len(found) - 200} more files; name a folder]" if len(found) > 200 else ""
-    print(json.dumps({"ok": "\n".join(found[:200]) + more or "[no files]"}))
+        raise Refused(f"There is no file or folder {path!r}.")
+    paths = [os.path.relpath(name) for name in files_under(path)]
+    more = f"\n[{len(paths) - 200} more files; name a folder]" if len(paths) > 200 else ""
+    return "\n".join(paths[:200]) + more or "[no files]"
 
 
-def search(pattern: str, path: str) -> None:
-    """Print lines that match a regular expression: file:line: text."""
+def search(pattern: str, path: str) -> str:
+    """The lines that match a regular expression: file:line: text."""
+    begin([])
     try:
         matcher = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        print(json.dumps({"refused": f"{pattern[:80]!r} is no regular expression: {error}."}))
-        return
+        raise Refused(f"{pattern[:80]!r} is no regular expression: {error}.") from error
     if not os.path.exists(path):
-        print(json.dumps({"refused": f"There is no file or folder {path!r}."}))
-        return
+        raise Refused(f"There is no file or folder {path!r}.")
     hits = []
     for name in files_under(path):
         try:
@@ -58,17 +61,18 @@ def search(pattern: str, path: str) -> None:
         if len(hits) > MAX_HITS:
             hits[MAX_HITS:] = ["[more; search in one folder or for something rarer]"]
             break
-    print(json.dumps({"ok": "\n".join(hits) or "[nothing found]"}))
+    return "\n".join(hits) or "[nothing found]"
 
 
-def broken(path: str) -> None:
-    """Print a note if a Python file cannot be read as Python, and nothing else if it can."""
+def syntax_note(path: str) -> str:
+    """A note if a file cannot be read as Python, and nothing if it can."""
+    begin([])
     try:
         with open(path, encoding="utf-8") as file:
             compile(file.read(), path, "exec")
-        print(json.dumps({"ok": ""}))
     except (SyntaxError, ValueError, RecursionError, MemoryError, OSError) as error:
-        print(json.dumps({"ok": f" Careful: it is no valid Python now ({str(error)[:120]})."}))
+        return f" Careful: it is no valid Python now ({str(error)[:120]})."
+    return ""
 
 
 def run_tests(arguments: list[str], source: list[str]) -> None:

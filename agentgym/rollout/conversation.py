@@ -1,0 +1,59 @@
+"""The conversation of an episode: its messages, and the exact token ids of them where the policy has a renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym.policy.contract import Renderer
+from agentgym.trajectory import Turn
+
+EMPTY = "Your message was empty. Call a tool, or say your answer."
+CUT = "Your message was cut off at {tokens} tokens, before it held a complete call. Be shorter and call a tool."
+OVER_BUDGET = "This call was not finished: the episode has used up {budget}."
+
+
+class Conversation:
+    """What the policy has been told and has said so far. Token in, token out: nothing is encoded twice.
+
+    Attributes:
+        messages: all of them, in order.
+        prompt_ids: token ids of the opening messages; empty without a renderer.
+        prefix_ids: token ids of everything so far, which the next reply continues; None without a renderer.
+    """
+
+    def __init__(
+        self, opening: Sequence[Message], tool_schemas: Sequence[dict[str, Any]], renderer: Renderer | None
+    ) -> None:
+        self.messages = list(opening)
+        self._renderer = renderer
+        self.prompt_ids: list[int] = [] if renderer is None else renderer.prompt(opening, tool_schemas)
+        self.prefix_ids: list[int] | None = None if renderer is None else list(self.prompt_ids)
+        self._end_of_turn = [] if renderer is None else renderer.encode(Message("assistant", ""))[-1:]
+
+    def append(self, turn: Turn) -> list[int]:
+        """Add the agent's message and what came back. Returns: token ids of what came back, up to the next reply."""
+        observation = [Message("tool", r.content, (), r.call_id, r.name) for r in turn.results]
+        observation += turn.replies
+        self.messages.append(turn.message)
+        self.messages += observation
+        if self._renderer is None or self.prefix_ids is None:
+            return []
+        observation_ids = self._renderer.observation(observation)
+        if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end the message
+            observation_ids = [*self._end_of_turn, *observation_ids]
+        self.prefix_ids += turn.token_ids
+        self.prefix_ids += observation_ids
+        return observation_ids
+
+    def room(self, context_tokens: int | None) -> int | None:
+        """How many tokens of a context are left; None where that is not known."""
+        if self.prefix_ids is None or context_tokens is None:
+            return None
+        return context_tokens - len(self.prefix_ids)
+
+
+def over_budget(call: Call, budget: str) -> Result:
+    """The result of a call that was not run to its end, because `budget` is used up."""
+    return Result(OVER_BUDGET.format(budget=budget), ResultStatus.OVER_BUDGET, call.name, call.id)

@@ -1,0 +1,118 @@
+"""Makes the environments of a run, and knows what belongs to each: its reward and its tools' schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.environment import Environment
+from agentgym.errors import AgentGymError
+from agentgym.policy.contract import Policy
+from agentgym.registry import load, load_reward, make
+from agentgym.reward import Reward
+from agentgym.rollout.config import RolloutConfig
+from agentgym.task import Task
+from agentgym.tools import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchemas:
+    """What a policy is told of an environment's tools, and what they cost.
+
+    Attributes:
+        tools: the mapping they were made from.
+        schemas: in the OpenAI function-call shape.
+        costs: by name, of those tools that cost something.
+    """
+
+    tools: Mapping[str, Tool]
+    schemas: Sequence[dict[str, Any]]
+    costs: Mapping[str, float]
+
+    @classmethod
+    def of(cls, tools: Mapping[str, Tool]) -> ToolSchemas:
+        return cls(
+            tools,
+            tuple(tool.schema() for tool in tools.values()),
+            {name: tool.options.cost for name, tool in tools.items() if tool.options.cost},
+        )
+
+
+class EnvironmentFactory:
+    """Makes a fresh environment for each episode, and loads each reward that environments declare once.
+
+    Args:
+        config: names the environment, its options, its backend, and the reward if it is not the environment's own.
+        policy: introduced to the rewards, for judges that ask the player itself; a function that makes policies is not.
+    Raises: UnknownNameError for an unknown reward.
+    """
+
+    def __init__(self, config: RolloutConfig, policy: Policy | Callable[[Task], Policy]) -> None:
+        self._config = config
+        self._policy = policy if isinstance(policy, Policy) else None
+        self._rewards_by_name: dict[str, Reward] = {}
+        self._rewards_by_source: dict[object, Reward | None] = {}
+        self._schemas: dict[type[Environment], ToolSchemas] = {}
+        self._given_reward: Reward | None = None
+        if isinstance(config.reward, str):
+            self._given_reward = self._load(config.reward)
+        elif config.reward is not None:
+            self._given_reward = config.reward
+            if self._policy is not None:
+                config.reward.bind_policy(self._policy)
+
+    def make(self, task: Task) -> Environment:
+        """A fresh environment for a task. Raises: UnknownNameError; whatever its constructor raises."""
+        source, options = self._source(task), self._config.environment_options
+        backend = self._config.backend
+        environment = source(**options) if callable(source) else make(source, backend=backend, **options)
+        self._rewards_by_source[source] = self.reward_for(environment)
+        return environment
+
+    def reward_for(self, environment: Environment | type[Environment]) -> Reward | None:
+        """Who judges an environment: the config's reward, else the one the environment declares, if it declares one."""
+        if self._given_reward is not None or environment.reward is None:
+            return self._given_reward
+        return self._load(environment.reward)
+
+    def group_reward(self, task: Task, *, make: bool = False) -> Reward | None:
+        """Who judges the episodes of a task beside each other; None for nearly every reward.
+
+        Args:
+            make: make an environment where only an instance can tell what it declares, and none was made yet.
+        """
+        reward = self._given_reward
+        if reward is None:
+            source = self._source(task)
+            if source not in self._rewards_by_source:
+                with suppress(AgentGymError):  # an unknown id: its episodes have failed because of it, and say so
+                    environment_class = load("environments", source) if isinstance(source, str) else source
+                    if isinstance(environment_class, type):
+                        self._rewards_by_source[source] = self.reward_for(environment_class)
+            if make and source not in self._rewards_by_source:
+                self.make(task)
+            reward = self._rewards_by_source.get(source)
+        return reward if reward is not None and reward.has_stage("group") else None
+
+    def tool_schemas(self, environment: Environment) -> ToolSchemas:
+        """Made once for all environments of a class, unless an instance has tools of its own."""
+        environment_class = type(environment)
+        if environment.tools is not environment_class.tools:
+            return ToolSchemas.of(environment.tools)
+        schemas = self._schemas.get(environment_class)
+        if schemas is None:
+            schemas = self._schemas[environment_class] = ToolSchemas.of(environment.tools)
+        return schemas
+
+    def _source(self, task: Task) -> str | Callable[..., Environment]:
+        return self._config.environment or task.environment
+
+    def _load(self, name: str) -> Reward:
+        reward = self._rewards_by_name.get(name)
+        if reward is None:
+            reward = self._rewards_by_name[name] = load_reward(name)
+            if self._policy is not None:
+                reward.bind_policy(self._policy)
+        return reward

@@ -1,0 +1,50 @@
+"""What the episodes of a run have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentgym.environment import Checkpoint, Environment
+from agentgym.reward import Reward
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.rollout.replay import Fork, RestoredEnvironment
+from agentgym.storage.ledger import Ledger
+from agentgym.task import Task
+
+Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
+"""By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeConfig:
+    """What the episodes of a run have in common.
+
+    Attributes:
+        environments: makes the environments and knows their rewards.
+        seed_parts: begin the hash that seeds each request (the run's seed and label).
+        judged: whether rewards are asked.
+        fork: for a branch, where it leaves its record.
+        ledger: keeps each turn when it is finished.
+        checkpoints: filled in at those of its keys that occur.
+    """
+
+    environments: EnvironmentFactory
+    budgets: Budgets
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed_parts: tuple[object, ...] = ()
+    judged: bool = True
+    fork: Fork | None = None
+    ledger: Ledger | None = None
+    checkpoints: Checkpoints | None = None
+
+    def make_environment(self, task: Task) -> Environment:
+        """A fresh environment; of a branch with a checkpoint, one that is put back to it by its reset."""
+        environment = self.environments.make(task)
+        if self.fork is not None and self.fork.checkpoint is not None:
+            return RestoredEnvironment(environment, self.fork)
+        return environment
+
+    def reward_for(self, environment: Environment) -> Reward | None:
+        return self.environments.reward_for(environment.unwrapped) if self.judged else None

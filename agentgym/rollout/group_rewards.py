@@ -1,0 +1,108 @@
+"""Rewards that see the episodes of a group beside each other: who waits for whom, and what becomes of the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from agentgym.messages import StopReason
+from agentgym.reward import Reward, validate_each
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.rollout.jobs import Job
+from agentgym.rollout.judging import Judge, merge_components
+from agentgym.storage.ledger import Ledger
+from agentgym.trajectory import Trajectory
+
+
+@dataclass(slots=True)
+class HeldGroup:
+    """The episodes of a group that have ended, and the reward that judges them once all have."""
+
+    reward: Reward
+    jobs: list[Job] = field(default_factory=list)
+
+
+class GroupRewards:
+    """Holds episodes back until their group is complete, has the group judged, and keeps the verdict in the ledger.
+
+    An episode that waits for its group is marked so in the ledger; a run that broke off in between judges the group
+    when it is resumed.
+
+    Args:
+        label: of the run whose groups these are.
+    """
+
+    def __init__(
+        self,
+        environments: EnvironmentFactory,
+        group_size: int,
+        budgets: Budgets,
+        ledger: Ledger | None,
+        label: str,
+    ) -> None:
+        self._environments, self._group_size, self._budgets, self._ledger = environments, group_size, budgets, ledger
+        self._incomplete: dict[int, HeldGroup] = {}
+        self._awaiting = ledger.awaiting_group(label) if ledger is not None else set()
+
+    def reward_for(self, job: Job) -> Reward | None:
+        """Who judges the episode's group; None for nearly every reward, and for branches, which are in no group."""
+        return None if job.fork is not None else self._environments.group_reward(job.trajectory.task)
+
+    def reward_for_recorded(self, job: Job) -> Reward | None:
+        """As `reward_for`, of an episode that was found in the ledger: None if its group was judged."""
+        if job.fork is not None or job.trajectory.id not in self._awaiting:
+            return None
+        return self._environments.group_reward(job.trajectory.task, make=True)
+
+    def hold(self, job: Job, reward: Reward) -> HeldGroup | None:
+        """Keep an episode back. Returns: its group, once it is complete and is to be judged."""
+        number = job.position // self._group_size
+        group = self._incomplete.setdefault(number, HeldGroup(reward))
+        group.jobs.append(job)
+        return self._incomplete.pop(number) if len(group.jobs) == self._group_size else None
+
+    def release(self) -> Iterator[HeldGroup]:
+        """The groups that will never be complete, as the environment of an episode could not be asked who judges."""
+        while self._incomplete:
+            yield self._incomplete.popitem()[1]
+
+    async def judge(self, group: HeldGroup) -> list[Job]:
+        """Have a group judged and keep the verdict. Returns: its episodes, in the order they were asked for."""
+        group.jobs.sort(key=lambda job: job.position)
+        trajectories = [job.trajectory for job in group.jobs]
+        await judge_group(group.reward, trajectories, self._budgets)
+        if self._ledger is not None:
+            self._ledger.amend(trajectories)
+        return group.jobs
+
+
+async def judge_group(reward: Reward, group: Sequence[Trajectory], budgets: Budgets) -> None:
+    """Let a reward see the valid episodes of a complete group beside each other, and add its components to theirs.
+
+    If the reward cannot judge, all of them are marked failed, as none can be compared.
+    """
+    valid = [trajectory for trajectory in group if trajectory.valid]
+    if not valid:
+        return
+    retries_left = budgets.infra_retries
+
+    def retry(error: Exception) -> bool:
+        nonlocal retries_left
+        retries_left -= 1
+        return retries_left >= 0
+
+    judge = Judge(reward, budgets.time_s, retry)
+    try:
+        answers = await judge.ask(reward.group, valid, check=partial(validate_each, count=len(valid)))
+        outcomes = [
+            merge_components(t.outcome, components, reward) for t, components in zip(valid, answers, strict=True)
+        ]
+        for trajectory, outcome in zip(valid, outcomes, strict=True):
+            trajectory.outcome = outcome
+            trajectory.weights = dict(reward.weights_for(trajectory))
+    except Exception as error:  # noqa: BLE001  a judge may raise anything; none of it is the agent's fault
+        for trajectory in valid:
+            trajectory.stop_reason, trajectory.outcome = StopReason.INFRA_ERROR, {}
+            trajectory.error = f"{type(error).__name__}: {str(error)[:2000]} (while judging the group)"

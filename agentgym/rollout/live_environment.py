@@ -1,0 +1,136 @@
+"""The environment of an episode while it is played: made, read before each turn, metered, put back, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentgym.environment import Checkpoint, Environment
+from agentgym.messages import Result
+from agentgym.sandbox.contract import Usage
+from agentgym.sandbox.metering import combine_usage, usage_counts, usage_since
+from agentgym.task import Task
+
+CLOSE_S = 60.0
+"""How long an environment may take to close before it is given up."""
+_REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # of parallel calls the walls, and what is started, overlap
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentState:
+    """What an environment tells before a turn; None for what it does not offer."""
+
+    state_key: str | None = None
+    potential: float | None = None
+    checkpoint: Checkpoint | None = None
+
+
+class LiveEnvironment:
+    """One episode's environment, and the fresh one that takes its place after a failure.
+
+    Args:
+        make: makes a fresh environment.
+        checkpoints: whether checkpoints are wanted.
+    Attributes:
+        current: the environment that is acted on now.
+    """
+
+    def __init__(self, make: Callable[[], Environment], *, checkpoints: bool) -> None:
+        self._make = make
+        self.current = make()
+        self._closed = False
+        environment_class = type(self.current)
+        self._offers_state_key = environment_class.state_key is not Environment.state_key
+        self._offers_potential = environment_class.potential is not Environment.potential
+        self._offers_checkpoint = checkpoints and environment_class.checkpoint is not Environment.checkpoint
+        self._last_usage = Usage()
+
+    async def read_state(self, turn: int, note: Callable[[str], None]) -> EnvironmentState:
+        """The state before a turn; an environment is asked only for what its class offers.
+
+        Args:
+            note: called with what is about to be asked, for error messages.
+        Raises: what the environment raises; ValueError for a potential that is no finite number.
+        """
+        environment, state_key, potential, checkpoint = self.current, None, None, None
+        if self._offers_state_key:
+            note(f"reading the state before turn {turn}")
+            state_key = await environment.state_key()
+        if self._offers_potential:
+            note(f"asking for the progress before turn {turn}")
+            potential = await environment.potential()
+            if potential is not None and not math.isfinite(potential):
+                name = type(environment).__name__
+                raise ValueError(f"{name}.potential() gave {potential!r}: it is a finite number, or None.")
+        if self._offers_checkpoint:
+            note(f"taking a checkpoint before turn {turn}")
+            checkpoint = await environment.checkpoint()
+        return EnvironmentState(state_key, potential, checkpoint)
+
+    async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
+        """What the sandboxes used since the last reading, by name; empty where there are none.
+
+        The sandboxes' own counters see everything, and parallel calls once; but a sandbox that was opened and closed
+        in between is only in what the calls report. So the larger of the two counts.
+        """
+        environment = self.current
+        if environment.backend is None and type(environment).usage is Environment.usage:
+            return {}
+        now = await environment.usage()
+        counts = usage_counts(usage_since(now, self._last_usage))
+        self._last_usage = now
+        reported = combine_usage([dict(result.usage) for result in results])
+        for name in _REPORTED_BY_CALLS:
+            if reported.get(name, 0) > counts.get(name, 0):
+                counts[name] = reported[name]
+        if reported.get("peak_memory_mib"):  # a process's own figure includes memory that it shares with others
+            counts.setdefault("peak_memory_mib", reported["peak_memory_mib"])
+        return counts
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> str | None:
+        """Go on in a fresh environment that is put back to a checkpoint. Returns: as `close`, of the old one."""
+        close_error = await self.close()
+        self.current, self._closed, self._last_usage = self._make(), False, Usage()
+        await self.current.restore(task, checkpoint, seed=seed)
+        return close_error
+
+    async def close(self) -> str | None:
+        """Close the environment, once. Returns and raises: as `close_environment`."""
+        if self._closed:
+            return None
+        self._closed = True
+        return await close_environment(self.current)
+
+
+async def close_environment(environment: Environment) -> str | None:
+    """Close an environment and wait for it, even when cancelled meanwhile; the cancellation is raised afterwards.
+
+    Returns: what went wrong in closing, None if nothing did. It is a note and no error, because what the episode did
+        before stands.
+    Raises: asyncio.CancelledError
+    """
+    if type(environment).close is Environment.close and not environment.sandboxes:
+        return None  # nothing to free
+    loop = asyncio.get_running_loop()
+    closing, deadline = loop.create_task(environment.close()), loop.time() + CLOSE_S
+    cancellation: asyncio.CancelledError | None = None
+    while not closing.done() and (remaining_s := deadline - loop.time()) > 0:
+        try:
+            await asyncio.wait({closing}, timeout=remaining_s)  # does not cancel what it waits for
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if not closing.done():
+        closing.cancel()
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else will look
+        note = f"close() took longer than {CLOSE_S:g} s and was given up; something may be left behind"
+    elif closing.cancelled():
+        note = "close() was cancelled from within"
+    elif (failure := closing.exception()) is not None:
+        note = f"{type(failure).__name__}: {str(failure)[:2000]}"
+    else:
+        note = None
+    if cancellation is not None:
+        raise cancellation
+    return note

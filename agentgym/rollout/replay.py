@@ -1,0 +1,261 @@
+"""Branches, which are other endings of a saved trajectory, and replays of it.
+
+A branch repeats the turns before its fork word for word and token for token, checks that the environment answers as
+it did when they were recorded, and lets a policy go on. If the environment answers differently (a clock, a changed
+file), the branch fails with ReplayDiverged and is not used.
+
+    forks = [Fork(trajectory, turn=2)]
+    async for branch in manager.branch(forks, group_size=4): ...
+    await manager.replay(trajectory)             # None, or the first divergence
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentgym.environment import Checkpoint, Environment
+from agentgym.errors import PolicyError, ReplayDiverged
+from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.sandbox.contract import Usage
+from agentgym.task import Task
+from agentgym.trajectory import ForkPoint, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a branch leaves a trajectory: before its turn `turn`. 0 is from the start, `len(turns)` is its end.
+
+    `checkpoint`: of the environment before that turn, where one was kept; the branch goes on from it. Without one the
+    calls of the turns before are run again.
+    Raises: ValueError for a turn that the trajectory does not have.
+    """
+
+    trajectory: Trajectory
+    turn: int
+    checkpoint: Checkpoint | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.turn <= len(self.trajectory.turns):
+            raise ValueError(
+                f"Fork.turn is {self.turn} in {self.trajectory.id!r}, which has {len(self.trajectory.turns)} turns: "
+                "a fork lies before one of them, counted from 0, or after the last."
+            )
+
+    @property
+    def point(self) -> ForkPoint:
+        """The fork as a branch's provenance records it."""
+        return ForkPoint(self.trajectory.id, self.turn)
+
+    def fail_if_diverged(self, branch: Trajectory) -> None:
+        """Mark a branch failed whose first turns had other states than the record's: it is no other ending of it."""
+        if branch.valid and (divergence := trajectory_divergence(self.trajectory, branch, self.turn)) is not None:
+            branch.stop_reason, branch.outcome = StopReason.INFRA_ERROR, {}
+            branch.error = f"ReplayDiverged: {divergence}"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a replay first differs from its record.
+
+    Attributes:
+        turn: the first turn whose outcome differs; -1 for the opening messages.
+        what: `opening`, `result`, `state`, `ending`.
+        expected, got: the record's and the replay's, as text.
+    """
+
+    turn: int
+    what: str
+    expected: str
+    got: str
+
+    def __str__(self) -> str:
+        subject = "The opening" if self.turn < 0 else f"Turn {self.turn}"
+        return f"{subject} differs in its {self.what}: recorded {self.expected:.300}, replayed {self.got:.300}"
+
+
+class ReplayPolicy(Policy):
+    """Repeats the turns before a fork, then hands over to another policy.
+
+    Where that policy reads tokens and the record has the same ones, they are repeated exactly, with the
+    log-probabilities and the version they were sampled with; else its renderer encodes the recorded messages.
+    """
+
+    def __init__(self, fork: Fork, successor: Policy) -> None:
+        self.fork, self.successor = fork, successor
+        self.name, self.renderer = successor.name, successor.renderer
+        self.version, self.context_tokens = successor.version, successor.context_tokens
+
+    async def generate(self, request: Request) -> Reply:
+        """The recorded reply, or the other policy's. Raises: ReplayDiverged before any token is sampled."""
+        turn, record = request.turn, self.fork.trajectory
+        if turn > self.fork.turn:
+            return await self.successor.generate(request)
+        if (divergence := message_divergence(record, request.messages, turn)) is not None:
+            raise ReplayDiverged(f"The replay of {record.id!r} cannot be compared with its record. {divergence}")
+        if turn == self.fork.turn:
+            return await self.successor.generate(request)
+        recorded = record.turns[turn]
+        reply = Reply(recorded.message, finish_reason="length" if recorded.finish_reason == "length" else "stop")
+        reply.policy_version = recorded.policy_version
+        if self.renderer is not None:
+            if request.prefix_ids is not None and list(request.prefix_ids) == _prefix_ids(record, turn):
+                reply.token_ids, reply.logprobs = list(recorded.token_ids), list(recorded.logprobs) or None
+            else:
+                reply.token_ids = self.renderer.encode(recorded.message)
+        return reply
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        return await self.successor.score(prefix_ids, continuation_ids)
+
+    def episode_started(self, episode: str) -> None:
+        self.successor.episode_started(episode)
+
+    def episode_ended(self, episode: str) -> None:
+        self.successor.episode_ended(episode)
+
+
+class ExhaustedPolicy(Policy):
+    """Cannot answer: for a replay of a whole record, which ends before anything is asked of it."""
+
+    name = "replay"
+
+    async def generate(self, request: Request) -> Reply:
+        raise PolicyError("The record has ended, and the replay has not.")
+
+
+class RestoredEnvironment(Environment):
+    """A fresh environment that was put back to a fork's checkpoint, behind the record of the turns before it.
+
+    Before the fork it answers from the record, and nothing is run again; from the fork on the environment answers.
+
+    Args:
+        environment: made for this branch alone.
+        fork: what was recorded, the turn of the fork, and the checkpoint taken before that turn.
+    """
+
+    def __init__(self, environment: Environment, fork: Fork) -> None:
+        self._environment, self._fork = environment, fork
+        self._remaining = deque(fork.trajectory.turns[: fork.turn])
+        self._recorded: Turn | None = None  # the turn that is repeated now
+        self._results: deque[Result] = deque()
+
+    @property
+    def unwrapped(self) -> Environment:
+        return self._environment
+
+    @property
+    def image_digests(self) -> list[str]:
+        return self._environment.image_digests
+
+    @property
+    def ended(self) -> bool:
+        return self._environment.ended
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        assert self._fork.checkpoint is not None
+        await self._environment.restore(task, self._fork.checkpoint, seed=seed)
+        return list(self._fork.trajectory.opening)
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        self._remaining.clear()
+        self._recorded = None
+        await self._environment.restore(task, checkpoint, seed=seed)
+
+    async def state_key(self) -> str | None:
+        """Read before each turn, and so where the next recorded turn begins."""
+        self._recorded = self._remaining.popleft() if self._remaining else None
+        self._results = deque(self._recorded.results if self._recorded else ())
+        return self._recorded.state_key if self._recorded else await self._environment.state_key()
+
+    async def potential(self) -> float | None:
+        return self._recorded.potential if self._recorded else await self._environment.potential()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return None if self._recorded else await self._environment.checkpoint()
+
+    async def call(self, call: Call) -> Result:
+        return self._results.popleft() if self._recorded else await self._environment.call(call)
+
+    async def respond(self, message: Message) -> list[Message]:
+        return list(self._recorded.replies) if self._recorded else await self._environment.respond(message)
+
+    async def usage(self) -> Usage:
+        return await self._environment.usage()
+
+    async def close(self) -> None:
+        await self._environment.close()
+
+
+def message_divergence(record: Trajectory, messages: Sequence[Message], turn: int) -> Divergence | None:
+    """The first difference between a conversation before turn `turn` and the record's."""
+    if (expected := list(record.opening)) != (got := list(messages[: len(expected)])):
+        return Divergence(-1, "opening", _text(expected), _text(got))
+    start = len(record.opening)
+    for recorded in record.turns[:turn]:
+        expected = [recorded.message, *_observation(recorded)]
+        got = list(messages[start : start + len(expected)])
+        if expected != got:
+            return Divergence(recorded.index, "result", _text(expected[1:]), _text(got[1:]))
+        start += len(expected)
+    return None
+
+
+def trajectory_divergence(record: Trajectory, replay: Trajectory, turns: int) -> Divergence | None:
+    """The first difference in the opening, the results and states of `turns` turns, and the state after them."""
+    if (expected := list(record.opening)) != (got := list(replay.opening)):
+        return Divergence(-1, "opening", _text(expected), _text(got))
+    for recorded, replayed in zip(record.turns[: turns + 1], replay.turns[: turns + 1], strict=False):
+        if recorded.state_key is not None and recorded.state_key != replayed.state_key:
+            return Divergence(max(recorded.index - 1, 0), "state", recorded.state_key, str(replayed.state_key))
+        if recorded.index < turns and (expected := _observation(recorded)) != (got := _observation(replayed)):
+            return Divergence(recorded.index, "result", _text(expected), _text(got))
+    return None
+
+
+def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | None:
+    """How the end of a replay of the whole record differs from the record's."""
+    last = max(len(record.turns) - 1, 0)
+    if len(replay.turns) != len(record.turns):
+        return Divergence(last, "ending", f"{len(record.turns)} turns", f"{len(replay.turns)} turns ({replay.error})")
+    by_budget = record.stop_reason is None or record.stop_reason.truncated
+    if record.stop_reason != replay.stop_reason and not by_budget:
+        return Divergence(last, "ending", str(record.stop_reason), f"{replay.stop_reason} ({replay.error})")
+    return None
+
+
+def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
+    """The tree node that each turn is: branches share the labels of the turns they repeat.
+
+    For `Group.from_arrays(branches=...)`. A branch of a branch is followed down to where a turn was first sampled.
+    """
+    trajectories_by_id = {trajectory.id: trajectory for trajectory in trajectories}
+
+    def label(trajectory: Trajectory, turn: int) -> str:
+        while (fork := trajectory.provenance.branch) is not None and turn < fork.turn:
+            parent = trajectories_by_id.get(fork.trajectory)
+            if parent is None or parent is trajectory:
+                return f"{fork.trajectory}:{turn}"
+            trajectory = parent
+        return f"{trajectory.id}:{turn}"
+
+    return [[label(trajectory, turn.index) for turn in trajectory.turns] for trajectory in trajectories]
+
+
+def _observation(turn: Turn) -> list[Message]:
+    """What came back in a turn, as the policy read it."""
+    return [*(result.message() for result in turn.results), *turn.replies]
+
+
+def _prefix_ids(record: Trajectory, turn: int) -> list[int]:
+    """The token ids that the policy had read before it wrote turn `turn`."""
+    ids = list(record.prompt_ids)
+    for recorded in record.turns[:turn]:
+        ids += [*recorded.token_ids, *recorded.observation_ids]
+    return ids
+
+
+def _text(messages: Sequence[Message]) -> str:
+    return repr([f"{message.role}: {message.text}" for message in messages])

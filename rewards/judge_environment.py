@@ -1,0 +1,34 @@
+"""A fresh environment of the task's own kind, for rewards that run something the agent cannot have tampered with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agentgym import JudgeError, SandboxError, Task, TaskError, UnknownNameError, make
+from agentgym.sandbox import Backend
+
+
+@asynccontextmanager
+async def judge_environment(
+    task: Task, method: str, judge: str, backend: str | Backend | None = None
+) -> AsyncIterator[Any]:
+    """Yield a fresh environment of the task's kind, not reset yet, and close it at the end.
+
+    Args:
+        method: the method that the judge needs. judge: registered name of the reward, for the error.
+    Raises: JudgeError if there is no such environment, or if it fails inside of the `async with`.
+    """
+    try:
+        environment: Any = make(task.environment, backend=backend)
+    except (UnknownNameError, SandboxError) as error:
+        raise JudgeError(f"{task.id}: the judge's environment cannot be made: {error}") from error
+    try:
+        if not hasattr(environment, method):
+            raise JudgeError(f"{task.id}: {task.environment} has no {method}(), so {judge} cannot judge in it.")
+        yield environment
+    except (SandboxError, TaskError) as error:
+        raise JudgeError(f"{task.id}: the judge's environment failed: {error}") from error
+    finally:
+        await environment.close()
