@@ -187,7 +187,7 @@ __all__ = [
     "task_to_json",
     "tool",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

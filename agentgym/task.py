@@ -14,6 +14,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
+from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Content, ImagePart, Message, Part, TextPart, images_of
 
@@ -79,6 +80,7 @@ def training_only() -> Iterator[None]:
         _training.reset(token)
 
 
+@renamed_keywords(novice="imperfect_oracle")
 class TaskSet(Mapping[str, Sequence[Task]]):
     """A named, versioned collection of tasks: `task_set["train"][0]`.
 
@@ -97,6 +99,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             likely it is after each turn (information gain).
     Raises: SplitLeakError naming both tasks; TaskError for a duplicate id or an unknown split.
     """
+
+    novice = renamed_member("imperfect_oracle")
 
     def __init__(
         self,

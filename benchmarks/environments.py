@@ -28,8 +28,8 @@ GROWTH_LIMIT_KIB = 100.0  # per thousand episodes
 
 def parts() -> list[str]:
     """Names of the parts that are here."""
-    found = (path.stem.removeprefix("environments_") for path in HERE.glob("environments_*.py"))
-    return sorted(name for name in found if name != "row")
+    names = (path.stem.removeprefix("environments_") for path in HERE.glob("environments_*.py"))
+    return sorted(name for name in names if name != "row")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -49,11 +49,11 @@ async def memory(episodes: int, every: int) -> list[tuple[int, float]]:
     manager = EpisodeManager(lambda task: ScriptedPolicy(oracle(task)))
     tasks, samples = task_set["train"], []
     for start in range(0, episodes, every):
-        chosen = [tasks[(start + place) % len(tasks)] for place in range(every)]
-        played = await manager.collect(chosen)
-        if any(trajectory.success != 1.0 for trajectory in played):
+        chosen = [tasks[(start + offset) % len(tasks)] for offset in range(every)]
+        trajectories = await manager.collect(chosen)
+        if any(trajectory.success != 1.0 for trajectory in trajectories):
             raise RuntimeError("The oracle did not solve every task: what is measured is not the usual path.")
-        del played
+        del trajectories
         gc.collect()
         samples.append((start + every, _resident_mib()))
     return samples
@@ -98,10 +98,10 @@ def main() -> int:
     parser.add_argument("--episodes", type=int, default=10_000, help="of the memory run; 0 leaves it out")
     parser.add_argument("--out", type=Path, help="folder for the picture of the memory run")
     options = parser.parse_args()
-    wanted = [name for name in options.only.split(",") if name]
-    if unknown := set(wanted) - set(parts()):
+    parts_to_run = [name for name in options.only.split(",") if name]
+    if unknown := set(parts_to_run) - set(parts()):
         parser.error(f"no part is named {', '.join(sorted(unknown))}; there are {', '.join(parts())}")
-    for name in wanted:
+    for name in parts_to_run:
         rows = importlib.import_module(f"environments_{name}").measure(options.seconds)
         print(f"\n## {name}\n\n{table(rows)}", flush=True)
     if not options.episodes:

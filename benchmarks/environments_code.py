@@ -27,14 +27,29 @@ PYTHON = {"file": "main.py", "run": ["python3", "-S", "main.py"]}
 CASES: tuple[tuple[str, dict[str, Any], Call, str, list[str]], ...] = (
     ("agentgym/code-v1", {}, Call("run", {"code": PRINT}), "run", [sys.executable, "-c", PRINT]),
     ("agentgym/code-notebook-v1", {}, Call("cell", {"code": "6 * 7"}), "cell", [sys.executable, "-c", PRINT]),
-    ("agentgym/code-maths-v1", {}, Call("python", {"code": "from sympy import *; print(6 * 7)"}), "sympy at hand",
-     [sys.executable, "-c", "from sympy import *; print(6 * 7)"]),
-    ("agentgym/code-files-v1", {"files": {"a.txt": "42"}}, Call("run", {"command": "cat a.txt"}), "run",
-     ["bash", "-c", "echo 42"]),
+    (
+        "agentgym/code-maths-v1",
+        {},
+        Call("python", {"code": "from sympy import *; print(6 * 7)"}),
+        "sympy at hand",
+        [sys.executable, "-c", "from sympy import *; print(6 * 7)"],
+    ),
+    (
+        "agentgym/code-files-v1",
+        {"files": {"a.txt": "42"}},
+        Call("run", {"command": "cat a.txt"}),
+        "run",
+        ["bash", "-c", "echo 42"],
+    ),
     ("agentgym/code-bash-v1", {}, Call("bash", {"command": "echo 42"}), "bash", ["bash", "-c", "echo 42"]),
-    ("agentgym/code-program-v1", {"program": PYTHON}, Call("run", {"code": PRINT}), "run Python",
-     [sys.executable, "-S", "-c", PRINT]),
-)  # fmt: skip
+    (
+        "agentgym/code-program-v1",
+        {"program": PYTHON},
+        Call("run", {"code": PRINT}),
+        "run Python",
+        [sys.executable, "-S", "-c", PRINT],
+    ),
+)
 
 
 def measure(budget_s: float) -> list[Row]:
@@ -51,15 +66,15 @@ async def _rate(name: str, parameters: dict[str, Any], call: Call, budget_s: flo
     """Calls per CPU-second through one environment."""
     await close_backends()
     started, calls = _cpu_s(), 0
-    world = make(name)
-    await world.reset(Task("benchmark", name, "Compute.", parameters=parameters), seed=0)
+    environment = make(name)
+    await environment.reset(Task("benchmark", name, "Compute.", parameters=parameters), seed=0)
     end = time.monotonic() + budget_s
     while time.monotonic() < end:
-        result = await world.call(call)
+        result = await environment.call(call)
         if result.content != "42":
             raise RuntimeError(f"{name} answered {result.content!r:.200}: what is measured is not the work.")
         calls += 1
-    await world.close()
+    await environment.close()
     await close_backends()  # its processes end, so that their time is counted
     return calls / (_cpu_s() - started)
 
@@ -75,7 +90,7 @@ def _per_cpu_second(work: Callable[[], object], budget_s: float) -> float:
 def _cpu_s() -> float:
     """Processor seconds of this process and of all its children that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 if __name__ == "__main__":

@@ -115,26 +115,26 @@ def _texts(passages: int) -> Iterator[str]:
 async def many_episodes(path: Path, episodes: int) -> None:
     """Open, ask and hold `episodes` environments at once; print latency and what an episode adds to the process."""
     library = open_library(str(path))
-    asked = queries(library)
+    search_queries = queries(library)
     task = Task("passages", "agentgym/search-v1", "Q?", parameters={"corpus": str(path)})
-    worlds = [Search(results=TOP) for _ in range(episodes)]
-    await worlds[0].reset(task, seed=0)
-    for query in asked:
-        await worlds[0].call(Call("search", {"query": query}))
+    environments = [Search(results=TOP) for _ in range(episodes)]
+    await environments[0].reset(task, seed=0)
+    for query in search_queries:
+        await environments[0].call(Call("search", {"query": query}))
     before = memory_mib()
-    for world in worlds[1:]:
-        await world.reset(task, seed=0)
+    for environment in environments[1:]:
+        await environment.reset(task, seed=0)
     ranking = library.ranking()
-    ranked = [_timed(lambda query=query: ranking.rank(query, TOP)) for query in asked]
+    ranked = [_timed(lambda query=query: ranking.rank(query, TOP)) for query in search_queries]
     stepped = []
-    for place, query in enumerate(asked):
+    for index, query in enumerate(search_queries):
         started = time.perf_counter(), time.process_time()
-        await worlds[place % episodes].call(Call("search", {"query": query}))
+        await environments[index % episodes].call(Call("search", {"query": query}))
         stepped.append((time.perf_counter() - started[0], time.process_time() - started[1]))
     after = memory_mib()
-    assert len({id(world._library) for world in worlds}) == 1
+    assert len({id(environment._library) for environment in environments}) == 1
     for what, measured in (("BM25 ranking", ranked), ("search tool of an episode, with pages and snippets", stepped)):
-        wall, cpu = (np.array([one[part] for one in measured]) * 1e3 for part in (0, 1))
+        wall, cpu = (np.array([row[part] for row in measured]) * 1e3 for part in (0, 1))
         p50, p95 = (np.percentile(times, part) for times, part in ((wall, 50), (wall, 95)))
         spent = f"CPU p50 {np.median(cpu):.2f} ms, mean {cpu.mean():.2f} ms"
         print(f"{what}, best {TOP} of {len(library.pages):,}: p50 {p50:.2f} ms, p95 {p95:.2f} ms; {spent}")
@@ -163,15 +163,15 @@ def beside_bm25s(library: Library) -> None:
 def memory_mib() -> dict[str, float]:
     """What this process holds, in MiB: its own (private), and pages of files that other processes may share."""
     lines = Path("/proc/self/smaps").read_text().splitlines()
-    found = {"private": 0, "shared": 0}
+    sizes = {"private": 0, "shared": 0}
     mapped = False
     for line in lines:
         key, _, rest = line.partition(":")
         if "-" in key and not rest.strip().endswith("kB"):
             mapped = "/search/" in line
         elif key in ("Private_Dirty", "Private_Clean", "Shared_Clean", "Shared_Dirty"):
-            found["shared" if mapped else "private"] += int(rest.split()[0]) if mapped or key[0] == "P" else 0
-    return {name: kib / 1024 for name, kib in found.items()}
+            sizes["shared" if mapped else "private"] += int(rest.split()[0]) if mapped or key[0] == "P" else 0
+    return {name: kib / 1024 for name, kib in sizes.items()}
 
 
 def _timed(work) -> tuple[float, float]:

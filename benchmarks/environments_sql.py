@@ -41,8 +41,8 @@ async def _measure(budget_s: float) -> list[Row]:
     rows = [Row(AGAINST, bare, "", 0.0)]
     try:
         for name, set_name in ENVIRONMENTS.items():
-            if lacking := load("environments", name).unavailable_reason():
-                print(f"{name}: left out. {lacking}")
+            if reason := load("environments", name).unavailable_reason():
+                print(f"{name}: left out. {reason}")
                 continue
             task = next(task for task in load_task_set(set_name)["train"] if task.tags[1] == "library")
             calls = await _calls(task, queries, budget_s)
@@ -76,41 +76,41 @@ def _rate(step: Callable[[int], None], budget_s: float) -> float:
 
 async def _calls(task: Task, queries: list[str], budget_s: float) -> float:
     """Queries a CPU-second in one open episode; the sandbox's processor time counts."""
-    world = make(task.environment)
+    environment = make(task.environment)
     try:
-        await world.reset(task.public(), seed=0)
-        tool = "query" if "query" in world.tools else "execute"
+        await environment.reset(task.public(), seed=0)
+        tool = "query" if "query" in environment.tools else "execute"
         calls = [Call(tool, {"sql": sql}) for sql in queries]
         for call in calls[:8]:
-            await world.call(call)
-        spent, started, number = (await world.usage()).cpu_s, time.process_time(), 0
+            await environment.call(call)
+        spent, started, number = (await environment.usage()).cpu_s, time.process_time(), 0
         while time.process_time() - started < budget_s and number < 200_000:
             for call in calls:
-                result = await world.call(call)
+                result = await environment.call(call)
                 number += 1
                 if not result.ok:
                     raise RuntimeError(f"{task.environment} refused {call.arguments}: {result.content}")
-        taken = time.process_time() - started + (await world.usage()).cpu_s - spent
+        taken = time.process_time() - started + (await environment.usage()).cpu_s - spent
         return number / taken
     finally:
-        await world.close()
+        await environment.close()
 
 
 async def _episodes(task: Task, queries: list[str], budget_s: float) -> float:
     """Steps a CPU-second of episodes from reset to close: eight queries and the final call."""
     spent, started, number = 0.0, time.process_time() + _children_s(), 0
     while (taken := time.process_time() + _children_s() - started + spent) < budget_s or number == 0:
-        world = make(task.environment)
+        environment = make(task.environment)
         try:
-            await world.reset(task.public(), seed=0)
-            tool = "query" if "query" in world.tools else "execute"
-            for place in range(CALLS):
-                await world.call(Call(tool, {"sql": queries[(number + place) % len(queries)]}))
-            final = "submit" if "submit" in world.tools else "finish"
-            await world.call(Call(final, {"sql": queries[0]} if final == "submit" else {}))
-            spent += (await world.usage()).cpu_s
+            await environment.reset(task.public(), seed=0)
+            tool = "query" if "query" in environment.tools else "execute"
+            for index in range(CALLS):
+                await environment.call(Call(tool, {"sql": queries[(number + index) % len(queries)]}))
+            final = "submit" if "submit" in environment.tools else "finish"
+            await environment.call(Call(final, {"sql": queries[0]} if final == "submit" else {}))
+            spent += (await environment.usage()).cpu_s
         finally:
-            await world.close()
+            await environment.close()
         number += CALLS + 1
     return number / taken
 

@@ -23,10 +23,10 @@ TASKS = 40
 
 def measure(budget_s: float) -> list[Row]:
     """A row for each world. `budget_s`: CPU-seconds to spend on all of them together."""
-    worlds = [name for name in names("environments") if name.startswith("agentgym/text-")]
-    share = budget_s / (len(worlds) + 2)
+    environments = [name for name in names("environments") if name.startswith("agentgym/text-")]
+    share = budget_s / (len(environments) + 2)
     rows = []
-    for name in worlds:
+    for name in environments:
         kind = load("environments", name)
         tasks = load_task_set(name.replace("agentgym/text-", "text/"))["train"][:TASKS]
         rows.append(Row(name, asyncio.run(_rate(kind, [(task, _calls(kind, task)) for task in tasks], share)), "", 0.0))
@@ -43,11 +43,11 @@ async def _rate(kind: Callable[[], Environment], plays: Sequence[tuple[Task, Seq
     """Calls per CPU-second over whole episodes, one after the other."""
     done, began = 0, time.process_time()
     for task, calls in itertools.cycle(plays):
-        world = kind()
-        await world.reset(task.public(), seed=0)
+        environment = kind()
+        await environment.reset(task.public(), seed=0)
         for call in calls:
-            await world.call(call)
-        await world.close()
+            await environment.call(call)
+        await environment.close()
         done += len(calls)
         if time.process_time() - began > cpu_s:
             break
@@ -56,17 +56,17 @@ async def _rate(kind: Callable[[], Environment], plays: Sequence[tuple[Task, Seq
 
 def _calls(kind: type, task: Task) -> list[Call]:
     """What the oracle calls, found by playing it once."""
-    return asyncio.run(_played(kind, task))
+    return asyncio.run(_calls_of_oracle(kind, task))
 
 
-async def _played(kind: type, task: Task) -> list[Call]:
-    world, script, said, calls = kind(), kind.oracle(task), [], []
-    await world.reset(task.public(), seed=0)
-    while not world.ended:
-        message = script(said)
-        results = [await world.call(call) for call in message.calls]
+async def _calls_of_oracle(kind: type, task: Task) -> list[Call]:
+    environment, script, messages, calls = kind(), kind.oracle(task), [], []
+    await environment.reset(task.public(), seed=0)
+    while not environment.ended:
+        message = script(messages)
+        results = [await environment.call(call) for call in message.calls]
         calls += message.calls
-        said += [message, *(Message("tool", result.content) for result in results)]
+        messages += [message, *(Message("tool", result.content) for result in results)]
     return calls
 
 

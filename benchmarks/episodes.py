@@ -26,23 +26,23 @@ PEERS = (
 
 def measure(venvs: Path, episodes: int, rounds: int) -> dict[str, tuple[str, float] | str]:
     """By the peer's name: its version and turns per CPU-second, or why there is none."""
-    found: dict[str, tuple[str, float] | str] = {}
+    results: dict[str, tuple[str, float] | str] = {}
     for peer in PEERS:
-        said = peer.run(venvs, f"--episodes={episodes}", f"--rounds={rounds}")
-        found[peer.name] = said if isinstance(said, str) else (said["version"], max(said["rates"]))
-    return found
+        figures = peer.run(venvs, f"--episodes={episodes}", f"--rounds={rounds}")
+        results[peer.name] = figures if isinstance(figures, str) else (figures["version"], max(figures["rates"]))
+    return results
 
 
-def table_of(found: dict[str, tuple[str, float] | str]) -> Table:
+def table_of(results: dict[str, tuple[str, float] | str]) -> Table:
     """Each beside the first row."""
     table = Table("", "turns / CPU-s", "the first row is", title="eight tool calls and an answer, side by side")
-    first = found[PEERS[0].name]
-    for name, one in found.items():
-        if isinstance(one, str):
-            table.add_row(name, f"[dim]{one}")
+    first = results[PEERS[0].name]
+    for name, result in results.items():
+        if isinstance(result, str):
+            table.add_row(name, f"[dim]{result}")
         else:
-            ratio = "" if isinstance(first, str) or one is first else f"{first[1] / one[1]:.1f} x as fast"
-            table.add_row(f"{name} {one[0]}", f"{one[1]:,.0f}", ratio)
+            ratio = "" if isinstance(first, str) or result is first else f"{first[1] / result[1]:.1f} x as fast"
+            table.add_row(f"{name} {result[0]}", f"{result[1]:,.0f}", ratio)
     return table
 
 

@@ -41,13 +41,13 @@ async def play(environment: Environment, task: Task, script: Any) -> tuple[float
     messages = list(await environment.reset(task.public(), seed=0))
     reset_s, actions_s = time.perf_counter() - began, []
     while True:
-        said: Message = script(messages)
+        reply: Message = script(messages)
         began = time.perf_counter()
-        result = await environment.call(said.calls[0])
+        result = await environment.call(reply.calls[0])
         if result.final or environment.ended:
             return reset_s, actions_s
         actions_s.append(time.perf_counter() - began)
-        messages += [said, result.message()]
+        messages += [reply, result.message()]
 
 
 async def latency(episodes: int) -> None:
@@ -57,13 +57,13 @@ async def latency(episodes: int) -> None:
     resets, actions = [], []
     try:
         await play(environment, task_set["train"][0], task_set.oracle(task_set["train"][0]))
-        machine = environment._browser.sandbox
-        before, host = await machine.usage(), time.process_time()
+        sandbox = environment._browser.sandbox
+        before, host = await sandbox.usage(), time.process_time()
         for task in task_set["train"][:episodes]:
             reset_s, actions_s = await play(environment, task, task_set.oracle(task))
             resets.append(reset_s)
             actions += actions_s
-        after, host = await machine.usage(), time.process_time() - host
+        after, host = await sandbox.usage(), time.process_time() - host
     finally:
         await environment.close()
     deciles = statistics.quantiles(actions, n=10)
@@ -71,8 +71,10 @@ async def latency(episodes: int) -> None:
     print(f"an action      p50 {1e3 * statistics.median(actions):6.1f} ms   p90 {1e3 * deciles[8]:6.1f} ms")
     print(f"a reset        p50 {1e3 * statistics.median(resets):6.1f} ms")
     cpu = after.cpu_s - before.cpu_s
-    print(f"processor time {1e3 * cpu / len(actions):6.1f} ms an action in the sandbox, resets shared out; "
-          f"{1e3 * host / len(actions):.1f} ms of the host")  # fmt: skip
+    print(
+        f"processor time {1e3 * cpu / len(actions):6.1f} ms an action in the sandbox, resets shared out; "
+        f"{1e3 * host / len(actions):.1f} ms of the host"
+    )
 
 
 async def parallel(at_once: int) -> None:
@@ -90,23 +92,27 @@ async def parallel(at_once: int) -> None:
                 await environment.reset(task.public(), seed=0)
 
         await asyncio.gather(*map(opened, environments[1:], tasks[1:]))
-        machines = list({id(e._browser.sandbox): e._browser.sandbox for e in environments}.values())
-        together = [await memory_mib(machine) for machine in machines]
-        before = [await machine.usage() for machine in machines]
+        sandboxes = list({id(e._browser.sandbox): e._browser.sandbox for e in environments}.values())
+        together = [await memory_mib(sandbox) for sandbox in sandboxes]
+        before = [await sandbox.usage() for sandbox in sandboxes]
         began = time.perf_counter()
-        played = await asyncio.gather(
+        trajectories = await asyncio.gather(
             *(play(e, task, task_set.oracle(task)) for e, task in zip(environments, tasks, strict=True))
         )
         took = time.perf_counter() - began
-        after = [await machine.usage() for machine in machines]
+        after = [await sandbox.usage() for sandbox in sandboxes]
     finally:
         await asyncio.gather(*(environment.close() for environment in environments))
-    actions = sum(len(actions_s) for _, actions_s in played)
+    actions = sum(len(actions_s) for _, actions_s in trajectories)
     cpu_s = sum(late.cpu_s - early.cpu_s for late, early in zip(after, before, strict=True))
-    print(f"memory: a browser with one episode {alone:.0f} MiB; {len(machines)} browsers with {at_once} episodes "
-          f"{sum(together) / 1024:.1f} GiB, the largest {max(together):.0f} MiB")  # fmt: skip
-    print(f"{at_once} episodes played at once, each from its reset: {actions} actions in {took:.0f} s, "
-          f"{1e3 * cpu_s / actions:.0f} ms of processor time an action in the sandboxes")  # fmt: skip
+    print(
+        f"memory: a browser with one episode {alone:.0f} MiB; {len(sandboxes)} browsers with {at_once} episodes "
+        f"{sum(together) / 1024:.1f} GiB, the largest {max(together):.0f} MiB"
+    )
+    print(
+        f"{at_once} episodes played at once, each from its reset: {actions} actions in {took:.0f} s, "
+        f"{1e3 * cpu_s / actions:.0f} ms of processor time an action in the sandboxes"
+    )
 
 
 async def crashes(episodes: int, at_once: int) -> None:
@@ -126,17 +132,19 @@ async def crashes(episodes: int, at_once: int) -> None:
         waiting.cancel()
         for browser in list(browsers_of(backend)._open):
             killed += int((await browser.sandbox.exec(["sh", "-c", KILL_ONE])).text.strip() or 0)
-    found = await playing
-    retried = sum(len(one.provenance.retries) for one in found)
-    print(f"{episodes} episodes, {at_once} at once, {killed} pages killed under them: {retried} turns played again, "
-          f"{sum(one.error is not None for one in found)} episodes lost, "
-          f"{sum(one.success == 1.0 for one in found)} solved")  # fmt: skip
+    trajectories = await playing
+    retried = sum(len(trajectory.provenance.retries) for trajectory in trajectories)
+    print(
+        f"{episodes} episodes, {at_once} at once, {killed} pages killed under them: {retried} turns played again, "
+        f"{sum(trajectory.error is not None for trajectory in trajectories)} episodes lost, "
+        f"{sum(trajectory.success == 1.0 for trajectory in trajectories)} solved"
+    )
 
 
-async def memory_mib(machine: Any) -> float:
+async def memory_mib(sandbox: Any) -> float:
     """Proportional memory of all processes of the sandbox, in MiB."""
     script = "cat /proc/[0-9]*/smaps_rollup 2>/dev/null | awk '/^Pss:/ { sum += $2 } END { print sum }'"
-    result = await machine.exec(["sh", "-c", script])
+    result = await sandbox.exec(["sh", "-c", script])
     return float(result.text.strip() or 0) / 1024
 
 
@@ -159,11 +167,11 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between them")
     parser.add_argument("--episodes", type=int, default=12)
     parser.add_argument("--at-once", type=int, default=128, help="episodes open at once in the part `parallel`")
-    asked = parser.parse_args()
-    parts = asked.only.split(",")
+    options = parser.parse_args()
+    parts = options.only.split(",")
     if unknown := set(parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(unknown)}; parts are {', '.join(PARTS)}")
-    asyncio.run(main_async(parts, asked.episodes, asked.at_once))
+    asyncio.run(main_async(parts, options.episodes, options.at_once))
     return 0
 
 

@@ -88,7 +88,7 @@ class Line:
     environment: str
     items: int
     tasks: int
-    played: int
+    n_played: int
     solved: int
     failed: tuple[str, ...]
     left_out: str
@@ -96,23 +96,23 @@ class Line:
 
 async def reproduce(folder: Path, source: Source, most: int | None = None) -> Line:
     """Import one file and play the gold of every task, or of `most` tasks drawn evenly."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tasks = load("importers", source.importer)(folder / source.path, **dict(source.options))["held_out"]
     chosen = list(tasks) if most is None else list(tasks)[:: max(1, len(tasks) // most)][:most]
     manager = EpisodeManager(lambda task: ScriptedPolicy(_script(source.gold(task))), RolloutConfig(concurrency=4))
-    played = await manager.collect(chosen)
-    failed = tuple(trajectory.task.id for trajectory in played if trajectory.success != 1.0)
+    trajectories = await manager.collect(chosen)
+    failed = tuple(trajectory.task.id for trajectory in trajectories if trajectory.success != 1.0)
     return Line(
         path=source.path,
         importer=source.importer,
         environment=chosen[0].environment,
         items=count(folder / source.path),
         tasks=len(tasks),
-        played=len(played),
-        solved=len(played) - len(failed),
+        n_played=len(trajectories),
+        solved=len(trajectories) - len(failed),
         failed=failed,
-        left_out=" ".join(str(warning.message) for warning in said),
+        left_out=" ".join(str(warning.message) for warning in caught),
     )
 
 
@@ -133,7 +133,7 @@ def table(lines: Sequence[Line]) -> str:
     """Lines as a Markdown table."""
     rows = ["| file | importer | environment | items | tasks | gold solves |", "|---|---|---|---|---|---|"]
     for line in lines:
-        solved = f"{line.solved:,} of {line.played:,}"
+        solved = f"{line.solved:,} of {line.n_played:,}"
         rows.append(
             f"| `{line.path}` | `{line.importer}` | `{line.environment}` | {line.items:,} | {line.tasks:,} | {solved} |"
         )
@@ -145,13 +145,13 @@ def _script(calls: Calls) -> Callable[[Sequence[Message]], Message]:
     return lambda messages: Message("assistant", "", (calls[sum(m.role == "assistant" for m in messages)],))
 
 
-async def _main(folder: Path, wanted: Sequence[str], most: int | None) -> list[Line]:
+async def _main(folder: Path, names: Sequence[str], most: int | None) -> list[Line]:
     lines = []
     try:
         for source in SOURCES:
-            if source.importer in wanted and (folder / source.path).exists():
+            if source.importer in names and (folder / source.path).exists():
                 lines.append(await reproduce(folder, source, most))
-                print(f"{source.path}: {lines[-1].solved} of {lines[-1].played}", *lines[-1].failed, flush=True)
+                print(f"{source.path}: {lines[-1].solved} of {lines[-1].n_played}", *lines[-1].failed, flush=True)
     finally:
         await close_backends()
     return lines

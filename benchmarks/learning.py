@@ -44,7 +44,7 @@ from rich.table import Table
 
 from agentgym.credit import CreditWarning, estimator
 from agentgym.errors import AgentGymError, RecipeError
-from agentgym.training import Recipe
+from agentgym.training.recipe import Recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
 ARMS = {
@@ -102,10 +102,10 @@ class Arm:
 def warm_start(seed: int, out: str, sets: list[str]) -> str:
     """The model every arm of a seed begins with."""
     folder = Path(out) / f"seed-{seed}" / "warm_start"
-    made = folder / "checkpoints" / "warm_start"
-    if not made.is_dir():
+    checkpoint = folder / "checkpoints" / "warm_start"
+    if not checkpoint.is_dir():
         _train(Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0"]), folder)
-    return str(made)
+    return str(checkpoint)
 
 
 def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict
     if measured and not folder.exists():  # all arms of a seed begin with the same weights: measured once
         (folder / "evaluation").mkdir(parents=True)
         shutil.copy(measured[0], folder / "evaluation")
-    kept = RunFolder(folder)
-    if kept.recipe.is_file() and Recipe.load(kept.recipe) != recipe:
+    run = RunFolder(folder)
+    if run.recipe.is_file() and Recipe.load(run.recipe) != recipe:
         raise RecipeError(f"{folder} was run with other settings: give another --out, or remove it.")
     if not (folder / "evaluation" / "after.json").is_file():
         _train(recipe, folder)
-    curve, trained = kept.metrics("validation"), kept.metrics("train")
+    curve, trained = run.metrics("validation"), run.metrics("train")
     before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
     return {
         "arm": arm.label,
@@ -151,7 +151,7 @@ def _recipe(arm: Arm, start: str, steps: int, sets: list[str]) -> Recipe:
 
 
 def _train(recipe: Recipe, folder: Path) -> None:
-    from agentgym.training import train
+    from agentgym.training.run import train
 
     with io.StringIO() as silent:
         train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))
@@ -164,9 +164,9 @@ def steps_to(target: float, run: dict[str, Any]) -> int | None:
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and 95 % percentile-bootstrap interval over seeds."""
-    rng, found = np.random.default_rng(0), np.array(values)
-    means = rng.choice(found, (DRAWS, len(found))).mean(axis=1)
-    return float(found.mean()), *(float(x) for x in np.quantile(means, [0.025, 0.975]))
+    rng, sample = np.random.default_rng(0), np.array(values)
+    means = rng.choice(sample, (DRAWS, len(sample))).mean(axis=1)
+    return float(sample.mean()), *(float(x) for x in np.quantile(means, [0.025, 0.975]))
 
 
 def paired_interval(these: list[dict[str, Any]], those: list[dict[str, Any]]) -> tuple[float, float, float]:
@@ -203,7 +203,7 @@ COLUMNS = [
     "mean of the curve",
     "minutes",
 ]
-SHOWN = (0, 3, 4, 6, 7)  # what fits on a screen
+SHOWN_COLUMNS = (0, 3, 4, 6, 7)  # what fits on a screen
 
 
 def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
@@ -215,25 +215,25 @@ def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
             rows.append([label, *["-"] * (len(COLUMNS) - 1)])
             continue
         reached = [steps_to(0.8, run) for run in mine]
-        gain = "" if label == labels[0] else _told(paired_interval(mine, by_arm[labels[0]]), signed=True)
+        gain = "" if label == labels[0] else _as_text(paired_interval(mine, by_arm[labels[0]]), signed=True)
         rows.append(
             [
                 label,
-                _told(interval([run["calls_ok"][-1] for run in mine])),
-                _told(interval([run["success"][-1] for run in mine])),
-                _told(interval([run["held_out"] for run in mine])),
+                _as_text(interval([run["calls_ok"][-1] for run in mine])),
+                _as_text(interval([run["success"][-1] for run in mine])),
+                _as_text(interval([run["held_out"] for run in mine])),
                 gain,
-                _told(interval([run["held_out_templates"] for run in mine])),
+                _as_text(interval([run["held_out_templates"] for run in mine])),
                 ", ".join("-" if step is None else str(step) for step in reached),
-                _told(interval([float(np.mean(run["success"])) for run in mine])),
+                _as_text(interval([float(np.mean(run["success"])) for run in mine])),
                 f"{np.mean([run['minutes'] for run in mine]):.1f}",
             ]
         )
     return rows
 
 
-def _told(found: tuple[float, float, float], *, signed: bool = False) -> str:
-    mean, low, high = (f"{x:+.2f}" if signed else f"{x:.2f}" for x in found)
+def _as_text(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
+    mean, low, high = (f"{x:+.2f}" if signed else f"{x:.2f}" for x in estimate)
     return f"{mean} [{low}, {high}]"
 
 
@@ -269,8 +269,8 @@ def arms_of(text: str | None) -> dict[str, str]:
     chosen = ARMS if text is None else {part.strip(): part.strip() for part in text.split(";") if part.strip()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CreditWarning)
-        for one in chosen.values():
-            estimator(one)
+        for arm in chosen.values():
+            estimator(arm)
     return dict(chosen)
 
 
@@ -307,14 +307,14 @@ def main() -> int:
             except AgentGymError as error:  # an estimator that this task set cannot feed; the others go on
                 failed.append(f"{arm.label}, seed {arm.seed}: {error}")
                 continue
-            told = f"{len(runs)}/{len(jobs)}  {arm.label}, seed {arm.seed}: held out {runs[-1]['held_out']:.3f}"
-            console.print(told, markup=False)
+            line = f"{len(runs)}/{len(jobs)}  {arm.label}, seed {arm.seed}: held out {runs[-1]['held_out']:.3f}"
+            console.print(line, markup=False)
             report(runs, labels, Path(chosen.out), plotted=False)
     runs.sort(key=lambda run: (labels.index(run["arm"]), run["seed"]))
-    shown = Table(*(COLUMNS[column] for column in SHOWN), title=f"{chosen.steps} steps, {chosen.seeds} seeds")
+    table = Table(*(COLUMNS[column] for column in SHOWN_COLUMNS), title=f"{chosen.steps} steps, {chosen.seeds} seeds")
     for row in report(runs, labels, Path(chosen.out), plotted=True):
-        shown.add_row(*(escape(row[column]) for column in SHOWN))
-    console.print(shown, f"All figures: {Path(chosen.out) / 'table.md'}", sep="\n", soft_wrap=True)
+        table.add_row(*(escape(row[column]) for column in SHOWN_COLUMNS))
+    console.print(table, f"All figures: {Path(chosen.out) / 'table.md'}", sep="\n", soft_wrap=True)
     for line in failed:
         console.print(f"[red]failed[/] {escape(line)}")
     return 1 if failed else 0

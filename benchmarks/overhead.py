@@ -77,13 +77,13 @@ def measure(size: float, rounds: int) -> list[Row]:
     calls = best(lambda: environment_calls(steps))
     recorded = best(lambda: episodes_played(episodes))
     exact = best(lambda: episodes_played(episodes, tokens=True))
-    kept = best(lambda: episodes_kept(episodes))
+    ledger_episodes = best(lambda: episodes_kept(episodes))
     kept_exact = best(lambda: episodes_kept(episodes, tokens=True))
     rows += [
         Row("environment calls", calls, "steps / CPU-s", 250_000),
         Row("episode manager, recorded", recorded, "turns / CPU-s", 20_000),
         Row("episode manager, recorded token by token", exact, "turns / CPU-s", 20_000),
-        Row("the same with the ledger", kept, "turns / CPU-s", 8_000),
+        Row("the same with the ledger", ledger_episodes, "turns / CPU-s", 8_000),
         Row("the same with the ledger, token by token", kept_exact, "turns / CPU-s", 8_000),
         Row("environment call / bare loop step", bare / calls, "x the CPU time"),
         Row("recorded turn / bare loop step", bare / recorded, "x the CPU time"),
@@ -147,18 +147,18 @@ def gymnasium_steps(steps: int) -> float:
             self.value += action
             return str(self.value), 0.0, False, False, {}
 
-    world, began = Gym(), time.process_time()
+    environment, began = Gym(), time.process_time()
     for _ in range(steps):
-        world.step(1)
+        environment.step(1)
     return steps / (time.process_time() - began)
 
 
 def environment_calls(steps: int) -> float:
     async def play() -> float:
-        world, call = Counter(), Call("add", {"amount": 1})
+        environment, call = Counter(), Call("add", {"amount": 1})
         began = time.process_time()
         for _ in range(steps):
-            await world.call(call)
+            await environment.call(call)
         return steps / (time.process_time() - began)
 
     return asyncio.run(play())
@@ -186,9 +186,9 @@ def episodes_played(episodes: int, *, tokens: bool = False, ledger: Ledger | Non
     todo = tasks(episodes)
     gc.collect()
     began = time.process_time()
-    found = asyncio.run(manager(tokens=tokens, ledger=ledger).collect(todo))
+    trajectories = asyncio.run(manager(tokens=tokens, ledger=ledger).collect(todo))
     spent = time.process_time() - began
-    if not all(trajectory.success == 1.0 for trajectory in found):
+    if not all(trajectory.success == 1.0 for trajectory in trajectories):
         raise RuntimeError("An episode went wrong, so its time says nothing.")
     return episodes * TURNS / spent
 
@@ -205,15 +205,15 @@ def episodes_kept(episodes: int, *, tokens: bool = False) -> float:
 def latency_ratio(waves: int) -> float:
     """Wall time of episodes whose tools wait, over the time that the waiting alone takes at this concurrency."""
 
-    def world() -> Counter:
+    def make_counter() -> Counter:
         return Counter(latency_s=LATENCY_S)
 
     policy = ScriptedPolicy(script("slow_add"))
-    crew = EpisodeManager(
-        policy, RolloutConfig(environment=world, reward=TargetReached(), concurrency=LATENCY_CONCURRENCY)
+    manager_of_64 = EpisodeManager(
+        policy, RolloutConfig(environment=make_counter, reward=TargetReached(), concurrency=LATENCY_CONCURRENCY)
     )
     began = time.perf_counter()
-    asyncio.run(crew.collect(tasks(waves * LATENCY_CONCURRENCY)))
+    asyncio.run(manager_of_64.collect(tasks(waves * LATENCY_CONCURRENCY)))
     return (time.perf_counter() - began) / (waves * CALLS * LATENCY_S)
 
 

@@ -47,8 +47,8 @@ class Peer:
             return f"no end within {_DRIVER_S} s"
         if done.returncode != 0:
             return _why(done.stderr)
-        said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return said
+        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return figures
 
 
 def _why(stderr: str) -> str:

@@ -27,7 +27,7 @@ from sandbox_calls import calls, lives
 from sandbox_docker import docker
 from sandbox_files import files
 from sandbox_many import flatness, rate
-from sandbox_measuring import Row, shown
+from sandbox_measuring import Row, announced
 from sandbox_plot import draw
 
 import agentgym.sandbox.guest
@@ -44,7 +44,7 @@ class Figures:
 
     rows: list[Row] = field(default_factory=list)
     costs: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    peers: dict[str, sandbox_peers.Found] = field(default_factory=dict)
+    peers: dict[str, sandbox_peers.PeerFigures] = field(default_factory=dict)
     load: list[float] = field(default_factory=list)
 
 
@@ -57,44 +57,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="write the figures, tables and plots into this folder")
     options = parser.parse_args(arguments)
     before = os.getloadavg()[0]
-    found = measure(options.only, options.quick, options.peers.resolve())
-    found.load = [before, os.getloadavg()[0]]
-    show(found, Console(width=None if sys.stdout.isatty() else WIDTH))
+    figures = measure(options.only, options.quick, options.peers.resolve())
+    figures.load = [before, os.getloadavg()[0]]
+    show(figures, Console(width=None if sys.stdout.isatty() else WIDTH))
     if options.out:
-        write(found, options.out, options.quick)
-    return 0 if all(row.holds for row in found.rows) else 1
+        write(figures, options.out, options.quick)
+    return 0 if all(row.holds for row in figures.rows) else 1
 
 
 def measure(parts: Sequence[str], quick: bool, venvs: Path) -> Figures:
     """Every part asked for, one after the other, with the guest's modules compiled as an installation leaves them."""
     compileall.compile_dir(Path(agentgym.sandbox.guest.__file__).parent, quiet=1)
-    found, rounds = Figures(), 10 if quick else 100
+    figures, rounds = Figures(), 10 if quick else 100
     small = {"life": lives, "calls": calls, "files": files, "docker": docker}
     for part, work in small.items():
         if part in parts:
-            with shown(part):
-                found.rows += asyncio.run(work(rounds if part != "files" else max(rounds // 3, 6)))
+            with announced(part):
+                figures.rows += asyncio.run(work(rounds if part != "files" else max(rounds // 3, 6)))
             time.sleep(1)  # what the part before left for the kernel to do
     if "rate" in parts:
-        with shown("rate"):
-            found.rows += asyncio.run(rate(100 if quick else 1000))
+        with announced("rate"):
+            figures.rows += asyncio.run(rate(100 if quick else 1000))
         time.sleep(1)
     if "many" in parts:
-        with shown("many"):
-            rows, found.costs = asyncio.run(flatness(ALIVE[:3] if quick else ALIVE, rounds))
-            found.rows += rows
+        with announced("many"):
+            rows, figures.costs = asyncio.run(flatness(ALIVE[:3] if quick else ALIVE, rounds))
+            figures.rows += rows
     if "peers" in parts:
-        with shown("peers"):
-            found.peers = sandbox_peers.measure(venvs, rounds=1 if quick else 5, repeats=2 if quick else 4)
-    return found
+        with announced("peers"):
+            figures.peers = sandbox_peers.measure(venvs, rounds=1 if quick else 5, repeats=2 if quick else 4)
+    return figures
 
 
-def show(found: Figures, console: Console) -> None:
+def show(figures: Figures, console: Console) -> None:
     """The rows and the peers as tables, and what the machine did meanwhile."""
     table = Table("", "median", "target", "", "beside, in the same run", "ratio", title="What sandboxes cost")
     for column in (1, 2, 5):
         table.columns[column].justify = "right"
-    for row in found.rows:
+    for row in figures.rows:
         if row.value is None:
             table.add_row(row.name, "", "", "", f"[dim]{row.note}")
             continue
@@ -104,16 +104,16 @@ def show(found: Figures, console: Console) -> None:
         beside = "" if row.beside_value is None else f"{row.beside}: {number(row.beside_value)}"
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         table.add_row(row.name, f"{number(row.value)} {row.unit}", target, verdict, beside or row.note, ratio)
-    if found.rows:
+    if figures.rows:
         console.print(table)
-    if found.peers:
-        console.print(sandbox_peers.table_of(found.peers))
+    if figures.peers:
+        console.print(sandbox_peers.table_of(figures.peers))
     cores = os.cpu_count() or 1
     console.print(
         f"{cores} cores, Linux {platform.release()}, Python {platform.python_version()}; load average "
-        f"{found.load[0]:.2f} before, {found.load[1]:.2f} after (the benchmark itself makes some)"
+        f"{figures.load[0]:.2f} before, {figures.load[1]:.2f} after (the benchmark itself makes some)"
     )
-    if found.load[0] > QUIET_LOAD * cores:
+    if figures.load[0] > QUIET_LOAD * cores:
         console.print("[bold red]The machine was not quiet before the start: these figures say little.[/]")
 
 
@@ -132,18 +132,23 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def write(found: Figures, folder: Path, quick: bool) -> None:
+def write(figures: Figures, folder: Path, quick: bool) -> None:
     """sandbox.json, sandbox.md, and the plots of what one costs by how many live."""
     folder.mkdir(parents=True, exist_ok=True)
     data: dict[str, Any] = {
-        "python": platform.python_version(), "kernel": platform.release(), "cores": os.cpu_count(), "load": found.load,
-        "quick": quick, "rows": [asdict(row) | {"holds": row.holds, "ratio": row.ratio} for row in found.rows],
-        "costs": found.costs, "peers": sandbox_peers.as_data(found.peers),
-    }  # fmt: skip
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cores": os.cpu_count(),
+        "load": figures.load,
+        "quick": quick,
+        "rows": [asdict(row) | {"holds": row.holds, "ratio": row.ratio} for row in figures.rows],
+        "costs": figures.costs,
+        "peers": sandbox_peers.as_data(figures.peers),
+    }
     path, text = folder / "sandbox.json", folder / "sandbox.md"
     path.write_text(json.dumps(data, indent=1))
-    text.write_text("\n\n".join(filter(None, [markdown(found.rows), sandbox_peers.markdown(found.peers)])) + "\n")
-    drawn = draw(found.costs, folder) if found.costs else []
+    text.write_text("\n\n".join(filter(None, [markdown(figures.rows), sandbox_peers.markdown(figures.peers)])) + "\n")
+    drawn = draw(figures.costs, folder) if figures.costs else []
     print(f"written: {', '.join(map(str, [path, text, *drawn]))}")
 
 

@@ -43,9 +43,12 @@ class BareFork:
         code = f"import sys; sys.path.insert(0, {str(folder)!r})\n{_BARE_FORK}"
         flags = ["-P", "-s", "-S", "-B", "-X", "utf8"]  # as the spawner's
         self.process = subprocess.Popen(
-            [PYTHON, *flags, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+            [PYTHON, *flags, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
             env={**os.environ, **LINKED},
-        )  # fmt: skip
+        )
 
     def once(self) -> float:
         """Returns: milliseconds of the fork, by the clock of who forks."""

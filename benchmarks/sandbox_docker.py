@@ -13,9 +13,11 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox import Backend
 
 _ROWS = [
-    "docker: warm run_python through the guest", "  one right after the other", "docker: exec(true) through the guest",
+    "docker: warm run_python through the guest",
+    "  one right after the other",
+    "docker: exec(true) through the guest",
     "docker: create + close",
-]  # fmt: skip
+]
 
 
 async def docker(rounds: int) -> list[Row]:
@@ -28,9 +30,9 @@ async def docker(rounds: int) -> list[Row]:
         return unmeasured(_ROWS, f"{error}: pip install agentgym-core[docker]")
     backend = DockerBackend()
     try:
-        found = await backend.probe()
-        if not found.available:
-            return unmeasured(_ROWS, found.reason)
+        capabilities = await backend.probe()
+        if not capabilities.available:
+            return unmeasured(_ROWS, capabilities.reason)
         return await _measured(backend, sdk.from_env(), rounds)
     except (SandboxError, sdk.errors.DockerException) as error:
         return unmeasured(_ROWS, str(error))
@@ -41,7 +43,7 @@ async def docker(rounds: int) -> list[Row]:
 async def _measured(backend: Backend, client: Any, rounds: int) -> list[Row]:
     with contextlib.closing(client):
         box = await backend.create(SPEC)
-        image = next(one.image for one in await backend.running() if not one.orphaned)
+        image = next(running.image for running in await backend.running() if not running.orphaned)
         image = "agentgym/base" if image == "host" else image
         plain = client.containers.run(image, ["sleep", "infinity"], detach=True, network_mode="none")
 

@@ -42,8 +42,8 @@ async def files(rounds: int) -> list[Row]:
     backend = NamespacesBackend()
     try:
         maker = await backend.create(SPEC)
-        made = await maker.run_python(TREE, timeout_s=120)
-        same(made.ok, f"once they were made: {made.stderr!r}")
+        result = await maker.run_python(TREE, timeout_s=120)
+        same(result.ok, f"once they were made: {result.stderr!r}")
         first_snapshot, base = await timed(maker.snapshot())
         first_fork, fork = await timed(backend.create(SPEC, snapshot=base))
         await fork.close()

@@ -59,8 +59,8 @@ async def flatness(counts: Sequence[int], rounds: int) -> tuple[list[Row], Costs
             gc.collect()
             costs["MiB each"].append((count, (free - available_mib()) / count))
 
-            async def call(one: Sandbox = idle[0]) -> None:
-                done(await one.run_python("pass"))
+            async def call(sandbox: Sandbox = idle[0]) -> None:
+                done(await sandbox.run_python("pass"))
 
             times = await in_turn(
                 {"create + close": lambda: live(backend, call=False), 'run_python("pass")': call}, rounds
@@ -84,9 +84,14 @@ async def flatness(counts: Sequence[int], rounds: int) -> tuple[list[Row], Costs
         values = [value for _, value in costs[name]]
         listed = ", ".join(f"{value:.2f}" for value in values)
         rows.append(
-            Row(f"{name}, dearest / cheapest of {listed} ms", max(values) / min(values), "x", FLAT_WITHIN,
-                note=f"beside {', '.join(f'{count:,}' for count in counts)} that live")
-        )  # fmt: skip
+            Row(
+                f"{name}, dearest / cheapest of {listed} ms",
+                max(values) / min(values),
+                "x",
+                FLAT_WITHIN,
+                note=f"beside {', '.join(f'{count:,}' for count in counts)} that live",
+            )
+        )
     return rows, costs
 
 

@@ -94,14 +94,14 @@ def _processor_s() -> float:
 
 def children(pid: int) -> list[int]:
     """Pids of a process's children, whichever of its threads started them."""
-    found: list[int] = []
+    pids: list[int] = []
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (thread / "children").read_text().split())
-    return found
+        pids += map(int, (thread / "children").read_text().split())
+    return pids
 
 
 @contextmanager
-def shown(what: str) -> Iterator[None]:
+def announced(what: str) -> Iterator[None]:
     """Say what is measured now, and how long it took."""
     began = time.monotonic()
     print(f"measuring {what} ...", end="", flush=True)

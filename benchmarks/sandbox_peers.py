@@ -32,7 +32,7 @@ PEERS = (
 
 
 @dataclass
-class Found:
+class PeerFigures:
     """What one peer's runs gave: milliseconds by work, or why there are none."""
 
     times: dict[str, list[float]] = field(default_factory=lambda: {work: [] for work in WORKS})
@@ -40,61 +40,64 @@ class Found:
     reason: str = ""
 
 
-def measure(venvs: Path, rounds: int, repeats: int) -> dict[str, Found]:
+def measure(venvs: Path, rounds: int, repeats: int) -> dict[str, PeerFigures]:
     """Run every driver `rounds` times in turn. Returns: by the peer's name."""
-    found = {peer.name: Found() for peer in PEERS}
+    figures = {peer.name: PeerFigures() for peer in PEERS}
     for _ in range(rounds):
         for peer in PEERS:
-            if not found[peer.name].reason:
-                _add(found[peer.name], peer, venvs, repeats)
-    return found
+            if not figures[peer.name].reason:
+                _add(figures[peer.name], peer, venvs, repeats)
+    return figures
 
 
-def _add(found: Found, peer: Peer, venvs: Path, repeats: int) -> None:
-    said = peer.run(venvs, f"--repeats={repeats}")
-    if isinstance(said, str):
-        found.reason = said
+def _add(figures: PeerFigures, peer: Peer, venvs: Path, repeats: int) -> None:
+    answer = peer.run(venvs, f"--repeats={repeats}")
+    if isinstance(answer, str):
+        figures.reason = answer
         return
-    found.version = said["version"]
-    for work, values in said["times"].items():
-        found.times[work] += values
+    figures.version = answer["version"]
+    for work, values in answer["times"].items():
+        figures.times[work] += values
 
 
-def table_of(found: dict[str, Found]) -> Table:
+def table_of(figures: dict[str, PeerFigures]) -> Table:
     """Medians, and how many times as long as the first row each takes."""
-    ours = {work: median(values) for work, values in found[PEERS[0].name].times.items() if values}
+    ours = {work: median(values) for work, values in figures[PEERS[0].name].times.items() if values}
     table = Table("", "isolation", *(f"{what}, ms" for what in WORKS.values()), title="the same work, side by side")
     for peer in PEERS:
-        one = found[peer.name]
-        if one.reason:
-            table.add_row(peer.name, peer.isolation, f"[dim]{one.reason}")
+        peer_figures = figures[peer.name]
+        if peer_figures.reason:
+            table.add_row(peer.name, peer.isolation, f"[dim]{peer_figures.reason}")
             continue
         cells = []
-        for work, values in one.times.items():
+        for work, values in peer_figures.times.items():
             ratio = f" ({median(values) / ours[work]:.1f} x)" if work in ours and peer is not PEERS[0] else ""
             cells.append(f"{median(values):.1f}{ratio}")
-        table.add_row(f"{peer.name} {one.version}", peer.isolation, *cells)
+        table.add_row(f"{peer.name} {peer_figures.version}", peer.isolation, *cells)
     return table
 
 
-def markdown(found: dict[str, Found]) -> str:
+def markdown(figures: dict[str, PeerFigures]) -> str:
     """The same for docs/benchmarks.md; empty if nothing was measured."""
     lines = [f"| | isolation | {', ms | '.join(WORKS.values())}, ms |", "|---|---|" + "---|" * len(WORKS)]
-    for peer in PEERS if found else ():
-        one = found[peer.name]
+    for peer in PEERS if figures else ():
+        peer_figures = figures[peer.name]
         cells = (
-            [one.reason, *[""] * (len(WORKS) - 1)] if one.reason else [f"{median(v):.1f}" for v in one.times.values()]
+            [peer_figures.reason, *[""] * (len(WORKS) - 1)]
+            if peer_figures.reason
+            else [f"{median(v):.1f}" for v in peer_figures.times.values()]
         )
-        lines.append(f"| {peer.name} {one.version} | {peer.isolation} | {' | '.join(cells)} |")
-    return "\n".join(lines) if found else ""
+        lines.append(f"| {peer.name} {peer_figures.version} | {peer.isolation} | {' | '.join(cells)} |")
+    return "\n".join(lines) if figures else ""
 
 
-def as_data(found: dict[str, Found]) -> dict[str, object]:
+def as_data(figures: dict[str, PeerFigures]) -> dict[str, object]:
     """For the JSON file: medians by peer and work, with versions and reasons."""
     return {
         name: {
-            "version": one.version, "reason": one.reason,
-            "ms": {work: median(values) for work, values in one.times.items() if values},
+            "version": peer_figures.version,
+            "reason": peer_figures.reason,
+            "ms": {work: median(values) for work, values in peer_figures.times.items() if values},
         }
-        for name, one in found.items()
-    }  # fmt: skip
+        for name, peer_figures in figures.items()
+    }

@@ -27,7 +27,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from soak_census import bury, census, grown, processes_below, whole_machine
+from soak_census import bury, census, grown, host_memory, processes_below
 
 from agentgym.registry import load
 from agentgym.sandbox.guest import kernel
@@ -71,7 +71,7 @@ class Soak:
     def run(self, private: Path) -> tuple[Tally, list[str], dict[str, float]]:
         """Returns: what was told, what is wrong, and by how much the figures of the whole machine changed."""
         rng, tally = random.Random(self.seed), Tally()
-        machine, before = whole_machine(), census(private, ())
+        host, before = host_memory(), census(private, ())
         while tally.sandboxes < self.count and not tally.broken:
             self._one_host(rng, tally)
         tally.faults += [f"{count} x {outcome}" for outcome, count in tally.outcomes.items() if outcome not in TYPED]
@@ -80,8 +80,8 @@ class Soak:
         while (left := grown(before, census(private, tally.pids | tally.hosts))) and time.monotonic() < deadline:
             reap(tally)
             time.sleep(0.1)
-        after = whole_machine()
-        return tally, tally.faults + left, {name: after[name] - value for name, value in machine.items()}
+        after = host_memory()
+        return tally, tally.faults + left, {name: after[name] - value for name, value in host.items()}
 
     def _one_host(self, rng: random.Random, tally: Tally) -> None:
         """Start a host process and let it work until it is done, or its hour has come."""
@@ -89,8 +89,14 @@ class Soak:
         rate = self.kills * HOST_SHARE
         life = int(rng.expovariate(rate)) + 1 if rate else left + 1
         kills = self.kills * (1 - HOST_SHARE)
-        words = {"backend": self.backend, "count": left, "at-once": self.at_once, "kills": kills, "pool": self.pool,
-                 "seed": rng.randrange(2**31)}  # fmt: skip
+        words = {
+            "backend": self.backend,
+            "count": left,
+            "at-once": self.at_once,
+            "kills": kills,
+            "pool": self.pool,
+            "seed": rng.randrange(2**31),
+        }
         command = [sys.executable, str(WORKER), *(f"--{name}={value}" for name, value in words.items())]
         host = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         tally.hosts.add(host.pid)
@@ -98,21 +104,23 @@ class Soak:
         ended, killed, ready = 0, False, (0, 0.0)
         with host.stdout:
             for line in host.stdout:
-                told: dict[str, Any] = json.loads(line)
-                tally.pids.update(told.get("spawners", ()))
-                if told["event"] == "ended":
+                report: dict[str, Any] = json.loads(line)
+                tally.pids.update(report.get("spawners", ()))
+                if report["event"] == "ended":
                     ended += 1
-                    tally.outcomes[told["outcome"]] += 1
-                elif told["event"] == "killed":
-                    tally.killed[told["what"]] += 1
-                elif told["event"] == "ready":
-                    ready = told["descriptors"], told["resident_mib"]
-                elif told["event"] == "done":
-                    tally.resident_mib.append((ready[1], told["resident_mib"]))
-                    if told["descriptors"] > ready[0]:
-                        tally.faults.append(f"descriptors of a host process grew: {ready[0]} to {told['descriptors']}")
-                elif told["event"] == "closed" and told["processes"]:
-                    tally.faults.append(f"processes left by a closed backend: {told['processes'][:3]}")
+                    tally.outcomes[report["outcome"]] += 1
+                elif report["event"] == "killed":
+                    tally.killed[report["what"]] += 1
+                elif report["event"] == "ready":
+                    ready = report["descriptors"], report["resident_mib"]
+                elif report["event"] == "done":
+                    tally.resident_mib.append((ready[1], report["resident_mib"]))
+                    if report["descriptors"] > ready[0]:
+                        tally.faults.append(
+                            f"descriptors of a host process grew from {ready[0]} to {report['descriptors']}"
+                        )
+                elif report["event"] == "closed" and report["processes"]:
+                    tally.faults.append(f"processes left by a closed backend: {report['processes'][:3]}")
                 if ended >= life and ended < left and not killed:
                     killed = True
                     tally.pids.update(processes_below(host.pid))  # the spawners are among them
@@ -154,9 +162,9 @@ class Soak:
             return
         try:
             tally.cleaned = await backend.clean()
-            for one in await backend.running():
-                if one.orphaned or one.owner in tally.hosts:
-                    tally.faults.append(f"still running after clean: {one}")
+            for sandbox in await backend.running():
+                if sandbox.orphaned or sandbox.owner in tally.hosts:
+                    tally.faults.append(f"still running after clean: {sandbox}")
         finally:
             await backend.close()
 
@@ -176,43 +184,43 @@ def main() -> int:
     parser.add_argument("--kills", type=float, default=0.05, help="how many of them meet a SIGKILL")
     parser.add_argument("--pool", type=int, default=0, help="take them from a pool that keeps so many ready")
     parser.add_argument("--seed", type=int, default=0)
-    asked = Soak(**{name.replace("-", "_"): value for name, value in vars(parser.parse_args()).items()})
+    soak = Soak(**{name.replace("-", "_"): value for name, value in vars(parser.parse_args()).items()})
     kernel.adopt_orphans()
     with contextlib.suppress(OSError):  # an ordinary user may not; then the machine's own mounts are compared
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     console, began = Console(), time.monotonic()
-    if reason := asyncio.run(asked.refused()):
-        console.print(f"No soak of {asked.backend}: {reason}", markup=False)
+    if reason := asyncio.run(soak.refused()):
+        console.print(f"No soak of {soak.backend}: {reason}", markup=False)
         return 2
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         os.environ["TMPDIR"] = folder
-        tally, faults, change = asked.run(Path(folder))
+        tally, faults, change = soak.run(Path(folder))
     console.print(table(tally, change, time.monotonic() - began))
     for fault in faults:
         console.print(f"LEFT OR WRONG: {fault}", style="red", markup=False)
     verdict = f"FAILED, {len(faults)} findings" if faults else "passed: nothing left, every failure typed"
-    console.print(f"Soak of {asked.backend}{f' with a pool of {asked.pool}' if asked.pool else ''}: {verdict}")
+    console.print(f"Soak of {soak.backend}{f' with a pool of {soak.pool}' if soak.pool else ''}: {verdict}")
     return 1 if faults else 0
 
 
 def table(tally: Tally, change: dict[str, float], seconds: float) -> Table:
     """What happened, as figures."""
-    shown = Table(box=None, pad_edge=False, show_header=False)
-    shown.add_row("user", "root" if os.geteuid() == 0 else f"{os.geteuid()}, an ordinary user")
-    shown.add_row("sandboxes", f"{tally.sandboxes:,} in {seconds:.0f} s, {tally.sandboxes / seconds:.0f} a second")
-    shown.add_row("killed", ", ".join(f"{count} x {what}" for what, count in tally.killed.most_common()) or "nothing")
-    shown.add_row("ended", ", ".join(f"{count:,} {what[:60]}" for what, count in tally.outcomes.most_common(8)))
-    shown.add_row(
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("user", "root" if os.geteuid() == 0 else f"{os.geteuid()}, an ordinary user")
+    table.add_row("sandboxes", f"{tally.sandboxes:,} in {seconds:.0f} s, {tally.sandboxes / seconds:.0f} a second")
+    table.add_row("killed", ", ".join(f"{count} x {what}" for what, count in tally.killed.most_common()) or "nothing")
+    table.add_row("ended", ", ".join(f"{count:,} {what[:60]}" for what, count in tally.outcomes.most_common(8)))
+    table.add_row(
         "host processes", f"{len(tally.hosts)}; all was gone {tally.slowest_end_s:.2f} s after the end of one"
     )
     if tally.cleaned:
-        shown.add_row("cleaned up", f"{len(tally.cleaned)} behind dead hosts, such as: {tally.cleaned[0]}")
+        table.add_row("cleaned up", f"{len(tally.cleaned)} behind dead hosts, such as: {tally.cleaned[0]}")
     if tally.resident_mib:
         first, last = tally.resident_mib[-1]
-        shown.add_row("memory of the last", f"{first:.0f} MiB at its start, {last:.0f} at its end")
-    shown.add_row("whole machine", ", ".join(f"{name} {value:+.0f}" for name, value in change.items()))
-    return shown
+        table.add_row("memory of the last", f"{first:.0f} MiB at its start, {last:.0f} at its end")
+    table.add_row("whole machine", ", ".join(f"{name} {value:+.0f}" for name, value in change.items()))
+    return table
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ def processes_below(pid: int) -> dict[int, str]:
                 parents[int(name)] = int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])
             except OSError:
                 continue  # it ended meanwhile
-    found, front = set(), {pid}
+    pids_below, front = set(), {pid}
     while front:
-        front = {child for child, parent in parents.items() if parent in front} - found
-        found |= front
-    return {child: command_line(child) for child in found}
+        front = {child for child, parent in parents.items() if parent in front} - pids_below
+        pids_below |= front
+    return {child: command_line(child) for child in pids_below}
 
 
 def command_line(pid: int) -> str:
@@ -45,13 +45,13 @@ def bury() -> Iterator[int]:
 
 def network_namespaces(pids: Collection[int]) -> set[str]:
     """The network namespaces some processes are in."""
-    found = set()
+    namespaces = set()
     for pid in pids:
         try:
-            found.add(os.readlink(f"/proc/{pid}/ns/net"))
+            namespaces.add(os.readlink(f"/proc/{pid}/ns/net"))
         except OSError:
             continue
-    return found
+    return namespaces
 
 
 def groups(spawners: Collection[int]) -> list[str]:
@@ -62,13 +62,13 @@ def groups(spawners: Collection[int]) -> list[str]:
 
 def files(private: Path, pids: Collection[int]) -> set[str]:
     """Everything in our own folder for temporary files, and what is named after a process of ours in the machine's."""
-    found = {str(path) for path in private.rglob("*")}
+    paths = {str(path) for path in private.rglob("*")}
     for folder in FOLDERS:
         try:
-            found |= {f"{folder}/{name}" for name in os.listdir(folder) if ours(name, pids)}
+            paths |= {f"{folder}/{name}" for name in os.listdir(folder) if ours(name, pids)}
         except OSError:
             continue
-    return found
+    return paths
 
 
 def sockets(pids: Collection[int]) -> set[str]:
@@ -81,20 +81,20 @@ def ours(name: str, pids: Collection[int]) -> bool:
     return "agentgym" in name and any(int(number) in pids for number in re.findall(r"\d+", name))
 
 
-def whole_machine() -> dict[str, float]:
+def host_memory() -> dict[str, float]:
     """Figures of everything that runs here, MiB and counts: ours can only be told apart on a quiet machine."""
-    wanted = {"MemAvailable", "Shmem", "SUnreclaim"}
-    found = {}
+    fields = {"MemAvailable", "Shmem", "SUnreclaim"}
+    sizes = {}
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, rest = line.partition(":")
-        if name in wanted:
-            found[f"{name} MiB"] = int(rest.split()[0]) / 1024
+        if name in fields:
+            sizes[f"{name} MiB"] = int(rest.split()[0]) / 1024
     try:
         rows = [line.split() for line in Path("/proc/cgroups").read_text().splitlines()[1:]]
-        found["control groups in the kernel"] = max(int(row[2]) for row in rows)
+        sizes["control groups in the kernel"] = max(int(row[2]) for row in rows)
     except (OSError, ValueError):
         pass
-    return found
+    return sizes
 
 
 def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:

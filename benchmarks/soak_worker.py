@@ -154,8 +154,8 @@ def guests() -> list[int]:
 
 async def containers() -> list[int]:
     """Process 1 of each container of ours, as the host sees it."""
-    shown = '{{.ID}} {{.Label "agentgym.owner"}}'
-    listed = await docker("ps", "--filter", "label=agentgym.owner", "--format", shown)
+    format_text = '{{.ID}} {{.Label "agentgym.owner"}}'
+    listed = await docker("ps", "--filter", "label=agentgym.owner", "--format", format_text)
     names = [line.split()[0] for line in listed if line.split()[1:] and line.split()[1].startswith(f"{os.getpid()}:")]
     pids = await docker("inspect", "--format", "{{.State.Pid}}", *names) if names else []
     return [int(pid) for pid in pids if pid.isdecimal() and int(pid) > 0]
@@ -163,9 +163,9 @@ async def containers() -> list[int]:
 
 async def docker(*words: str) -> list[str]:
     """Lines that a command of Docker prints; none if it fails, as for a container that is gone by now."""
-    asked = await asyncio.create_subprocess_exec("docker", *words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    told, _ = await asked.communicate()
-    return told.decode().splitlines()
+    process = await asyncio.create_subprocess_exec("docker", *words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    stdout, _ = await process.communicate()
+    return stdout.decode().splitlines()
 
 
 def parent(pid: int) -> int:
@@ -199,11 +199,11 @@ def main() -> None:
     parser.add_argument("--kills", type=float, default=0.05)
     parser.add_argument("--pool", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    backend = load("backends", asked.backend)()
-    if asked.pool:
-        backend = Pool(backend, ready=asked.pool)
-    worker = Worker(backend, asked.count, asked.at_once, asked.kills, random.Random(asked.seed))
+    options = parser.parse_args()
+    backend = load("backends", options.backend)()
+    if options.pool:
+        backend = Pool(backend, ready=options.pool)
+    worker = Worker(backend, options.count, options.at_once, options.kills, random.Random(options.seed))
     asyncio.run(worker.run())
 
 

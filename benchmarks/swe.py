@@ -44,9 +44,9 @@ async def starts(task: Task, rounds: int) -> tuple[list[float], list[float]]:
         ours.append(1000 * (time.perf_counter() - started))
         await environment.close()
         started = time.perf_counter()
-        machine = await backend.create(SweEdit.sandbox)
+        sandbox = await backend.create(SweEdit.sandbox)
         bare.append(1000 * (time.perf_counter() - started))
-        await machine.close()
+        await sandbox.close()
     return ours[2:], bare[2:]  # the first ones prepare the repository, and warm up
 
 
@@ -82,8 +82,10 @@ def left_behind(before: dict[str, Counter[str]], private: Path, pids: set[int]) 
 
 
 def _tasks(task: Task, count: int, first: int) -> list[Task]:
-    return [Task(f"{task.id}-{n}", task.environment, task.prompt, parameters=task.parameters, truth=task.truth)
-            for n in range(first, first + count)]  # fmt: skip
+    return [
+        Task(f"{task.id}-{n}", task.environment, task.prompt, parameters=task.parameters, truth=task.truth)
+        for n in range(first, first + count)
+    ]
 
 
 def _memory_mib() -> int:
@@ -91,14 +93,14 @@ def _memory_mib() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
-async def measure(asked: argparse.Namespace) -> tuple[list[float], list[float], float, int, set[int]]:
+async def measure(options: argparse.Namespace) -> tuple[list[float], list[float], float, int, set[int]]:
     """Starts of the task and of bare sandboxes, and what `in_a_row` tells."""
-    fetch(asked.package)
+    fetch(options.package)
     truth = {"fail_to_pass": ["none.py::test"], "tests": ["tests/*"]}
-    task = Task("bench", "agentgym/swe-v1", "-", parameters={"repository": asked.package}, truth=truth)
+    task = Task("bench", "agentgym/swe-v1", "-", parameters={"repository": options.package}, truth=truth)
     try:
-        ours, bare = await starts(task, asked.rounds)
-        return ours, bare, *await in_a_row(task, asked.episodes)
+        ours, bare = await starts(task, options.rounds)
+        return ours, bare, *await in_a_row(task, options.episodes)
     finally:
         await registry.close_backends()
 
@@ -109,20 +111,20 @@ def main() -> int:
     parser.add_argument("--package", default="sqlparse==0.5.1")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--episodes", type=int, default=200)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     kernel.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="swe-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         before = census(Path(folder), ())
-        ours, bare, took, memory, pids = asyncio.run(measure(asked))
+        ours, bare, took, memory, pids = asyncio.run(measure(options))
         left = left_behind(before, Path(folder), pids)
     above = median(ours) - median(bare)
-    table = Table(title=f"{asked.package}, {asked.rounds} rounds", title_justify="left")
+    table = Table(title=f"{options.package}, {options.rounds} rounds", title_justify="left")
     for name in ("what", "figure", "limit in the same run", "target"):
         table.add_column(name)
     table.add_row("start of a task", f"{median(ours):.1f} ms", f"{median(bare):.1f} ms, a bare sandbox", "")
     table.add_row("of that, the repository", f"{above:.1f} ms", f"x {median(ours) / median(bare):.2f}", "at most 10 ms")
-    table.add_row(f"{asked.episodes} episodes in a row", f"{1000 * took:.0f} ms each, 4 at once", "", "")
+    table.add_row(f"{options.episodes} episodes in a row", f"{1000 * took:.0f} ms each, 4 at once", "", "")
     table.add_row("memory after them", f"{memory:+d} MiB", "", "")
     table.add_row(
         "left behind",

@@ -47,33 +47,36 @@ async def main() -> int:
     parser.add_argument("file", help="task set, JSON lines")
     parser.add_argument("--each", type=int, help="so many of each package, evenly drawn; all if not given")
     parser.add_argument("--at-once", type=int, default=4, help="tasks side by side")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     packages: dict[tuple[str, str], list[Task]] = defaultdict(list)
-    tasks = load_task_set(asked.file)
+    tasks = load_task_set(options.file)
     for split in tasks:
         for task in tasks[split]:
             packages[split, task.tags[0]].append(task)
-    gate = asyncio.Semaphore(asked.at_once)
+    gate = asyncio.Semaphore(options.at_once)
 
     async def both(task: Task) -> tuple[bool, bool]:
         async with gate:
             return await gold(task), await nothing(task)
 
-    table = Table(title=asked.file, title_justify="left")
+    table = Table(title=options.file, title_justify="left")
     for name in ("package", "split", "tasks", "failing tests", "passing tests", "tried", "gold solves", "nothing does"):
         table.add_column(name)
     wrong = 0
     try:
-        for (split, package), found in packages.items():
-            chosen = found[:: max(1, len(found) // asked.each)][: asked.each] if asked.each else found
-            played = await asyncio.gather(*map(both, chosen))
-            solved, idle = (sum(column) for column in zip(*played, strict=True))
+        for (split, package), of_package in packages.items():
+            chosen = (
+                of_package[:: max(1, len(of_package) // options.each)][: options.each] if options.each else of_package
+            )
+            results = await asyncio.gather(*map(both, chosen))
+            solved, idle = (sum(column) for column in zip(*results, strict=True))
             wrong += len(chosen) - solved + idle
-            failing, passing = (median(len(task.truth[of]) for task in found)
-                                for of in ("fail_to_pass", "pass_to_pass"))  # fmt: skip
-            figures = (len(found), f"{failing:g}", f"{passing:g}", len(chosen), solved, idle)
+            failing, passing = (
+                median(len(task.truth[of]) for task in of_package) for of in ("fail_to_pass", "pass_to_pass")
+            )
+            figures = (len(of_package), f"{failing:g}", f"{passing:g}", len(chosen), solved, idle)
             table.add_row(package, split, *map(str, figures))
-            named = [task.id for task, (done, free) in zip(chosen, played, strict=True) if free or not done]
+            named = [task.id for task, (done, free) in zip(chosen, results, strict=True) if free or not done]
             print(package, split, *figures, *named, flush=True)
     finally:
         await registry.close_backends()

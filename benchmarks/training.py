@@ -76,14 +76,14 @@ def bare_rollout(recorded: Recorded, tasks: list[Task]) -> Any:
     """The same episodes through TRL alone: a rollout_func and a scalar reward."""
 
     def roll_out(prompts: list[Any], trainer: GRPOTrainer) -> dict[str, Any]:
-        played = recorded.play(Policy(), tasks[: len(prompts) // GROUP], group_size=GROUP)
-        arrays = [t.arrays() for t in played]
+        trajectories = recorded.play(Policy(), tasks[: len(prompts) // GROUP], group_size=GROUP)
+        arrays = [t.arrays() for t in trajectories]
         return {
             "prompt_ids": [a.ids[: a.prompt_length].tolist() for a in arrays],
             "completion_ids": [a.ids[a.prompt_length :].tolist() for a in arrays],
             "env_mask": [a.loss_mask[a.prompt_length :].astype(int).tolist() for a in arrays],
             "logprobs": [a.logprobs[a.prompt_length :].tolist() for a in arrays],
-            "episode_return": [t.outcome_reward for t in played],
+            "episode_return": [t.outcome_reward for t in trajectories],
         }
 
     return roll_out
@@ -158,8 +158,8 @@ def main() -> None:
     table = Table(title=f"One step of {GROUP * GROUPS} episodes, {rounds} rounds, one thread")
     for column in ("trainer", "median ms", "min ms", "max ms"):
         table.add_column(column, justify="right" if column != "trainer" else "left")
-    for name, found in times.items():
-        table.add_row(name, *(f"{1000 * f(found):.1f}" for f in (statistics.median, min, max)))
+    for name, seconds in times.items():
+        table.add_row(name, *(f"{1000 * f(seconds):.1f}" for f in (statistics.median, min, max)))
     Console().print(table)
     ratio = statistics.median(times["TurnGRPOTrainer"]) / statistics.median(times["bare GRPOTrainer"])
     print(f"ratio {ratio:.3f} (limit 1.05)")

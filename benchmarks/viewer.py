@@ -42,12 +42,12 @@ SYSTEM = Message("system", "Answer with the bare value, found by SQL. " + "Tools
 
 def main() -> int:
     """Build the run, measure, print; 1 if a limit is missed."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--episodes", type=int, default=100_000)
-    asked.add_argument("--turns", type=int, default=200)
-    asked.add_argument("--keep", type=Path, help="where the run is, or is made and kept")
-    asked.add_argument("--old", action="store_true", help="measure also a ledger without summaries (a minute)")
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=100_000)
+    parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--keep", type=Path, help="where the run is, or is made and kept")
+    parser.add_argument("--old", action="store_true", help="measure also a ledger without summaries (a minute)")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.keep or Path(scratch) / "large"
         if not (folder / "ledger.sqlite").is_file():
@@ -69,33 +69,47 @@ async def build(path: Path, episodes: int, turns: int) -> None:
     with closing(Ledger(folder.ledger)) as ledger:
         await ledger.finish(episode(rng, "long", "train/long", 0, turns))
         for first in range(0, episodes - 1, 512):
-            made = (
+            runs = (
                 episode(rng, f"train-{n // 256:06d}", f"train/{n // 8 % 1999:04d}", n, 3)
                 for n in range(first, min(first + 512, episodes - 1))
             )
-            await asyncio.gather(*map(ledger.finish, made))
+            await asyncio.gather(*map(ledger.finish, runs))
 
 
 def episode(rng: random.Random, run: str, name: str, sample: int, turns: int) -> Trajectory:
     """A made-up episode: queries, some of which fail, and an answer."""
     task = Task(name, "agentgym/sql-v1", f"How much did customer {name} spend?", truth="7", tags=("spend",))
-    made = Trajectory(
-        f"{run}/{name}#{sample}", task, sample, opening=(SYSTEM, *task.opening()), prompt_ids=list(range(300)),
-        weights={"evidence": 0.3}, duration_s=rng.uniform(0.3, 2), stop_reason=StopReason.ANSWERED,
-    )  # fmt: skip
+    trajectory = Trajectory(
+        f"{run}/{name}#{sample}",
+        task,
+        sample,
+        opening=(SYSTEM, *task.opening()),
+        prompt_ids=list(range(300)),
+        weights={"evidence": 0.3},
+        duration_s=rng.uniform(0.3, 2),
+        stop_reason=StopReason.ANSWERED,
+    )
     for index in range(turns):
         bad = rng.random() < 0.1
         call = Call("query", {"sql": f"SELECT total, placed FROM orders WHERE customer = {rng.random()} LIMIT 20"})
         rows = "\n".join(f"{rng.randint(0, 9999)}\t2031-0{rng.randint(1, 9)}-11" for _ in range(12))
         text = "SQLite: no such column: totl" if bad else rows
         result = Result(text, ResultStatus.TOOL_ERROR if bad else ResultStatus.OK, "query")
-        said = Message("assistant", "I look at the orders first, then add them up.", (call,))
-        made.turns.append(
-            Turn(index, said, (call,), (result,), token_ids=list(range(40)), logprobs=[-0.1] * 40,
-                 observation_ids=list(range(90)), rewards={"evidence": 1.0})
-        )  # fmt: skip
-    made.outcome = {"success": float(rng.random() < 0.6)}
-    return made
+        message = Message("assistant", "I look at the orders first, then add them up.", (call,))
+        trajectory.turns.append(
+            Turn(
+                index,
+                message,
+                (call,),
+                (result,),
+                token_ids=list(range(40)),
+                logprobs=[-0.1] * 40,
+                observation_ids=list(range(90)),
+                rewards={"evidence": 1.0},
+            )
+        )
+    trajectory.outcome = {"success": float(rng.random() < 0.6)}
+    return trajectory
 
 
 def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
@@ -112,7 +126,7 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
             cold = timed(lambda: client.get(f"/api/runs/{folder.name}/episodes").raise_for_status())
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
 
-            def opened(place: str, sign: str, count: int, from_list: bool = False) -> float:
+            def opened(path: str, sign: str, count: int, from_list: bool = False) -> float:
                 page = browser.new_page()
                 if from_list:
                     page.goto(f"{address}/{listing}")
@@ -120,18 +134,18 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
                 meter = page.context.new_cdp_session(page)
                 meter.send("Performance.enable", {"timeDomain": "threadTicks"})
                 begun = time.perf_counter()
-                page.goto(f"{address}/{place}")
+                page.goto(f"{address}/{path}")
                 page.locator(sign).nth(count - 1).wait_for()
                 page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
                 took = time.perf_counter() - begun
-                found = {one["name"]: one["value"] for one in meter.send("Performance.getMetrics")["metrics"]}
-                busy.append(found["TaskDuration"])
+                metrics = {m["name"]: m["value"] for m in meter.send("Performance.getMetrics")["metrics"]}
+                busy.append(metrics["TaskDuration"])
                 page.close()
                 return took
 
-            def answered(asked: str) -> float:
+            def answered(query: str) -> float:
                 return repeated(
-                    lambda: timed(lambda: client.get(f"/api/runs/{folder.name}/{asked}").raise_for_status())
+                    lambda: timed(lambda: client.get(f"/api/runs/{folder.name}/{query}").raise_for_status())
                 )
 
             opened("", "table.runs", 1)  # the browser's own start
@@ -144,7 +158,7 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
             there, turn = f"#/run/{folder.name}/episode/{long}", ".turns > .turn"
             fresh = repeated(lambda: opened(there, turn, options.turns))
             busy.clear()
-            shown = repeated(lambda: opened(there, turn, options.turns, from_list=True))
+            seconds = repeated(lambda: opened(there, turn, options.turns, from_list=True))
             browser.close()
     finally:
         server.terminate()
@@ -157,15 +171,15 @@ def in_a_browser(folder: Path, options: argparse.Namespace) -> bool:
         ("  the server's first answer, cold", cold, None),
         ("  the server's answer", answer, None),
         ("  filtered by outcome and failure, sorted by reward", narrowed, None),
-        (f"episode of {options.turns} turns, from the list to its last turn", shown, EPISODE_LIMIT_S),
+        (f"episode of {options.turns} turns, from the list to its last turn", seconds, EPISODE_LIMIT_S),
         ("  of it CPU of the page's main thread", statistics.median(busy), None),
         ("  by its address in a fresh page", fresh, None),
         ("  the server's answer", read, None),
     ]
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processor(s)")
     for name, took, limit in rows:
-        told = "" if limit is None else f"   (must be < {limit} s: {'yes' if took < limit else 'MISSED'})"
-        print(f"{name:<58}{1000 * took:>8.0f} ms{told}")
+        verdict = "" if limit is None else f"   (must be < {limit} s: {'yes' if took < limit else 'MISSED'})"
+        print(f"{name:<58}{1000 * took:>8.0f} ms{verdict}")
     return any(limit is not None and took >= limit for _, took, limit in rows)
 
 
@@ -191,11 +205,13 @@ def old(folder: Path, copy: Path) -> None:
     begun = time.perf_counter()
     with closing(LedgerReader(copy / "ledger.sqlite")) as reader:
         reader.summarise()
-        first, found = time.perf_counter() - begun, reader.count()
+        first, n_episodes = time.perf_counter() - begun, reader.count()
         while reader.summarise():
             pass
-        print(f"an earlier agentgym's ledger: {found:,} listed after {first:.1f} s, all {reader.count():,} after "
-              f"{time.perf_counter() - begun:.0f} s")  # fmt: skip
+        print(
+            f"an earlier agentgym's ledger: {n_episodes:,} listed after {first:.1f} s, all {reader.count():,} after "
+            f"{time.perf_counter() - begun:.0f} s"
+        )
 
 
 def started(folder: Path) -> tuple[subprocess.Popen[Any], str]:

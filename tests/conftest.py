@@ -78,7 +78,7 @@ def nothing_is_left_running():
     yield
     gc.collect()  # a backend that a test let go of ends its processes when it is collected
     gc.freeze()  # as above, for what this file imported
-    unclosed = [one for spawner in spawners() for one in children_of(spawner) if namespace_of(one) != namespace_of(0)]
+    unclosed = [pid for spawner in spawners() for pid in children_of(spawner) if namespace_of(pid) != namespace_of(0)]
     from agentgym.registry import close_backends
 
     asyncio.run(close_backends())
@@ -100,13 +100,13 @@ def spawners() -> list[int]:
 
 def children_of(pid: int) -> list[int]:
     """Processes a process started that have not ended (Linux only; elsewhere none)."""
-    found = []
+    pids = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it ended while we looked
             state, parent = status.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if int(parent) == pid and state != "Z":
-                found.append(int(status.parent.name))
-    return found
+                pids.append(int(status.parent.name))
+    return pids
 
 
 def command_line(pid: int) -> str:

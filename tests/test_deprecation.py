@@ -6,10 +6,13 @@ import sys
 import types
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 
 import pytest
+from typer.testing import CliRunner
 
-from agentgym import Environment, Reward, tool
+from agentgym import Budgets, Environment, Reward, RolloutConfig, Task, TaskSet, tool
+from agentgym.cli.app import app
 from agentgym.deprecation import (
     REMOVED_IN,
     AgentGymDeprecationWarning,
@@ -23,6 +26,8 @@ from agentgym.deprecation import (
     renamed_options,
     warn_renamed,
 )
+from agentgym.policy import Sampling
+from agentgym.rollout.old_keywords import takes_old_keywords
 
 
 def warns(match: str):
@@ -80,6 +85,55 @@ def test_the_import_paths_of_the_first_release_still_work():
     with warns("Budgets"):
         from agentgym.episode.budgets import Budgets
     assert (EpisodeManager.__name__, Budgets.__name__) == ("EpisodeManager", "Budgets")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("agentgym.sandbox.prepared.shared_snapshot", "agentgym.sandbox.shared_snapshot"),
+        ("agentgym.tasks.lottery.Lottery", "agentgym.tasks.generator.TaskGenerator"),
+        ("agentgym.tasks.lottery.Place", "agentgym.tasks.generator.TaskSlot"),
+    ],
+)
+def test_an_old_import_gives_what_the_new_one_gives(old, new):
+    (old_module, _, old_name), (new_module, _, new_name) = old.rpartition("."), new.rpartition(".")
+    with warns(new):
+        moved = getattr(import_module(old_module), old_name)
+    assert moved is getattr(import_module(new_module), new_name)
+
+
+def test_old_keywords_of_budgets_and_task_sets_work():
+    with warns(r"max_tokens= of Budgets\(\) is now max_episode_tokens="):
+        budgets = Budgets(max_tokens=7)
+    with warns("Budgets.max_tokens is now Budgets.max_episode_tokens"):
+        assert budgets.max_tokens == budgets.max_episode_tokens == 7
+    task = Task("a", "acme/a-v1", "Do it.")
+    with warns("novice= of TaskSet"):
+        task_set = TaskSet("acme/a-v1", {"train": [task]}, novice=len)
+    with warns("TaskSet.novice"):
+        assert task_set.novice is task_set.imperfect_oracle is len
+
+
+def test_options_of_a_rollout_given_one_by_one_become_a_config():
+    @takes_old_keywords
+    def play(policy, *, config=None, label="run"):
+        return config
+
+    with warns(r"budgets=, seed= of .*play\(\) is now part of config=RolloutConfig"):
+        config = play("policy", seed=3, budgets=Budgets(max_turns=2))
+    assert config == RolloutConfig(seed=3, budgets=Budgets(max_turns=2))
+    with warns("samples=, sampling="):
+        config = play("policy", samples=4, sampling=Sampling(0.5, 0.9, 64))
+    assert config == RolloutConfig(group_size=4, temperature=0.5, top_p=0.9, budgets=Budgets(max_turn_tokens=64))
+    with pytest.raises(TypeError, match="config= was given beside seed="):
+        play("policy", seed=3, config=RolloutConfig())
+
+
+def test_an_old_option_of_a_command_works_and_warns():
+    arguments = ["eval", "--tasks", "text/number-guess-v1:train", "--policy", "oracle", "--limit", "2"]
+    with warns("--samples of agentgym eval is now --group-size"):
+        result = CliRunner().invoke(app, [*arguments, "--samples", "1"])
+    assert result.exit_code == 0, result.output
 
 
 def test_importing_a_moved_module_warns_of_nothing():

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 def main() -> None:
     """The `agentgym` command."""
-    from agentgym.cli.app import app
+    import warnings
 
+    from agentgym.cli.app import app
+    from agentgym.deprecation import AgentGymDeprecationWarning
+
+    warnings.filterwarnings("default", category=AgentGymDeprecationWarning)  # else Python shows none of them
     app()

@@ -26,11 +26,18 @@ from agentgym.cli import (
     view,
 )
 from agentgym.cli.screen import complain, err
+from agentgym.deprecation import renamed_options
 from agentgym.errors import AgentGymError
 
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
+RENAMED_OPTIONS = {
+    "eval": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
+    "rollout": {"--max-tokens": "--max-turn-tokens"},
+    "fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
+}
+"""Old options of each command, and what they are called now."""
 
 
 class Commands(TyperGroup):
@@ -38,7 +45,10 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
-        return super().parse_args(ctx, [argument for argument in args if argument != "--debug"])
+        current = [argument for argument in args if argument != "--debug"]
+        if current and current[0] in RENAMED_OPTIONS:
+            current = renamed_options(current, RENAMED_OPTIONS[current[0]], where=f"agentgym {current[0]}")
+        return super().parse_args(ctx, current)
 
     def invoke(self, ctx: Any) -> Any:
         try:

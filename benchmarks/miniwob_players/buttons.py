@@ -55,8 +55,8 @@ async def colour(page: Page) -> None:
 async def shades(page: Page) -> None:
     (name,) = page.asked(r"shades of (\w+)")
     boxes = f"[...document.querySelectorAll('#area [data-color={name}]')]"
-    for place in range(await page.js(f"{boxes}.length")):
-        await page.click(f"{boxes}[{place}]")
+    for index in range(await page.js(f"{boxes}.length")):
+        await page.click(f"{boxes}[{index}]")
     await page.submit()
 
 
@@ -73,8 +73,8 @@ async def focus(page: Page) -> None:
 
 @plays("focus-text-2")
 async def focus_nth(page: Page) -> None:
-    (place,) = page.asked(r"(\d)(?:st|nd|rd|th)")
-    await page.click(nth("#area input", int(place) - 1))
+    (ordinal,) = page.asked(r"(\d)(?:st|nd|rd|th)")
+    await page.click(nth("#area input", int(ordinal) - 1))
 
 
 @plays("ascending-numbers")
@@ -88,18 +88,18 @@ async def ascending(page: Page) -> None:
 @plays("find-greatest")
 async def greatest(page: Page) -> None:
     """Only the card clicked last shows its number."""
-    shown = []
-    for place in range(await page.js("document.querySelectorAll('.card').length")):
-        await page.click(nth(".card", place))
-        shown.append(int(await page.js("document.querySelector('.card:not(.hidden)').textContent")))
-    await page.click(nth(".card", shown.index(max(shown))))
+    numbers = []
+    for index in range(await page.js("document.querySelectorAll('.card').length")):
+        await page.click(nth(".card", index))
+        numbers.append(int(await page.js("document.querySelector('.card:not(.hidden)').textContent")))
+    await page.click(nth(".card", numbers.index(max(numbers))))
     await page.submit()
 
 
 @plays("odd-or-even")
 async def parity(page: Page) -> None:
-    for place, number in enumerate(await page.texts("[...document.querySelectorAll('.row .display-number')]")):
-        row = f"document.querySelectorAll('.row')[{place}]"
+    for index, number in enumerate(await page.texts("[...document.querySelectorAll('.row .display-number')]")):
+        row = f"document.querySelectorAll('.row')[{index}]"
         await page.click(f"{row}.querySelector('.{'odd' if int(number) % 2 else 'even'}')")
     await page.submit()
 
@@ -110,10 +110,10 @@ async def generate(page: Page) -> None:
     kind, limit = page.asked(r"(even|odd|less|greater)(?: than (\d+))?")
     for _ in range(60):
         await page.click(one("#generate"))
-        shown = await page.js("document.querySelector('#display-number').textContent.trim()")
-        if not shown:
+        text = await page.js("document.querySelector('#display-number').textContent.trim()")
+        if not text:
             continue
-        number = int(shown)
+        number = int(text)
         if {
             "even": number % 2 == 0,
             "odd": number % 2 == 1,

@@ -12,8 +12,8 @@ from .table import plays
 
 @plays("click-checkboxes", "click-checkboxes-large", "click-checkboxes-transfer", "click-option")
 async def tick(page: Page) -> None:
-    (wanted,) = page.asked(r"Select (.*) and click Submit")
-    for words in wanted.split(", ") if wanted != "nothing" else ():
+    (labels,) = page.asked(r"Select (.*) and click Submit")
+    for words in labels.split(", ") if labels != "nothing" else ():
         await page.click(
             f"[...document.querySelectorAll('#area label')].find(l => l.textContent.trim() === {json.dumps(words)})"
             ".querySelector('input')"
@@ -24,12 +24,12 @@ async def tick(page: Page) -> None:
 @plays("click-checkboxes-soft")
 async def tick_what_means_the_same(page: Page) -> None:
     """The page's own table says which words do."""
-    (asked,) = page.asked(r"similar to (.*) and click Submit")
+    (phrase,) = page.asked(r"similar to (.*) and click Submit")
     alike = await page.js("SYNONYMS")
-    wanted = asked.split(", ")
-    for place, label in enumerate(await page.texts("[...document.querySelectorAll('#boxes label')]")):
-        if any(label in words and set(words) & set(wanted) for words in alike):
-            await page.click(f"document.querySelectorAll('#boxes input')[{place}]")
+    targets = phrase.split(", ")
+    for index, label in enumerate(await page.texts("[...document.querySelectorAll('#boxes label')]")):
+        if any(label in words and set(words) & set(targets) for words in alike):
+            await page.click(f"document.querySelectorAll('#boxes input')[{index}]")
     await page.submit()
 
 
@@ -66,35 +66,35 @@ async def slide(page: Page) -> None:
 
 @plays("use-slider-2")
 async def slide_three(page: Page) -> None:
-    for place, value in enumerate(json.loads(page.asked(r"(\[.*?\])")[0])):
-        await _slide_to(page, place, value)
+    for index, value in enumerate(json.loads(page.asked(r"(\[.*?\])")[0])):
+        await _slide_to(page, index, value)
     await page.submit()
 
 
-async def _slide_to(page: Page, place: int, wanted: int) -> None:
+async def _slide_to(page: Page, index: int, target: int) -> None:
     """Bring one of the page's sliders to a value, a key at a time."""
-    await page.click(nth(".ui-slider-handle", place))
+    await page.click(nth(".ui-slider-handle", index))
     for _ in range(250):
-        now = await page.js(f"$($('.ui-slider')[{place}]).slider('value')")
-        if now == wanted:
+        now = await page.js(f"$($('.ui-slider')[{index}]).slider('value')")
+        if now == target:
             return
-        await page.press("ArrowRight" if now < wanted else "ArrowLeft")
-    raise Stuck(f"slider {place} does not come to {wanted}")
+        await page.press("ArrowRight" if now < target else "ArrowLeft")
+    raise Stuck(f"slider {index} does not come to {target}")
 
 
 @plays("use-spinner")
 async def spin(page: Page) -> None:
-    wanted = int(page.asked(r"(-?\d+)")[0])
-    for _ in range(abs(wanted)):
-        await page.click(one(f".ui-spinner-{'up' if wanted > 0 else 'down'}"))
+    target = int(page.asked(r"(-?\d+)")[0])
+    for _ in range(abs(target)):
+        await page.click(one(f".ui-spinner-{'up' if target > 0 else 'down'}"))
     await page.submit()
 
 
 @plays("form-sequence")
 async def slider_then_box(page: Page) -> None:
-    (place,) = page.asked(r"(\d)(?:st|nd|rd) checkbox")
+    (ordinal,) = page.asked(r"(\d)(?:st|nd|rd) checkbox")
     await _slide_to(page, 0, int(page.asked(r"(-?\d+)")[0]))
-    await page.click(nth("#area input[type=checkbox]", int(place) - 1))
+    await page.click(nth("#area input[type=checkbox]", int(ordinal) - 1))
     await page.submit()
 
 

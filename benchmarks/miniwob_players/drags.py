@@ -30,13 +30,13 @@ async def shape_one_way(page: Page) -> None:
 @plays("drag-shapes", "drag-shapes-2")
 async def shapes_into_boxes(page: Page) -> None:
     """The wanted ones go into the first box, the others into the second if there is one."""
-    (wanted,) = page.asked(r"Drag all (\w+)")
-    boxes = [await page.middle(f"{BOXES}[{place}]") for place in range(await page.js(f"{BOXES}.length"))]
+    (kind_to_drag,) = page.asked(r"Drag all (\w+)")
+    boxes = [await page.middle(f"{BOXES}[{index}]") for index in range(await page.js(f"{BOXES}.length"))]
     kinds = await page.js(f"{SHAPES}.map(e => [e.tagName, e.getAttribute('fill')])")
-    for place, kind in enumerate(kinds):
-        into = 0 if NAMED.get(wanted, wanted) in kind else 1
+    for index, kind in enumerate(kinds):
+        into = 0 if NAMED.get(kind_to_drag, kind_to_drag) in kind else 1
         if into < len(boxes):
-            await page.move(await page.middle(f"{SHAPES}[{place}]"), boxes[into])
+            await page.move(await page.middle(f"{SHAPES}[{index}]"), boxes[into])
     await page.submit()
 
 
@@ -47,28 +47,28 @@ async def row_to_a_place(page: Page) -> None:
     names = await page.texts(every("#sortable li"))
     start = names.index(name)
     steps = {"up by one position": start - 1, "down by one position": start + 1}
-    place = {"to the top": 0, "to the bottom": len(names) - 1, **steps}.get(where)
-    await _sort(page, start, int(page.asked(r"to the (\d)")[0]) - 1 if place is None else place)
+    index = {"to the top": 0, "to the bottom": len(names) - 1, **steps}.get(where)
+    await _sort(page, start, int(page.asked(r"to the (\d)")[0]) - 1 if index is None else index)
 
 
 @plays("drag-sort-numbers")
 async def rows_in_order(page: Page) -> None:
-    for place in range(3):
+    for index in range(3):
         numbers = [int(text) for text in await page.texts(every("#sortable li"))]
-        least = numbers.index(min(numbers[place:]), place)
-        if least != place:
-            await _sort(page, least, place)
+        least = numbers.index(min(numbers[index:]), index)
+        if least != index:
+            await _sort(page, least, index)
     await page.submit()
 
 
-async def _sort(page: Page, start: int, place: int) -> None:
+async def _sort(page: Page, start: int, index: int) -> None:
     """Drag a row of a list to the place of another."""
-    (x, y), (to_x, to_y) = await page.middle(_row(start)), await page.middle(_row(place))
+    (x, y), (to_x, to_y) = await page.middle(_row(start)), await page.middle(_row(index))
     await page.move((x, y), (to_x, to_y + _beyond(to_y - y)))
 
 
-def _row(place: int) -> str:
-    return nth("#sortable li", place)
+def _row(index: int) -> str:
+    return nth("#sortable li", index)
 
 
 def _beyond(way: float) -> int:
@@ -94,14 +94,14 @@ async def card_to_a_place(page: Page) -> None:
 @plays("drag-cube")
 async def turn_a_cube(page: Page) -> None:
     """Turn it a little at a time until the side shows: up and down for top and bottom, else around."""
-    wanted = page.said()
+    target = page.said()
     for _ in range(80):
-        shown = await page.js("document.querySelector('.active').textContent")
-        if shown == wanted:
+        face = await page.js("document.querySelector('.active').textContent")
+        if face == target:
             return await page.submit()
-        await page.move((80, 100), (80, 130) if {wanted, shown} & {"1", "6"} else (110, 100))
+        await page.move((80, 100), (80, 130) if {target, face} & {"1", "6"} else (110, 100))
         await page.wait(0.5)  # it goes on turning after it is let go
-    raise Stuck(f"the cube never shows {wanted}")
+    raise Stuck(f"the cube never shows {target}")
 
 
 @plays("draw-line")
@@ -126,8 +126,8 @@ async def highlight(page: Page) -> None:
 
 @plays("highlight-text-2")
 async def highlight_nth(page: Page) -> None:
-    (place,) = page.asked(r"(\d)(?:st|nd|rd) paragraph")
-    await _mark(page, f"[...document.querySelectorAll('#area p, #area .text, #area div[id^=text]')][{int(place) - 1}]")
+    (nth_,) = page.asked(r"(\d)(?:st|nd|rd) paragraph")
+    await _mark(page, f"[...document.querySelectorAll('#area p, #area .text, #area div[id^=text]')][{int(nth_) - 1}]")
     await page.submit()
 
 

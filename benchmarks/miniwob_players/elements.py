@@ -39,9 +39,9 @@ def every(selector: str) -> str:
     return f"[...document.querySelectorAll({json.dumps(selector)})].filter(e => e.getBoundingClientRect().width)"
 
 
-def nth(selector: str, place: int) -> str:
+def nth(selector: str, index: int) -> str:
     """One of `every`, by its place from 0."""
-    return f"{every(selector)}[{place}]"
+    return f"{every(selector)}[{index}]"
 
 
 def labelled(selector: str, words: str) -> str:

@@ -18,24 +18,24 @@ CARELESS = 0.55
 @plays("buy-ticket")
 async def buy_ticket(page: Page) -> None:
     """Price and duration stand on every ticket."""
-    (wanted,) = page.asked(r"with the (.*)\.")
-    await _take(page, wanted, ".buy-ticket")
+    (criterion,) = page.asked(r"with the (.*)\.")
+    await _take(page, criterion, ".buy-ticket")
 
 
 @plays("book-flight", "book-flight-nodelay")
 async def book_flight(page: Page) -> None:
     """Fill in the form with help of its lists, search, and take the cheapest or shortest flight."""
-    wanted, origin, destination = page.asked(r"Book the (\w+) one-way flight from: (.*) to: (.*) on ")
+    criterion, origin, destination = page.asked(r"Book the (\w+) one-way flight from: (.*) to: (.*) on ")
     for field, words in (("#flight-from", origin), ("#flight-to", destination)):
         await page.type(one(field), words)
         await page.wait(0.6)
         await page.click(f"{every('.ui-menu-item')}.find(e => e.textContent.includes({json.dumps(words)}))")
     await pick_date(page)
     await page.click(one("#search"))
-    await _take(page, wanted, ".flight-price")
+    await _take(page, criterion, ".flight-price")
 
 
-async def _take(page: Page, wanted: str, button: str) -> None:
+async def _take(page: Page, target: str, button: str) -> None:
     """Press the button of the cheapest, shortest, longest or most expensive offer."""
     offers = [
         (int(price), 60 * int(hours) + int(minutes))
@@ -45,8 +45,8 @@ async def _take(page: Page, wanted: str, button: str) -> None:
             "...e.querySelector('.time-duration').textContent.match(/\\d+/g)])"
         )
     ]
-    figures = [minutes if "est duration" in wanted or wanted == "shortest" else price for price, minutes in offers]
-    best = max(figures) if wanted.startswith(("longest", "most")) else min(figures)
+    figures = [minutes if "est duration" in target or target == "shortest" else price for price, minutes in offers]
+    best = max(figures) if target.startswith(("longest", "most")) else min(figures)
     await page.click(nth(button, figures.index(best)))
 
 
@@ -62,12 +62,12 @@ async def order_food(page: Page) -> None:
     ]
     if "each item" in page.ask:
         names = [name.strip() for name in page.asked(r"each item: (.*)")[0].split(", ")]
-        wanted = [place for place, (name, _) in enumerate(dishes) if name in names]
+        dish_indices = [index for index, (name, _) in enumerate(dishes) if name in names]
     else:
         count, kind = page.asked(r"Order (\d+) items that are (\S+)")
-        wanted = [place for place, (_, kinds) in enumerate(dishes) if kind in kinds][:1] * int(count)
-    for place in wanted:
-        await page.click(nth(".food-item .add", place))
+        dish_indices = [index for index, (_, kinds) in enumerate(dishes) if kind in kinds][:1] * int(count)
+    for index in dish_indices:
+        await page.click(nth(".food-item .add", index))
     await page.click(one("#submit-order button"))
 
 
@@ -79,25 +79,25 @@ async def tic_tac_toe(page: Page) -> None:
             "X" if "mark-x" in kind else "O" if "mark-o" in kind else "."
             for kind in await page.js("[...document.querySelectorAll('#area [data-index]')].map(e => e.className)")
         )
-        best = max(_free(cells), key=lambda place: _wins(_with(cells, place, "X"), "O"))
+        best = max(_free(cells), key=lambda index: _wins(_with(cells, index, "X"), "O"))
         await page.click(one(f"#ttt-{best}"))
 
 
 def _free(cells: str) -> list[int]:
-    return [place for place, cell in enumerate(cells) if cell == "."]
+    return [index for index, cell in enumerate(cells) if cell == "."]
 
 
-def _with(cells: str, place: int, mark: str) -> str:
-    return cells[:place] + mark + cells[place + 1 :]
+def _with(cells: str, cell_index: int, mark: str) -> str:
+    return cells[:cell_index] + mark + cells[cell_index + 1 :]
 
 
 def _closing(cells: str, mark: str) -> list[int]:
     """The free cells that complete a line of a mark."""
-    return [place for place in _free(cells) if _has_line(_with(cells, place, mark), mark)]
+    return [index for index in _free(cells) if _has_line(_with(cells, index, mark), mark)]
 
 
 def _has_line(cells: str, mark: str) -> bool:
-    return any(all(cells[place] == mark for place in line) for line in LINES)
+    return any(all(cells[index] == mark for index in line) for line in LINES)
 
 
 @cache
@@ -106,10 +106,10 @@ def _wins(cells: str, turn: str) -> float:
     if _has_line(cells, "X") or _has_line(cells, "O") or not _free(cells):
         return float(_has_line(cells, "X"))
     if turn == "X":
-        return max(_wins(_with(cells, place, "X"), "O") for place in _free(cells))
+        return max(_wins(_with(cells, index, "X"), "O") for index in _free(cells))
 
-    def after(places: list[int]) -> float:
-        return sum(_wins(_with(cells, place, "O"), "X") for place in places) / len(places)
+    def after(indices: list[int]) -> float:
+        return sum(_wins(_with(cells, index, "O"), "X") for index in indices) / len(indices)
 
     clever = _closing(cells, "O") or _closing(cells, "X") or _free(cells)
     return CARELESS * after(_free(cells)) + (1 - CARELESS) * after(clever)

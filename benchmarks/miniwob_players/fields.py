@@ -29,8 +29,8 @@ async def enter_case(page: Page) -> None:
 
 @plays("enter-password")
 async def enter_password(page: Page) -> None:
-    for place in (0, 1):
-        await page.type(nth("input[type=password]", place), page.said())
+    for index in (0, 1):
+        await page.type(nth("input[type=password]", index), page.said())
     await page.submit()
 
 
@@ -57,17 +57,17 @@ async def copy(page: Page) -> None:
 
 @plays("copy-paste-2")
 async def copy_nth(page: Page) -> None:
-    (place,) = page.asked(r"(\d)(?:st|nd|rd)")
-    text = await page.js(f"document.querySelectorAll('textarea')[{int(place) - 1}].value")
+    (ordinal,) = page.asked(r"(\d)(?:st|nd|rd)")
+    text = await page.js(f"document.querySelectorAll('textarea')[{int(ordinal) - 1}].value")
     await page.type(nth("input[type=text]", 0), text)
     await page.submit()
 
 
 @plays("find-word")
 async def find_word(page: Page) -> None:
-    (place,) = page.asked(r"(\d+)(?:st|nd|rd|th)")
+    (ordinal,) = page.asked(r"(\d+)(?:st|nd|rd|th)")
     words = (await page.js("document.querySelector('#area p').textContent")).split()
-    await page.type(nth("input[type=text]", 0), words[int(place) - 1].strip(".,"))
+    await page.type(nth("input[type=text]", 0), words[int(ordinal) - 1].strip(".,"))
     await page.submit()
 
 
@@ -109,9 +109,9 @@ async def read_table(page: Page) -> None:
 
 @plays("read-table-2")
 async def read_table_twice(page: Page) -> None:
-    for place, label in enumerate(await page.texts("[...document.querySelectorAll('#area label')]")):
+    for index, label in enumerate(await page.texts("[...document.querySelectorAll('#area label')]")):
         value = await page.js(beside(label.replace(":", "").strip()))
-        await page.type(nth("input[type=text]", place), value.strip())
+        await page.type(nth("input[type=text]", index), value.strip())
     await page.submit()
 
 

@@ -7,8 +7,15 @@ from .page import Page, Stuck, Unclear
 from .table import plays
 
 
-@plays("email-inbox", "email-inbox-noscroll", "email-inbox-reply", "email-inbox-star-reply", "email-inbox-important",
-       "email-inbox-delete", "email-inbox-forward")  # fmt: skip
+@plays(
+    "email-inbox",
+    "email-inbox-noscroll",
+    "email-inbox-reply",
+    "email-inbox-star-reply",
+    "email-inbox-important",
+    "email-inbox-delete",
+    "email-inbox-forward",
+)
 async def mailbox(page: Page) -> None:
     """Do with the named sender's letter what is asked in one of four phrases."""
     (sender,) = page.asked(r"email by (\S+) and")

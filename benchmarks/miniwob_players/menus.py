@@ -32,14 +32,14 @@ async def link_below_a_fold(page: Page) -> None:
     await _open_until(page, "#area h3", labelled("span.alink", page.said()), 0.8)
 
 
-async def _open_until(page: Page, openers: str, wanted: str, wait_s: float) -> None:
+async def _open_until(page: Page, openers: str, target: str, wait_s: float) -> None:
     """Click each opener until what is wanted can be seen, and click that. Raises: Stuck."""
-    for place in range(await page.js(f"document.querySelectorAll({json.dumps(openers)}).length")):
-        await page.click(nth(openers, place))
+    for index in range(await page.js(f"document.querySelectorAll({json.dumps(openers)}).length")):
+        await page.click(nth(openers, index))
         if wait_s:
             await page.wait(wait_s)
-        if await page.js(f"!!({wanted})"):
-            return await page.click(wanted)
+        if await page.js(f"!!({target})"):
+            return await page.click(target)
     raise Stuck(f"no {openers} shows {page.said()!r}")
 
 
@@ -58,23 +58,23 @@ async def menu(page: Page) -> None:
 async def menu_behind_a_button(page: Page) -> None:
     """The item is named, or shown by its icon."""
     icon = await page.js("(e => e && e.classList[1])(document.querySelector('#query .ui-icon'))")
-    wanted = f"{one(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.said(1))
+    target = f"{one(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.said(1))
     await page.click(one("#open-menu"))
     await page.wait(0.3)
-    if not await page.shows(wanted):
+    if not await page.shows(target):
         await page.hover(labelled("#menu li > div", "Playback"))
         await page.wait(0.6)
-    await page.click(wanted)
+    await page.click(target)
 
 
 @plays("navigate-tree")
 async def tree(page: Page) -> None:
     """Unfold folders until the named one is in vision_inputs."""
     named = f"e => e.textContent === {json.dumps(page.said())} && e.offsetParent"
-    wanted = f"[...document.querySelectorAll('#tree span')].find({named})"
+    target = f"[...document.querySelectorAll('#tree span')].find({named})"
     for _ in range(30):
-        if await page.js(f"!!({wanted})"):
-            return await page.click(wanted)
+        if await page.js(f"!!({target})"):
+            return await page.click(target)
         await page.click(
             "[...document.querySelectorAll('#tree li.expandable > span.folder')].find(e => e.offsetParent)"
         )
@@ -105,12 +105,12 @@ async def phone_book(page: Page) -> None:
 @plays("search-engine")
 async def search(page: Page) -> None:
     """Three results stand on a page."""
-    words, place = page.asked(r'"(.*?)".*click the (\d)(?:st|nd|rd|th)')
+    words, ordinal = page.asked(r'"(.*?)".*click the (\d)(?:st|nd|rd|th)')
     await page.type(nth("#area input", 0), words)
     await page.click(one("#search"))
-    for _ in range((int(place) - 1) // 3):
+    for _ in range((int(ordinal) - 1) // 3):
         await page.click(leaf(">"))
-    await page.click(nth("#page-content a", (int(place) - 1) % 3))
+    await page.click(nth("#page-content a", (int(ordinal) - 1) % 3))
 
 
 @plays("social-media")
@@ -135,6 +135,6 @@ async def all_posts(page: Page) -> None:
         f"{json.dumps(user)}).map(m => m.querySelector('.{action.lower()}'))"
     )
     count = await page.js(f"{buttons}.length")
-    for place in range(count if most == "all" else int(most)):
-        await page.click(f"{buttons}[{place}]")
+    for index in range(count if most == "all" else int(most)):
+        await page.click(f"{buttons}[{index}]")
     await page.submit()

@@ -55,17 +55,17 @@ class Page:
 
     def asked(self, pattern: str) -> tuple[str, ...]:
         """The groups of a pattern in what the page asks for. Raises: Stuck if it asks for something else."""
-        found = re.search(pattern, self.ask)
-        if found is None:
+        match = re.search(pattern, self.ask)
+        if match is None:
             raise Stuck(f"{self.ask!r} does not match {pattern!r}")
-        return found.groups()
+        return match.groups()
 
-    def said(self, place: int = 0) -> str:
+    def said(self, index: int = 0) -> str:
         """The words that the page puts in quotes, by their place. Raises: Stuck if there are not so many."""
         words = quoted(self.ask)
-        if place >= len(words):
+        if index >= len(words):
             raise Stuck(f"{self.ask!r} quotes {len(words)} times")
-        return words[place]
+        return words[index]
 
     async def texts(self, elements: str) -> list[str]:
         """The texts of the elements that a script names, trimmed."""
@@ -77,14 +77,14 @@ class Page:
 
     async def box(self, element: str) -> tuple[float, float, float, float]:
         """Left, top, right, bottom of the element that a script names, scrolled into view. Raises: Stuck."""
-        found = await self.js(
+        box = await self.js(
             f"(e => {{ if (!e) return null; e.scrollIntoView({{block: 'nearest'}}); "
             f"const r = e.getBoundingClientRect(); "
             f"return r.width + r.height ? [r.left, r.top, r.right, r.bottom] : null }})({element})"
         )
-        if found is None:
+        if box is None:
             raise Stuck(f"no element {element}")
-        left, top, right, bottom = found
+        left, top, right, bottom = box
         return left, top, right, bottom
 
     async def middle(self, element: str) -> tuple[int, int]:

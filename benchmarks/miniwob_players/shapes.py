@@ -34,7 +34,7 @@ class Shape:
 
 async def grid(page: Page) -> list[Shape]:
     """The shapes on the page, in the order of their elements."""
-    return [Shape(*found) for found in await page.js(_GRID)]
+    return [Shape(*fields) for fields in await page.js(_GRID)]
 
 
 _GRID = """[...document.querySelectorAll('#area_svg > *')].map(e => {
@@ -49,8 +49,8 @@ _GRID = """[...document.querySelectorAll('#area_svg > *')].map(e => {
 @plays("click-shape")
 async def click_shape(page: Page) -> None:
     (words,) = page.asked(r"Click on a (.*)")
-    place = next(place for place, shape in enumerate(await grid(page)) if shape.fits(words))
-    await page.click(f"document.querySelectorAll('#area_svg > *')[{place}]")
+    index = next(index for index, shape in enumerate(await grid(page)) if shape.fits(words))
+    await page.click(f"document.querySelectorAll('#area_svg > *')[{index}]")
 
 
 @plays("count-shape")
@@ -62,12 +62,12 @@ async def count_shapes(page: Page) -> None:
 
 @plays("identify-shape")
 async def identify(page: Page) -> None:
-    found = await page.js(
+    kind = await page.js(
         "(s => s.querySelector('circle') ? 'circle' : s.querySelector('text') ? "
         "(/\\d/.test(s.querySelector('text').textContent) ? 'number' : 'letter') : "
         "s.querySelector('rect') ? 'rectangle' : 'triangle')(document.querySelector('#area svg'))"
     )
-    await page.click(one(f"#area-buttons button[data-type={found}]"))
+    await page.click(one(f"#area-buttons button[data-type={kind}]"))
 
 
 @plays("count-sides")

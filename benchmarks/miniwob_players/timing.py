@@ -44,8 +44,8 @@ async def buy(page: Page) -> None:
     """Buy as soon as the price has been below the limit for three looks: it changes ten times a second."""
     limit, below = float(page.asked(r"less than \$(\d+\.\d+)")[0]), 0
     while below < 3:
-        shown = await page.js("document.querySelector('#stock-price').textContent")
-        below = below + 1 if shown.startswith("$") and float(shown[1:] or "inf") < limit else 0
+        price_text = await page.js("document.querySelector('#stock-price').textContent")
+        below = below + 1 if price_text.startswith("$") and float(price_text[1:] or "inf") < limit else 0
     await page.click(one("#buy"))
 
 

@@ -29,8 +29,8 @@ def play(count: int) -> None:
             RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=episodes_work.AT_ONCE),
             ledger=ledger if "PEER_LEDGER" in os.environ else None,
         )
-        found = asyncio.run(manager.collect(tasks))
-    assert [one.success for one in found] == [1.0] * count
+        trajectories = asyncio.run(manager.collect(tasks))
+    assert [trajectory.success for trajectory in trajectories] == [1.0] * count
 
 
 if __name__ == "__main__":

@@ -47,9 +47,12 @@ def play(count: int) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         log = inspect_ai.eval(
-            task, model=get_model("mockllm/model", custom_outputs=model, memoize=False), log_dir=folder,
-            max_samples=episodes_work.AT_ONCE, max_connections=episodes_work.AT_ONCE,
-        )[0]  # fmt: skip
+            task,
+            model=get_model("mockllm/model", custom_outputs=model, memoize=False),
+            log_dir=folder,
+            max_samples=episodes_work.AT_ONCE,
+            max_connections=episodes_work.AT_ONCE,
+        )[0]
     assert log.status == "success", log.error
     assert log.results.scores[0].metrics["accuracy"].value == 1.0
 

@@ -31,13 +31,16 @@ class Scripted(Client):
         return messages, {}
 
     async def get_native_response(self, prompt: Any, model: str, *rest: Any, **options: Any) -> Response:
-        made = sum(message.role == "tool" for message in prompt)
-        more = made < episodes_work.CALLS
-        call = ToolCall(id=str(made), name="add", arguments=json.dumps({"amount": 1}))
+        n_results = sum(message.role == "tool" for message in prompt)
+        more = n_results < episodes_work.CALLS
+        call = ToolCall(id=str(n_results), name="add", arguments=json.dumps({"amount": 1}))
         message = ResponseMessage(
-            role="assistant", content="" if more else str(episodes_work.CALLS), tool_calls=[call] if more else None,
-            finish_reason="tool_calls" if more else "stop", is_truncated=False,
-        )  # fmt: skip
+            role="assistant",
+            content="" if more else str(episodes_work.CALLS),
+            tool_calls=[call] if more else None,
+            finish_reason="tool_calls" if more else "stop",
+            is_truncated=False,
+        )
         return Response(id="", created=0, model=model, message=message)
 
     async def raise_from_native_response(self, response: Response) -> None:
@@ -71,16 +74,16 @@ async def reached(completion: Any, answer: str) -> float:
 
 def play(count: int) -> None:
     rows = Dataset.from_list([{"question": "Count to 8.", "answer": str(episodes_work.CALLS)}] * count)
-    world = Counting(
+    environment = Counting(
         tools=[], max_turns=episodes_work.TURNS + 1, dataset=rows, eval_dataset=rows, rubric=vf.Rubric(funcs=[reached])
     )
-    world.add_tool(add, args_to_skip=["value"])
-    found = asyncio.run(
-        world.evaluate(
+    environment.add_tool(add, args_to_skip=["value"])
+    results = asyncio.run(
+        environment.evaluate(
             Scripted(), "script", num_examples=count, rollouts_per_example=1, max_concurrent=episodes_work.AT_ONCE
         )
     )
-    assert [output["reward"] for output in found["outputs"]] == [1.0] * count
+    assert [output["reward"] for output in results["outputs"]] == [1.0] * count
 
 
 if __name__ == "__main__":

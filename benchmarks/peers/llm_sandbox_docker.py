@@ -44,9 +44,12 @@ class Box:
 
 async def start() -> Box:
     session = SandboxSession(
-        lang="python", image=IMAGE, keep_template=True, skip_environment_setup=True,
+        lang="python",
+        image=IMAGE,
+        keep_template=True,
+        skip_environment_setup=True,
         runtime_configs={"network_mode": "none", "command": ["sleep", "infinity"], "init": True},
-    )  # fmt: skip
+    )
     await asyncio.to_thread(session.open)
     return Box(session)
 

@@ -19,8 +19,8 @@ class Box:
         await self.deployment.runtime.write_file(WriteFileRequest(path=f"{self.folder.name}/{path}", content=text))
 
     async def read(self, path: str) -> str:
-        found = await self.deployment.runtime.read_file(ReadFileRequest(path=f"{self.folder.name}/{path}"))
-        return str(found.content)
+        answer = await self.deployment.runtime.read_file(ReadFileRequest(path=f"{self.folder.name}/{path}"))
+        return str(answer.content)
 
     async def run(self, argv: list[str]) -> str:
         command = Command(command=argv, cwd=self.folder.name, timeout=30, check=True)

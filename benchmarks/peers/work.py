@@ -32,11 +32,11 @@ async def life(start: Callable[[], Awaitable[Any]]) -> None:
         await box.write("data.txt", DATA)
         await box.write("script.py", SCRIPT)
         await box.run(RUN)
-        found = await box.read("result.txt")
+        data = await box.read("result.txt")
     finally:
         await box.close()
-    if found.strip() != RESULT:
-        raise RuntimeError(f"The script wrote {found!r} instead of {RESULT!r}, so its time says nothing.")
+    if data.strip() != RESULT:
+        raise RuntimeError(f"The script wrote {data!r} instead of {RESULT!r}, so its time says nothing.")
 
 
 async def measured(start: Callable[[], Awaitable[Any]], repeats: int) -> dict[str, list[float]]:

@@ -3,7 +3,7 @@
     python docs/pictures/credit.py            # write them
     python docs/pictures/credit.py --check    # exit 1 and name those that are not up to date
 
-The world: a `look` at the tables (which 3 of 4 agents begin with, the others `guess`), then a `right` query (6 of 10)
+Each episode: a `look` at the tables (3 of 4 agents begin with it, the others `guess`), then a `right` query (6 of 10)
 or a `wrong` one, each paying the turn reward 0.2 because it ran; then the `answer`, right after the right query alone.
 Looking `again` changes nothing. Every signal below follows from that, except where its comment says otherwise.
 """
@@ -24,8 +24,11 @@ from agentgym.credit import CreditWarning, Group, estimator
 
 FOLDER = Path(__file__).parent / "credit"
 EPISODES = (
-    ("look", "right", "answer"), ("look", "wrong", "answer"), ("guess",), ("look", "again", "right", "answer"),
-)  # fmt: skip
+    ("look", "right", "answer"),
+    ("look", "wrong", "answer"),
+    ("guess",),
+    ("look", "again", "right", "answer"),
+)
 SOLVED = (1.0, 0.0, 0.0, 1.0)
 PAYS = {"right": 0.2, "wrong": 0.2}
 LEADS = {"look": "looked", "again": "looked", "right": "found", "wrong": "misled", "guess": "over", "answer": "over"}
@@ -34,8 +37,9 @@ PROGRESS = {"start": 0.0, "looked": 0.5, "found": 0.9, "misled": 0.3}  # an envi
 GOLD = {"start": 0.2, "looked": 0.4, "found": 0.95, "misled": 0.1, "over": 0.0}  # likelihood of the gold answer
 CHANCE = {"look": 0.75, "guess": 0.25, "right": 0.6, "wrong": 0.4, "again": 1.0, "answer": 1.0}
 IN_HINDSIGHT = {  # chance of the turn where it is known how the episode ended; P(solved) = 0.45
-    1.0: {"look": 1.0, "right": 1.0}, 0.0: {"look": 0.3 / 0.55, "guess": 0.25 / 0.55, "wrong": 1.0},
-}  # fmt: skip
+    1.0: {"look": 1.0, "right": 1.0},
+    0.0: {"look": 0.3 / 0.55, "guess": 0.25 / 0.55, "wrong": 1.0},
+}
 SHARE = {"look": 0.2, "right": 0.8, "wrong": -0.2}  # what a progress estimator has learnt to say
 TOKENS = {"look": 12, "again": 12, "right": 30, "wrong": 30, "answer": 8, "guess": 6}
 UNSURE = {"look": 0.6, "guess": 0.6, "right": 0.9, "wrong": 0.9, "again": 0.2, "answer": 0.1}  # nats
@@ -57,13 +61,13 @@ def values_after(turns: tuple[str, ...]) -> list[float]:
 
 def replayed(turns: tuple[str, ...]) -> dict[frozenset[int], float]:
     """The return with only some turns said: a query fails unless something was looked at before."""
-    found = {}
+    values = {}
     for size in range(len(turns) + 1):
-        for kept in combinations(range(len(turns)), size):
-            said = [turns[k] for k in kept]
-            ran = [t for t in ("right", "wrong") if t in said and {"look", "again"} & set(said[: said.index(t)])]
-            found[frozenset(kept)] = sum(PAYS[t] for t in ran) + float("right" in ran and said[-1] == "answer")
-    return found
+        for indices in combinations(range(len(turns)), size):
+            chosen = [turns[k] for k in indices]
+            ran = [t for t in ("right", "wrong") if t in chosen and {"look", "again"} & set(chosen[: chosen.index(t)])]
+            values[frozenset(indices)] = sum(PAYS[t] for t in ran) + float("right" in ran and chosen[-1] == "answer")
+    return values
 
 
 def the_group() -> Group:
@@ -88,37 +92,31 @@ def the_group() -> Group:
         branches=[["/".join(turns[: k + 1]) for k in range(len(turns))] for turns in EPISODES],
         values=[[*(VALUE[state] for state in states(turns)), 0.0] for turns in EPISODES],
         action_values=[worth(turns) for turns in EPISODES],
-        token_values=[
-            [[VALUE[s], q] for s, q in zip(states(turns), worth(turns), strict=True)] for turns in EPISODES
-        ],
+        token_values=[[[VALUE[s], q] for s, q in zip(states(turns), worth(turns), strict=True)] for turns in EPISODES],
         potentials=[[PROGRESS[state] for state in states(turns)] for turns in EPISODES],
-        gold_logprobs=[
-            [math.log(GOLD[state]) for state in (*states(turns), states(turns)[-1])] for turns in EPISODES
-        ],
+        gold_logprobs=[[math.log(GOLD[state]) for state in (*states(turns), states(turns)[-1])] for turns in EPISODES],
         contributions=[[SHARE.get(turn, 0.0) for turn in turns] for turns in EPISODES],
         hindsight=[
             [math.log(IN_HINDSIGHT[solved].get(turn, 1.0) / CHANCE[turn]) for turn in turns] for turns, solved in rows
         ],
         counterfactuals=[replayed(turns) for turns in EPISODES],
-        continuations=[
-            [*([VALUE[state]] for state in states(turns)), [solved]] for turns, solved in rows
-        ],
+        continuations=[[*([VALUE[state]] for state in states(turns)), [solved]] for turns, solved in rows],
         lengths=[[TOKENS[turn] for turn in turns] for turns in EPISODES],
         score_norms=[[1 - CHANCE[turn] for turn in turns] for turns in EPISODES],
         entropies=[[UNSURE[turn] for turn in turns] for turns in EPISODES],
         versions=[[0 if len(turns) > 3 and k < 2 else 3 for k in range(len(turns))] for turns in EPISODES],
         log_ratios=[[[RATIO.get(turn, 0.0)] for turn in turns] for turns in EPISODES],
-    )  # fmt: skip
+    )
 
 
 def truth() -> list[np.ndarray]:
     """What each turn brought: its reward, and by how much it raised what was to be expected."""
-    found = []
+    rows = []
     for turns in EPISODES:
         before = [VALUE[state] for state in states(turns)]
         steps = zip(turns, before, values_after(turns), strict=True)
-        found.append(np.array([PAYS.get(turn, 0.0) + later - now for turn, now, later in steps]))
-    return found
+        rows.append(np.array([PAYS.get(turn, 0.0) + later - now for turn, now, later in steps]))
+    return rows
 
 
 def picture(name: str, advantages: list[np.ndarray]) -> str:
@@ -143,8 +141,8 @@ def picture(name: str, advantages: list[np.ndarray]) -> str:
                 f'<text x="{left + WIDTH - 4}" y="{middle}" text-anchor="end" fill="{_ink(share)}" '
                 f'font-size="9.5">{_number(value)}</text>'
             )
-        said, left = "solved" if SOLVED[i] else "failed", MARGIN + len(turns) * (WIDTH + GAP) + 4
-        parts.append(f'<text x="{left}" y="{middle}" fill="{INK}" font-style="italic">{said}</text>')
+        verdict, left = "solved" if SOLVED[i] else "failed", MARGIN + len(turns) * (WIDTH + GAP) + 4
+        parts.append(f'<text x="{left}" y="{middle}" fill="{INK}" font-style="italic">{verdict}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

@@ -44,9 +44,14 @@ SAMPLES = {
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
 }
 DEAR = {  # each shares its world or its judge with another one, which is played on one more task
-    "agentgym/swe-edit-v1", "agentgym/swe-given-v1", "agentgym/sql-duckdb-v1", "agentgym/sql-postgres-v1",
-    "agentgym/code-verilog-v1", "agentgym/code-program-v1", "agentgym/code-verified-v1",
-}  # fmt: skip
+    "agentgym/swe-edit-v1",
+    "agentgym/swe-given-v1",
+    "agentgym/sql-duckdb-v1",
+    "agentgym/sql-postgres-v1",
+    "agentgym/code-verilog-v1",
+    "agentgym/code-program-v1",
+    "agentgym/code-verified-v1",
+}
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 
 
@@ -63,8 +68,8 @@ def of(kind):
 
 def playable(name):
     """Skips the test, with the environment's own words, where this machine lacks a package or program for it."""
-    if lacking := load("environments", name).unavailable_reason():
-        pytest.skip(f"{name}: {lacking}")
+    if reason := load("environments", name).unavailable_reason():
+        pytest.skip(f"{name}: {reason}")
 
 
 def test_every_registered_name_can_be_imported():
@@ -190,6 +195,6 @@ async def test_the_policy_in_this_process_keeps_its_contract(tmp_path):
 @of("assets")
 def test_an_asset_is_the_same_bytes_every_time(name):
     asset = load("assets", name)
-    made = getattr(asset, "__wrapped__", asset)()
-    assert isinstance(made, bytes)
-    assert made == asset()
+    make_bytes = getattr(asset, "__wrapped__", asset)()
+    assert isinstance(make_bytes, bytes)
+    assert make_bytes == asset()

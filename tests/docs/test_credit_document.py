@@ -42,11 +42,11 @@ def test_a_table_has_a_row_for_every_estimator(table):
 
 
 def test_every_estimator_and_wrapper_is_told_of_beside_its_picture():
-    told = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1`\*\* ", SECTIONS, re.MULTILINE)
-    assert sorted(told) == registry.names("estimators")
+    described = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1`\*\* ", SECTIONS, re.MULTILINE)
+    assert sorted(described) == registry.names("estimators")
     wrappers = DOCUMENT.partition("## Wrappers")[2].partition("## Signals")[0]
-    told = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1", wrappers, re.MULTILINE)
-    assert sorted(told) == registry.names("credit_wrappers")
+    described = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1", wrappers, re.MULTILINE)
+    assert sorted(described) == registry.names("credit_wrappers")
 
 
 def test_the_pictures_are_what_the_estimators_say():

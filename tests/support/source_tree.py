@@ -59,7 +59,7 @@ def source_files() -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """The dotted name a file has when installed: `sandboxes/sql/world.py` is `agentgym.sandboxes.sql.world`."""
+    """The dotted name a file has when installed: `sandboxes/sql/engine.py` is `agentgym.sandboxes.sql.engine`."""
     parts = path.with_suffix("").parts
     parts = parts if parts[0] == "agentgym" else ("agentgym", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -42,7 +42,7 @@ async def test_a_gold_that_solves_every_task_is_a_line_of_the_table(importers, s
     assert (line.items, line.tasks, line.solved, line.failed) == (3, 3, 3, ())
     row = "| `hotpot.json` | `hotpot` | `agentgym/search-v1` | 3 | 3 | 3 of 3 |"
     assert importers.table([line]).splitlines()[2:] == [row]
-    assert (await importers.reproduce(tmp_path, source, most=2)).played == 2
+    assert (await importers.reproduce(tmp_path, source, most=2)).n_played == 2
 
 
 async def test_a_gold_that_does_not_solve_a_task_is_named(importers, source, tmp_path):
