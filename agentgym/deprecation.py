@@ -131,7 +131,7 @@ def renamed_keywords(**renames: str) -> Callable[[_Callable], _Callable]:
         if isinstance(function, type):
             function.__init__ = _accepting(function.__init__, function.__name__, renames)  # type: ignore[misc]
             return function
-        accepting: _Callable = _accepting(function, function.__name__, renames)
+        accepting: _Callable = _accepting(function, function.__qualname__, renames)
         return accepting
 
     return decorate

@@ -9,6 +9,7 @@ import asyncio
 import re
 
 from agentgym import Call, Message, RolloutConfig, ScriptedPolicy, evaluate
+from agentgym.evaluation import format_evaluation, format_gains
 
 
 def guesser(choose) -> ScriptedPolicy:
@@ -36,8 +37,8 @@ async def main() -> None:
         results[name] = await evaluate(
             guesser(choose), "text/number-guess-v1", "held_out", config=config, limit=60, label=name
         )
-        print(results[name].summary())
-    print(results["halving"].compared_to(results["in order"]))
+        print(format_evaluation(results[name]))
+    print(format_gains(results["in order"], results["halving"]))
 
 
 if __name__ == "__main__":

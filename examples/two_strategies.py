@@ -23,6 +23,7 @@ from agentgym import (
     seed_of,
     tool,
 )
+from agentgym.evaluation import format_evaluation, format_gains
 
 
 class HiddenNumber(Environment):
@@ -90,9 +91,9 @@ async def main() -> None:
     config = RolloutConfig(budgets=Budgets(max_turns=8))
     one_by_one = await evaluate(agent(lambda low, high: low), tasks, label="one by one", config=config)
     halving = await evaluate(agent(lambda low, high: (low + high) // 2), tasks, label="halving", config=config)
-    print(one_by_one.summary())
-    print(halving.summary())
-    print(halving.compared_to(one_by_one))
+    print(format_evaluation(one_by_one))
+    print(format_evaluation(halving))
+    print(format_gains(one_by_one, halving))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,21 @@ from importlib import import_module
 import pytest
 from typer.testing import CliRunner
 
-from agentgym import Budgets, Environment, Reward, RolloutConfig, Task, TaskSet, tool
+from agentgym import (
+    Budgets,
+    Call,
+    Environment,
+    EpisodeManager,
+    Message,
+    Reward,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    TaskSet,
+    evaluate,
+    load_task_set,
+    tool,
+)
 from agentgym.cli.app import app
 from agentgym.deprecation import (
     REMOVED_IN,
@@ -27,6 +41,7 @@ from agentgym.deprecation import (
     warn_renamed,
 )
 from agentgym.policy import Sampling
+from agentgym.rollout import Fork
 from agentgym.rollout.old_keywords import takes_old_keywords
 
 
@@ -127,6 +142,30 @@ def test_options_of_a_rollout_given_one_by_one_become_a_config():
     assert config == RolloutConfig(group_size=4, temperature=0.5, top_p=0.9, budgets=Budgets(max_turn_tokens=64))
     with pytest.raises(TypeError, match="config= was given beside seed="):
         play("policy", seed=3, config=RolloutConfig())
+
+
+async def test_a_rollout_and_an_evaluation_as_version_0_1_wrote_them_still_run():
+    tasks = load_task_set("text/number-guess-v1")["train"][:2]
+    reports = []
+    with (
+        warns(r"budgets=, concurrency= of EpisodeManager"),
+        warns(r"run= of EpisodeManager.__init__\(\) is now label="),
+    ):
+        manager = EpisodeManager(ScriptedPolicy(guess), budgets=Budgets(max_turns=2), concurrency=1, run="old")
+    with warns(r"seen= of EpisodeManager.collect\(\) is now on_trajectory="):
+        trajectories = await manager.collect(tasks, seen=reports.append)
+    assert len(trajectories) == len(reports) == 2
+    assert trajectories[0].id.startswith("old/")
+    with warns(r"samples= of EpisodeManager.branch\(\) is now group_size="):
+        branches = [branch async for branch in manager.branch([Fork(trajectories[0], 1)], samples=2)]
+    assert len(branches) == 2
+    with warns(r"samples=, seed= of evaluate"):
+        evaluation = await evaluate(ScriptedPolicy(guess), "text/number-guess-v1", "train", limit=2, samples=2, seed=5)
+    assert evaluation.samples == 2
+
+
+def guess(messages):
+    return Message("assistant", "", (Call("guess", {"number": 30}),))
 
 
 def test_an_old_option_of_a_command_works_and_warns():

@@ -1,7 +1,8 @@
-"""The command line: one module per command, `app` puts them together.
+"""The command line. `app` holds the list of commands; each command or group of commands has a module of its own.
 
-`user_code` imports what a user registered, `policies` reads a --policy argument, `human` lets a person be the
-policy, `tables` and `screen` show things. What is heavy is imported inside the commands, so that help is quick.
+`options` are options that commands share, `policies` reads a --policy argument, `user_code` imports what --import
+names, `human` lets a person play, `console` and `tables` print. Heavy modules are imported inside the commands, so that
+help is quick.
 """
 
 from __future__ import annotations

@@ -1,23 +1,25 @@
-"""The commands put together, and what happens when one of them fails."""
+"""The `agentgym` command: its subcommands, old spellings that still work, and how errors are shown."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from agentgym.cli import (
-    again,
     check,
     compare,
     credit,
+    dev,
     evaluate,
     export,
     listing,
     play,
     report,
+    rerun,
     rollout,
     sandbox,
     show,
@@ -25,19 +27,25 @@ from agentgym.cli import (
     train,
     view,
 )
-from agentgym.cli.screen import complain, err
-from agentgym.deprecation import renamed_options
+from agentgym.cli.console import err, print_error
+from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
-RENAMED_OPTIONS = {
+RENAMED_COMMANDS = {
+    ("credit", "bench"): ("dev", "credit-bench"),
+    ("credit", "bias"): ("dev", "credit-bias"),
+    ("sandbox", "attack"): ("dev", "sandbox-attack"),
+}
+RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "eval": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
     "rollout": {"--max-tokens": "--max-turn-tokens"},
     "fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
+    "power": {"--samples": "--group-size"},
 }
-"""Old options of each command, and what they are called now."""
+"""Old options by command. Old spellings work until the release that agentgym.deprecation names."""
 
 
 class Commands(TyperGroup):
@@ -45,10 +53,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
-        current = [argument for argument in args if argument != "--debug"]
-        if current and current[0] in RENAMED_OPTIONS:
-            current = renamed_options(current, RENAMED_OPTIONS[current[0]], where=f"agentgym {current[0]}")
-        return super().parse_args(ctx, current)
+        return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -56,13 +61,13 @@ class Commands(TyperGroup):
         except AgentGymError as error:
             if ctx.meta["agentgym.debug"]:
                 raise
-            complain(str(error))
+            print_error(str(error))
             raise typer.Exit(FAILED) from error
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if ctx.meta["agentgym.debug"] or package not in OPTIONAL:
                 raise
-            complain(
+            print_error(
                 f"This needs {package}, which is not installed. Run: pip install 'agentgym-core[{OPTIONAL[package]}]'"
             )
             raise typer.Exit(FAILED) from error
@@ -72,10 +77,26 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
+def current_spelling(arguments: list[str]) -> list[str]:
+    """Arguments in which old commands and options have their present names; an old one gives a deprecation warning."""
+    old_command = tuple(arguments[:2])
+    if old_command in RENAMED_COMMANDS:
+        new_command = RENAMED_COMMANDS[old_command]
+        warn_renamed(f"agentgym {' '.join(old_command)}", f"agentgym {' '.join(new_command)}")
+        arguments = [*new_command, *arguments[2:]]
+    if arguments and arguments[0] in RENAMED_OPTIONS:
+        arguments = renamed_options(arguments, RENAMED_OPTIONS[arguments[0]], where=f"agentgym {arguments[0]}")
+    return arguments
+
+
 app = typer.Typer(
-    cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+)
 
 
 def _version(value: bool) -> None:
@@ -100,21 +121,27 @@ def _top(
     """
 
 
-app.command("list")(listing.list_names)
-app.command("play")(play.play)
-app.command("rollout")(rollout.rollout)
-app.command("train")(train.train)
-app.command("eval")(evaluate.evaluate)
-app.command("compare")(compare.compare)
-app.command("power")(compare.power)
-app.command("rescore")(again.rescore)
-app.command("replay")(again.replay)
-app.command("fork")(again.fork)
-app.command("export")(export.export)
-app.command("show")(show.show)
-app.command("report")(report.report)
-app.command("view")(view.view)
-app.command("check")(check.check)
-app.add_typer(tasks.app, name="tasks")
-app.add_typer(sandbox.app, name="sandbox")
-app.add_typer(credit.app, name="credit")
+START, MEASURE, INSPECT, BUILD = "Play and train", "Evaluate", "Look at runs", "Tasks, sandboxes, maintenance"
+
+for name, command, panel in (
+    ("list", listing.list_names, START),
+    ("play", play.play, START),
+    ("rollout", rollout.rollout, START),
+    ("train", train.train, START),
+    ("eval", evaluate.evaluate, MEASURE),
+    ("compare", compare.compare, MEASURE),
+    ("power", compare.power, MEASURE),
+    ("rescore", rerun.rescore, MEASURE),
+    ("show", show.show, INSPECT),
+    ("view", view.view, INSPECT),
+    ("report", report.report, INSPECT),
+    ("export", export.export, INSPECT),
+    ("replay", rerun.replay, INSPECT),
+    ("fork", rerun.fork, INSPECT),
+    ("check", check.check, BUILD),
+):
+    app.command(name, rich_help_panel=panel)(command)
+app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
+app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
+app.add_typer(credit.app, name="credit", rich_help_panel=INSPECT)
+app.add_typer(dev.app, name="dev", rich_help_panel=BUILD)

@@ -1,4 +1,4 @@
-"""`agentgym sandbox attack`: hostile code against the backends of this machine, and what came of it."""
+"""`agentgym dev sandbox-attack`: hostile code against the backends of this machine, and what came of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.screen import err, out, progress_bar, run
+from agentgym.cli.console import err, out, progress_bar, run
 from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def attack(
 
     All of it is bounded and harmless where sandboxes are made as they should be. Ends with 1 if one is not held.
 
-    Example: [b]agentgym sandbox attack --backend namespaces[/b]
+    Example: [b]agentgym dev sandbox-attack --backend namespaces[/b]
     """
     from agentgym.testing.backends import table
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentgym.cli.screen import out, run
+from agentgym.cli.console import out, run
 from agentgym.cli.user_code import Import
 
 
@@ -24,7 +24,7 @@ def check(
     from rich.text import Text
 
     from agentgym import registry
-    from agentgym.cli.screen import err
+    from agentgym.cli.console import err
     from agentgym.errors import ConformanceError
     from agentgym.evaluation.visible import visible
     from agentgym.testing import check_environment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli.screen import out, write_text
+from agentgym.cli.console import out, write_text
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
@@ -68,7 +68,7 @@ def compare(
 def power(
     gain: Annotated[float, typer.Option(help="The gain to see, in points: 3 is from 50 % to 53 %.")] = 3.0,
     rate: Annotated[float, typer.Option(help="Success now, in percent.")] = 50.0,
-    samples: Annotated[int, typer.Option(min=1, help="Episodes per task, of each agent.")] = 1,
+    group_size: Annotated[int, typer.Option(min=1, help="Episodes of each task, for each agent.")] = 1,
     agreement: Annotated[float, typer.Option(help="How alike the two find tasks hard, 0 to 1.")] = 0.5,
     spread: Annotated[float, typer.Option(help="How unequal tasks are, 0 to 1.")] = 0.5,
     wanted: Annotated[float, typer.Option("--power", help="The chance to see it.")] = 0.8,
@@ -79,23 +79,24 @@ def power(
 ) -> None:
     """How many tasks it takes to see a gain, or the chance to see it with the tasks there are.
 
-    Example: [b]agentgym power --gain 3 --samples 4 --from runs/quickstart/evaluation/before.json[/b]
+    Example: [b]agentgym power --gain 3 --group-size 4 --from runs/quickstart/evaluation/before.json[/b]
     """
-    from agentgym.evaluation.record import Evaluation, times
+    from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.statistics.power import power_of, spread_of, tasks_needed
+    from agentgym.evaluation.text import format_count
 
     if record is not None:
         outcomes = Evaluation.load(record).outcomes()
         rate, spread = 100 * Evaluation.load(record).success().value, spread_of(outcomes, default=spread)
         out().print(f"{record}: success {rate:.1f}%, spread {spread:.2f}", markup=False, soft_wrap=True)
-    options: dict[str, Any] = {"rate": rate / 100, "samples": samples, "agreement": agreement, "spread": spread}
-    told = f"tasks, played {times(samples)} each, show a gain of {gain:g} points from {rate:.3g}%"
+    options: dict[str, Any] = {"rate": rate / 100, "samples": group_size, "agreement": agreement, "spread": spread}
+    claim = f"tasks, played {format_count(group_size)} each, show a gain of {gain:g} points from {rate:.3g}%"
     if tasks is not None:
         chance = power_of(tasks, gain / 100, **options)
-        out().print(f"{tasks} {told} with a chance of {chance:.0%}.", soft_wrap=True)
+        out().print(f"{tasks} {claim} with a chance of {chance:.0%}.", soft_wrap=True)
         return
     needed = tasks_needed(gain / 100, power=wanted, **options)
-    out().print(f"{needed:,} {told} with a chance of {wanted:.0%}.", soft_wrap=True)
+    out().print(f"{needed:,} {claim} with a chance of {wanted:.0%}.", soft_wrap=True)
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:

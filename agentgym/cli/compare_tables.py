@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluation.cost import in_words
+from agentgym.evaluation.text import format_count, format_usage
 from agentgym.evaluation.visible import visible
 
 
@@ -18,21 +18,37 @@ def tournament_tables(found: Mapping[str, Any]) -> list[RenderableType]:
     head = f"{found['tasks']} {found['split']} tasks of {found['task_set']}, manifest {found['manifest']}"
     head += f", tagged {found['tag']}" if found["tag"] else ""
     head += f", solved and {found['also']}" if found["also"] else ""
-    head += f", opened {found['opened']} times before" if found["opened"] is not None else ""
+    head += (
+        f", held-out tasks used {format_count(found['held_out_uses'])} before"
+        if found["held_out_uses"] is not None
+        else ""
+    )
     arms = _table("Agent", "Success", "95 % interval", "Failed", "Turns", "Took")
     for name, arm in found["arms"].items():
-        took = ", ".join(in_words(arm["usage"])[:3])
-        arms.add_row(Text(visible(name)), _rate(arm["success"]), _range(arm["success"]), str(arm["failed"]),
-                     f"{arm['mean_turns']:.1f}", took)  # fmt: skip
+        took = ", ".join(format_usage(arm["usage"])[:3])
+        arms.add_row(
+            Text(visible(name)),
+            _rate(arm["success"]),
+            _range(arm["success"]),
+            str(arm["failed"]),
+            f"{arm['mean_turns']:.1f}",
+            took,
+        )
     pairs = _table("Pair", "Gain", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", "")
     for pair in found["pairs"]:
         told = "not chance" if pair["significant"] else "could be chance"
         gain = pair["gain"]
         pairs.add_row(
-            Text(visible(f"{pair['first']} -> {pair['second']}")), f"{100 * gain['value']:+.1f}",
-            f"{100 * gain['low']:+.1f} to {100 * gain['high']:+.1f}", str(pair["better"]), str(pair["worse"]),
-            str(pair["same"]), f"{pair['p']:.2g}", f"{pair['p_holm']:.2g}", told,
-        )  # fmt: skip
+            Text(visible(f"{pair['first']} -> {pair['second']}")),
+            f"{100 * gain['value']:+.1f}",
+            f"{100 * gain['low']:+.1f} to {100 * gain['high']:+.1f}",
+            str(pair["better"]),
+            str(pair["worse"]),
+            str(pair["same"]),
+            f"{pair['p']:.2g}",
+            f"{pair['p_holm']:.2g}",
+            told,
+        )
     tables: list[RenderableType] = [Text(head), Text(), arms, Text(), pairs]
     for key, name in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "within k turns")):
         if any(len(arm[key]) > (key != "within_turns") for arm in found["arms"].values()):
@@ -54,8 +70,12 @@ def seeds_tables(found: Mapping[str, Any]) -> list[RenderableType]:
     head = Text(f"{found['tasks']} {found['split']} tasks of {found['task_set']}; intervals are over seeds")
     tables: list[RenderableType] = [head, Text(), arms, Text(), pairs]
     for one in found["adastop"]:
-        told = {"better": "is better than", "worse": "is worse than", "equal": "was not told apart from",
-                "more seeds": "needs more seeds to be told from"}[one["verdict"]]  # fmt: skip
+        told = {
+            "better": "is better than",
+            "worse": "is worse than",
+            "equal": "was not told apart from",
+            "more seeds": "needs more seeds to be told from",
+        }[one["verdict"]]
         tables.append(Text(visible(f"AdaStop: {one['first']} {told} {one['second']}")))
     return tables
 

@@ -1,4 +1,4 @@
-"""The tables of `agentgym credit` for a document: between two markers, so that they can be written anew."""
+"""The tables of `agentgym dev credit-*` for a document: between two markers, so that they can be written anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BIAS, BENCH = "bias", "bench"
 
 def markers(name: str) -> tuple[str, str]:
     """The lines before and after a table."""
-    return f"<!-- {name}: begin (written by `agentgym credit {name} --out`) -->", f"<!-- {name}: end -->"
+    return f"<!-- {name}: begin (written by `agentgym dev credit-{name} --out`) -->", f"<!-- {name}: end -->"
 
 
 def write_into(path: Path, name: str, block: str) -> None:

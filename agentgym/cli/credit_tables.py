@@ -83,8 +83,9 @@ def audit_table(audit: Audit) -> RenderableType:
             name,
             f"{_percent(found.sign)} ({_percent(found.sign_low)} to {_percent(found.sign_high)})",
             f"{_number(found.rank)} ({_number(found.rank_low)} to {_number(found.rank_high)})",
-            _percent(facts.zero_gradient), _percent(facts.singletons),
-        )  # fmt: skip
+            _percent(facts.zero_gradient),
+            _percent(facts.singletons),
+        )
     lines: list[RenderableType] = [table]
     for name, facts in audit.facts.items():
         spread = "  ".join(f"{k}: {value:.3g}" for k, value in enumerate(facts.variance[:12]))

@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.choosing import Limit, Tasks
-from agentgym.cli.choosing import split_tasks as split_of
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyArgument, load_policy
-from agentgym.cli.rollout_options import asked_of, takes_rollout_config
-from agentgym.cli.screen import out, progress_bar, resumable, run, write_text
+from agentgym.cli.console import out, progress_bar, resumable, run, write_text
+from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
+from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, load_policy
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
+    from agentgym.evaluation.record import Evaluation
     from agentgym.rollout import RolloutConfig
+    from agentgym.storage.ledger import Ledger
+    from agentgym.task import TaskSet
 
 
 @takes_rollout_config
 def evaluate(
     config: RolloutConfig,
-    tasks: Tasks,
-    policy: PolicyArgument,
+    policy: PolicyOption,
+    tasks: TasksArgument = None,
+    tasks_option: TasksOption = None,
     limit: Limit = None,
     folder: Annotated[
         Path | None,
@@ -45,72 +47,84 @@ def evaluate(
 ) -> None:
     """Measure a policy: success with intervals, pass@k, what goes wrong, and the gain over an earlier evaluation.
 
-    Example: [b]agentgym eval --tasks sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval[/b]
+    Example: [b]agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval[/b]
     """
     from agentgym import registry
-    from agentgym.cli.asked import claim
+    from agentgym.cli.run_identity import check, identity_of
     from agentgym.cli.tables import evaluation_table
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.report import write_report
-    from agentgym.evaluation.runner import Progress, choose
-    from agentgym.evaluation.runner import evaluate as measure
+    from agentgym.evaluation.runner import choose
+    from agentgym.evaluation.text import format_gains
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
     if as_html and folder is None:
         raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")
-    name, split = split_of(tasks, "held_out")
+    name, split = chosen_tasks(tasks, tasks_option, "held_out")
     label = label or split
     earlier = Evaluation.load(against) if against else None
     task_set = registry.load_task_set(name)
     if earlier is not None:
         check_tasks(earlier, task_set, split, choose(task_set, split, limit))
-    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
+    agent, agent_name = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
-    kept = RunFolder(folder).create() if folder else None
-    ledger = Ledger(kept.ledger) if kept else None
+    run_folder = RunFolder(folder).create() if folder else None
+    ledger = Ledger(run_folder.ledger) if run_folder else None
     try:
-        if kept:
-            asked = {
-                "task_set": name, "split": split, "fingerprint": task_set.fingerprint(), "policy": told,
-                **asked_of(config),
-            }  # fmt: skip
-            claim(kept, f"evaluation-{label}", asked)
-        with progress_bar() as progress:
-            bar = progress.add_task("episodes", total=None, note="")
-
-            def show(state: Progress) -> None:
-                note = f"solved {state.solved / max(1, state.done - state.failed):.0%}"
-                note += f", {state.failed} failed" if state.failed else ""
-                progress.update(bar, completed=state.done, total=state.total, note=note)
-
-            with resumable("Run the same command again to go on." if kept else "Nothing is kept without --out DIR."):
-                measuring = measure(
-                    agent,
-                    task_set,
-                    split,
-                    config=config,
-                    label=label,
-                    policy_name=told,
-                    limit=limit,
-                    ledger=ledger,
-                    progress=show,
-                )
-                evaluation = run(measuring, agent)
+        if run_folder:
+            check(run_folder, f"evaluation-{label}", identity_of(config, task_set, name, split, agent_name))
+        with resumable("Run the same command again to go on." if folder else "Nothing is kept without --out DIR."):
+            evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger)
     finally:
         if ledger is not None:
             ledger.close()
-    if kept:
-        path = kept.write_json(f"evaluation/{label}.json", evaluation.to_json())
+    record = run_folder.write_json(f"evaluation/{label}.json", evaluation.to_json()) if run_folder else None
     out().print(evaluation_table(evaluation))
-    if kept:
-        out().print(f"Record: {path}", markup=False, soft_wrap=True)
+    if record:
+        out().print(f"Record: {record}", markup=False, soft_wrap=True)
     if as_json is not None:
-        write_text(as_json, json.dumps({"summary": evaluation.digest(), **evaluation.to_json()}, indent=1))
-    if kept and as_html:
-        out().print(f"Page: {write_report(kept)}", markup=False, soft_wrap=True)
+        write_text(as_json, json.dumps({"summary": evaluation.to_summary(), **evaluation.to_json()}, indent=1))
+    if run_folder and as_html:
+        out().print(f"Page: {write_report(run_folder)}", markup=False, soft_wrap=True)
     if earlier is not None:
-        out().print("\n" + evaluation.compared_to(earlier), markup=False, soft_wrap=True)
+        out().print("\n" + format_gains(earlier, evaluation), markup=False, soft_wrap=True)
+
+
+def _measure(
+    agent: Agent,
+    agent_name: str,
+    task_set: TaskSet,
+    split: str,
+    config: RolloutConfig,
+    label: str,
+    limit: int | None,
+    ledger: Ledger | None,
+) -> Evaluation:
+    """Play the tasks behind a progress bar."""
+    from agentgym.evaluation.runner import Progress
+    from agentgym.evaluation.runner import evaluate as evaluate_policy
+
+    with progress_bar() as progress:
+        bar = progress.add_task("episodes", total=None, note="")
+
+        def show(state: Progress) -> None:
+            note = f"solved {state.solved / max(1, state.done - state.failed):.0%}"
+            note += f", {state.failed} failed" if state.failed else ""
+            progress.update(bar, completed=state.done, total=state.total, note=note)
+
+        evaluating = evaluate_policy(
+            agent,
+            task_set,
+            split,
+            config=config,
+            label=label,
+            policy_name=agent_name,
+            limit=limit,
+            ledger=ledger,
+            progress=show,
+        )
+        return run(evaluating, agent)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agentgym.cli.screen import out
+from agentgym.cli.console import out
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
@@ -50,9 +50,7 @@ def export(
     out().print(f"{target}: {count} episodes", markup=False, soft_wrap=True)
 
 
-def _write(
-    kind: str, target: Path, ledger: Ledger, evaluation: Evaluation | None, prefix: str, tokens: bool
-) -> int:  # fmt: skip
+def _write(kind: str, target: Path, ledger: Ledger, evaluation: Evaluation | None, prefix: str, tokens: bool) -> int:
     from agentgym.evaluation.export.inspect_log import inspect_log
     from agentgym.evaluation.export.parquet import write_parquet
 

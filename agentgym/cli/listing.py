@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.screen import out
+from agentgym.cli.console import out
 from agentgym.cli.user_code import Import
 from agentgym.errors import UnknownNameError
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from agentgym.cli.choosing import BackendName, RewardName, Seed, split_tasks
-from agentgym.cli.screen import Interrupted, out, run
+from agentgym.cli.console import Interrupted, out, run
+from agentgym.cli.options import BackendName, RewardName, Seed, split_tasks
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
 

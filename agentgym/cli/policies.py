@@ -22,13 +22,14 @@ class PolicyArgumentError(AgentGymError, ValueError):
     """A --policy argument that names no policy."""
 
 
-PolicyArgument = Annotated[
+PolicyOption = Annotated[
     str,
     typer.Option(
-        "--policy", metavar="POLICY",
+        "--policy",
+        metavar="POLICY",
         help="oracle, a checkpoint or run folder, chat_api:URL#model, vllm:URL#path, or a policy of your own by name.",
     ),
-]  # fmt: skip
+]
 CallFormat = Annotated[
     str | None, typer.Option(help="How a local model writes calls; by default what its run was trained with.")
 ]

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.choosing import Limit, Tasks
-from agentgym.cli.choosing import split_tasks as split_of
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyArgument, load_policy
-from agentgym.cli.rollout_options import asked_of, takes_rollout_config
-from agentgym.cli.screen import out, progress_bar, resumable, run
+from agentgym.cli.console import out, progress_bar, resumable, run
+from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOption, load_policy
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -24,8 +22,9 @@ if TYPE_CHECKING:
 @takes_rollout_config
 def rollout(
     config: RolloutConfig,
-    tasks: Tasks,
-    policy: PolicyArgument = "oracle",
+    tasks: TasksArgument = None,
+    tasks_option: TasksOption = None,
+    policy: PolicyOption = "oracle",
     limit: Limit = None,
     folder: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
@@ -38,10 +37,10 @@ def rollout(
 ) -> None:
     """Play episodes with a policy, keep them in a ledger and print a summary.
 
-    Example: [b]agentgym rollout --tasks sql/store-v1:train --policy oracle --limit 20 --out runs/demo[/b]
+    Example: [b]agentgym rollout sql/store-v1:train --policy oracle --limit 20 --out runs/demo[/b]
     """
     from agentgym import registry
-    from agentgym.cli.asked import claim
+    from agentgym.cli.run_identity import check, identity_of
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.runner import choose
     from agentgym.rollout import EpisodeManager
@@ -49,38 +48,35 @@ def rollout(
     from agentgym.storage.run_folder import RunFolder
 
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
-    name, split = split_of(tasks, "train")
+    name, split = chosen_tasks(tasks, tasks_option, "train")
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
-    agent, told = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
-    kept = RunFolder(folder).create() if folder else None
-    ledger = Ledger(kept.ledger) if kept else None
+    agent, agent_name = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
+    run_folder = RunFolder(folder).create() if folder else None
+    ledger = Ledger(run_folder.ledger) if run_folder else None
     try:
-        if kept:
-            asked = {
-                "task_set": name, "split": split, "fingerprint": task_set.fingerprint(), "policy": told,
-                **asked_of(config),
-            }  # fmt: skip
-            claim(kept, f"rollout-{label}", asked)
+        if run_folder:
+            check(run_folder, f"rollout-{label}", identity_of(config, task_set, name, split, agent_name))
         manager = EpisodeManager(agent, config, ledger=ledger, label=label)
         hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
         with resumable(hint):
-            played = run(_play(manager, chosen), agent)
+            trajectories = run(_play(manager, chosen), agent)
     finally:
         if ledger is not None:
             ledger.close()
-    out().print(episodes_table(played))
+    out().print(episodes_table(trajectories))
     if folder:
-        out().print(f"Read one with: agentgym show {folder} --episode '{played[0].id}'", markup=False, soft_wrap=True)
+        hint = f"Read one with: agentgym show {folder} --episode '{trajectories[0].id}'"
+        out().print(hint, markup=False, soft_wrap=True)
 
 
 async def _play(manager: EpisodeManager, tasks: list[Task]) -> list[Trajectory]:
-    played: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     solved = 0.0
     with progress_bar() as progress:
         bar = progress.add_task("episodes", total=len(tasks) * manager.config.group_size, note="")
         async for trajectory in manager.run(tasks):
-            played.append(trajectory)
+            trajectories.append(trajectory)
             solved += (trajectory.success or 0.0) if trajectory.valid else 0.0
-            progress.update(bar, advance=1, note=f"solved {solved / len(played):.0%}")
-    return played
+            progress.update(bar, advance=1, note=f"solved {solved / len(trajectories):.0%}")
+    return trajectories

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from agentgym.cli import attack, shell
-from agentgym.cli.screen import err, out, run
+from agentgym.cli import shell
+from agentgym.cli.console import err, out, run
 from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ app = typer.Typer(
     help="Sandboxes: what they can enforce here, a shell in one, what runs, cleaning up.", no_args_is_help=True
 )
 app.command("shell")(shell.shell)
-app.command("attack")(attack.attack)
 
 Backends = Annotated[
     list[str] | None, typer.Option("--backend", metavar="NAME", help="Only this one; may be given more than once.")
@@ -119,10 +118,13 @@ def _findings(capabilities: Capabilities) -> dict[str, Any]:
         state = "enforced" if not why else "watched" if "watch" in why else "missing"
         limits[name] = {"state": state, "bounds": meaning, "reason": why}
     return {
-        "available": capabilities.available, "level": capabilities.level, "reason": capabilities.reason,
-        "snapshots": capabilities.snapshots, "limits": limits if capabilities.available else {},
+        "available": capabilities.available,
+        "level": capabilities.level,
+        "reason": capabilities.reason,
+        "snapshots": capabilities.snapshots,
+        "limits": limits if capabilities.available else {},
         "lacking": [name for name, one in limits.items() if capabilities.available and one["state"] != "enforced"],
-    }  # fmt: skip
+    }
 
 
 def _machine() -> str:
@@ -161,7 +163,7 @@ def _show(found: dict[str, dict[str, Any]], ok: bool) -> None:
             console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)), soft_wrap=False)
         console.print()
     if ok:
-        console.print("Hostile code can be held here; `agentgym sandbox attack` proves it.", markup=False)
+        console.print("Hostile code can be held here; `agentgym dev sandbox-attack` tests it.", markup=False)
     else:
         console.print(
             "No backend here enforces every limit." if len(found) > 1 else "Not every limit is enforced here."
@@ -197,9 +199,14 @@ def _running_table(found: list[Running]) -> Any:
     for one in found:
         owner = Text("gone", style="yellow") if one.orphaned else Text(str(one.owner))
         table.add_row(
-            Text(one.backend), Text(one.id[:12]), Text(one.image), owner, _age(one.age_s), f"{one.memory_mib:.1f}",
+            Text(one.backend),
+            Text(one.id[:12]),
+            Text(one.image),
+            owner,
+            _age(one.age_s),
+            f"{one.memory_mib:.1f}",
             str(one.processes),
-        )  # fmt: skip
+        )
     return table
 
 

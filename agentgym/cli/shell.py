@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.screen import err, out, run
+from agentgym.cli.console import err, out, run
 
 if TYPE_CHECKING:
     from agentgym.sandbox import ExecResult, Sandbox, SandboxSpec
@@ -56,9 +56,14 @@ def shell(
     from agentgym.sandbox import SandboxSpec
 
     spec = SandboxSpec(
-        image=image, memory_mib=memory, cpu_cores=cores, processes=processes, disk_mib=disk,
-        network=tuple(network) if network else False, insecure_ok=weak,
-    )  # fmt: skip
+        image=image,
+        memory_mib=memory,
+        cpu_cores=cores,
+        processes=processes,
+        disk_mib=disk,
+        network=tuple(network) if network else False,
+        insecure_ok=weak,
+    )
     raise typer.Exit(run(_session(backend, spec, command, timeout)))
 
 

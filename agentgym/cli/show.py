@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.screen import out
+from agentgym.cli.console import out
 from agentgym.errors import EvaluationError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
     from rich.table import Table
 
     from agentgym.cli.tables import episodes_table
+    from agentgym.evaluation.text import format_evaluation, format_gains
 
     facts = [contents.setting("tasks", "set"), contents.setting("train", "estimator"), contents.path]
     console.print(f"[bold]{contents.name}[/]  " + "  ".join(str(fact) for fact in facts if fact))
@@ -71,10 +72,10 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
             table.add_row(phase, str(int(rows[-1]["step"])), *cells)
         console.print(table)
     for evaluation in contents.evaluations:
-        console.print(evaluation.summary(), markup=False)
+        console.print(format_evaluation(evaluation), markup=False)
     before, after = contents.pair()
     if before and after:
-        console.print(after.compared_to(before, first=contents.setting("evaluate", "stratum")), markup=False)
+        console.print(format_gains(before, after, first=contents.setting("evaluate", "stratum")), markup=False)
     if not contents.metrics and not contents.evaluations and (contents.path / "ledger.sqlite").is_file():
         ledger = _ledger(folder)
         try:

@@ -14,10 +14,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.failures import KINDS
-from agentgym.evaluation.record import Evaluation, times
+from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
+from agentgym.evaluation.text import format_count, format_usage
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import combine_usage
@@ -47,12 +47,22 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         style = "bold" if tag is None else None
         table.add_row(Text(tag or "all"), str(estimate.n), f"{estimate.value:.1%}", interval, *powers, style=style)
     lines = [
-        Text(f"{evaluation.task_set}:{evaluation.split}, {evaluation.samples} sample(s) a task, {evaluation.policy}"),
-        Text(f"calls that ran {evaluation.execution_rate():.0%}, turns {evaluation.mean_turns():.1f} an episode, "
-             f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
-    ]  # fmt: skip
-    if evaluation.opened is not None:
-        lines.append(Text(f"held-out tasks that had been played {times(evaluation.opened)} here before", style="dim"))
+        Text(
+            f"{evaluation.task_set}:{evaluation.split}, {evaluation.group_size} episode(s) of each task, "
+            f"{evaluation.policy}"
+        ),
+        Text(
+            f"calls that ran {evaluation.execution_rate():.0%}, turns {evaluation.mean_turns():.1f} an episode, "
+            f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}",
+            style="dim",
+        ),
+    ]
+    if evaluation.held_out_uses is not None:
+        lines.append(
+            Text(
+                f"held-out tasks that had been played {format_count(evaluation.held_out_uses)} here before", style="dim"
+            )
+        )
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
     wrong = evaluation.failures()
     worst = next((kind for kind, _ in wrong.most_common() if evaluation.run), None)
@@ -82,7 +92,7 @@ def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
         tokens = sum(len(turn.token_ids) for t in valid for turn in t.turns)
         if tokens:
             table.add_row("tokens", f"{tokens:,} written by the agent")
-    if took := in_words(combine_usage([t.usage() for t in played])):
+    if took := format_usage(combine_usage([t.usage() for t in played])):
         table.add_row("took", ", ".join(took))
     stops = Counter(t.stop_reason.value for t in played if t.stop_reason)
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
@@ -141,7 +151,7 @@ def result_text(result: Result) -> Text:
 
 
 def _took(usage: Mapping[str, float], who: str) -> list[Text]:
-    words = in_words(usage)
+    words = format_usage(usage)
     return [Text(f"{who} {', '.join(words)}", style="dim")] if words else []
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.screen import err, out
+from agentgym.cli.console import err, out
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -94,14 +94,15 @@ def check_tasks(
     Example: [b]agentgym tasks check sql/store-v1 --corpus pretraining.jsonl[/b]
     """
     from agentgym import registry
-    from agentgym.evaluation.openings import openings
+    from agentgym.evaluation.held_out_uses import held_out_uses
+    from agentgym.evaluation.text import format_count
 
     task_set, console = registry.load_task_set(name), out()
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set)
     console.print(f"{task_set.name}: {sizes}. Ids and content of the splits differ.", markup=False, soft_wrap=True)
     console.print(f"canary: {_canary(task_set)}", markup=False, soft_wrap=True)
-    played = openings(task_set.name, task_set.fingerprint())
-    console.print(f"held-out tasks were evaluated {len(played)} times on this machine", markup=False)
+    uses = held_out_uses(task_set.name, task_set.fingerprint())
+    console.print(f"held-out tasks were evaluated {format_count(len(uses))} on this machine", markup=False)
     leaked = 0
     for split in ("validation", "held_out"):
         leaked += _compare("train", list(task_set["train"]), split, list(task_set[split]), threshold)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentgym.cli.screen import out, resumable
+from agentgym.cli.console import out, resumable
 from agentgym.cli.user_code import Import
 
 

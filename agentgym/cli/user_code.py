@@ -60,8 +60,11 @@ def _import_file(path: Path) -> None:
 Import = Annotated[
     list[str] | None,
     typer.Option(
-        "--import", metavar="MODULE|FILE.py", callback=import_user_code, is_eager=True,
+        "--import",
+        metavar="MODULE|FILE.py",
+        callback=import_user_code,
+        is_eager=True,
         help="Import this first: it registers environments, task sets or rewards of your own. Repeatable.",
     ),
-]  # fmt: skip
+]
 """The option as every command takes it."""

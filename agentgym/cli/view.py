@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agentgym.cli.screen import out
+from agentgym.cli.console import out
 
 
 def view(

@@ -1,5 +1,5 @@
-"""Moved to `agentgym.rollout.manager`; this path works until 0.3.0."""
+"""Moved to `agentgym.rollout`; this path works until 0.3.0."""
 
-from agentgym.deprecation import moved_module
+from agentgym.deprecation import renamed_attributes
 
-__getattr__ = moved_module(__name__, "agentgym.rollout.manager")
+__getattr__ = renamed_attributes(__name__, {"EpisodeManager": "agentgym.rollout.EpisodeManager"})

@@ -1,9 +1,9 @@
-"""Measuring agents: the runner that plays a fixed list of tasks, the statistics, and the report page.
+"""Evaluation: the runner that plays a fixed list of tasks, records and their statistics, comparisons, the report page.
 
     evaluation = await evaluate(policy, "sql/store-v1", "held_out", config=RolloutConfig(group_size=4))
     print(evaluation.success())
 
-Nothing is loaded before it is used, so that the command line starts quickly.
+Names are loaded when they are first used, so that the command line starts quickly.
 """
 
 from __future__ import annotations
@@ -15,10 +15,27 @@ if TYPE_CHECKING:
     from agentgym.evaluation.comparison import compare
     from agentgym.evaluation.record import Evaluation
     from agentgym.evaluation.report import write_report
-    from agentgym.evaluation.runner import evaluate
+    from agentgym.evaluation.runner import evaluate, from_trajectories
+    from agentgym.evaluation.text import format_evaluation, format_gains
 
-_HOME = {"compare": "comparison", "Evaluation": "record", "write_report": "report", "evaluate": "runner"}
-__all__ = ["Evaluation", "compare", "evaluate", "write_report"]
+_HOME = {
+    "Evaluation": "record",
+    "compare": "comparison",
+    "evaluate": "runner",
+    "format_evaluation": "text",
+    "format_gains": "text",
+    "from_trajectories": "runner",
+    "write_report": "report",
+}
+__all__ = [
+    "Evaluation",
+    "compare",
+    "evaluate",
+    "format_evaluation",
+    "format_gains",
+    "from_trajectories",
+    "write_report",
+]
 
 
 def __getattr__(name: str) -> Any:

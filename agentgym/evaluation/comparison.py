@@ -17,17 +17,17 @@ def compare(
 ) -> Comparison:
     """The gain from `before` to `after` with its paired interval, over all tasks or those of one tag.
 
-    A task that lost every sample to failures on either side is left out of the pair. `also` names a second verdict that
-    has to be right as well (see Evaluation.outcomes).
+    A task that lost every episode to failures on either side is left out of the pair. `also` names a second
+    component that has to be 1 as well (see Evaluation.outcomes).
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
     check_same_tasks(before, after)
     pairs = [
-        (before.verdicts(one, also), after.verdicts(two, also))
-        for one, two in zip(before.select(tag), after.select(tag), strict=True)
-        if one.observed and two.observed
+        (row_before.verdicts(also), row_after.verdicts(also))
+        for row_before, row_after in zip(before.select(tag), after.select(tag), strict=True)
+        if row_before.observed and row_after.observed
     ]
-    return paired([one for one, _ in pairs], [two for _, two in pairs], level=level)
+    return paired([pair[0] for pair in pairs], [pair[1] for pair in pairs], level=level)
 
 
 def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
@@ -36,16 +36,16 @@ def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     Tasks are the same by the hash of all they are; the id alone would not tell a changed one.
     Raises: EvaluationError where a record is too old to hold hashes, or no task is common.
     """
-    if old := [one.label for one in evaluations if not all(row.hash for row in one.rows)]:
+    if old := [e.label for e in evaluations if not all(row.hash for row in e.rows)]:
         raise EvaluationError(f"{old[0]!r} holds no hash of each task: it is older than that. Evaluate again.")
-    tables = [{(row.task, row.hash): row for row in one.rows} for one in evaluations]
+    tables = [{(row.task, row.hash): row for row in evaluation.rows} for evaluation in evaluations]
     common = [key for key in tables[0] if all(key in table for table in tables[1:])]
     if not common:
         raise EvaluationError("The evaluations have no task in common: nothing can be compared.")
     manifest = hashlib.sha256("\n".join(key[1] for key in common).encode()).hexdigest()[:16]
     return [
-        replace(one, rows=[table[key] for key in common], manifest=manifest)
-        for one, table in zip(evaluations, tables, strict=True)
+        replace(evaluation, rows=[table[key] for key in common], manifest=manifest)
+        for evaluation, table in zip(evaluations, tables, strict=True)
     ]
 
 
@@ -57,17 +57,17 @@ def check_same_tasks(before: Evaluation, after: Evaluation) -> None:
 def check_tasks(before: Evaluation, task_set: TaskSet, split: str, tasks: Sequence[Task]) -> None:
     """As check_same_tasks, against tasks that are yet to be played."""
     names = [task.id for task in tasks]
-    _check(before, "what is asked now", f"{task_set.name}:{split}", names, manifest_of(tasks))
+    _check(before, "what is to be evaluated", f"{task_set.name}:{split}", names, manifest_of(tasks))
 
 
-def _check(before: Evaluation, label: str, played: str, theirs: list[str], manifest: str) -> None:
+def _check(before: Evaluation, label: str, split: str, theirs: list[str], manifest: str) -> None:
     ours = [row.task for row in before.rows]
     if before.manifest == manifest and ours == theirs:
         return
     where = f"{before.label!r} and {label!r} cannot be compared: "
     advice = " Evaluate both on the same task set, split and limit, then compare."
-    if f"{before.task_set}:{before.split}" != played:
-        raise EvaluationError(f"{where}one played {before.task_set}:{before.split}, the other {played}.{advice}")
+    if f"{before.task_set}:{before.split}" != split:
+        raise EvaluationError(f"{where}one played {before.task_set}:{before.split}, the other {split}.{advice}")
     only_ours, only_theirs = sorted(set(ours) - set(theirs)), sorted(set(theirs) - set(ours))
     if only_ours or only_theirs:
         raise EvaluationError(

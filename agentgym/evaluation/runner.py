@@ -10,10 +10,12 @@ import numpy as np
 
 from agentgym import __version__, registry
 from agentgym.errors import EvaluationError, TaskError
-from agentgym.evaluation.openings import note_opening
-from agentgym.evaluation.record import Evaluation, Row, hash_of, manifest_of
-from agentgym.policy import Policy
+from agentgym.evaluation.held_out_uses import note_use
+from agentgym.evaluation.outcomes import TaskOutcome
+from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
+from agentgym.policy.contract import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
@@ -30,6 +32,7 @@ class Progress:
     failed: int
 
 
+@takes_old_keywords
 async def evaluate(
     policy: Policy | Callable[[Task], Policy],
     task_set: str | TaskSet,
@@ -66,7 +69,7 @@ async def evaluate(
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
-    opened = opened_before(chosen, split, tasks, policy=name, label=label, seed=config.seed)
+    held_out_uses = note_held_out_use(chosen, split, tasks, policy=name, label=label, seed=config.seed)
     manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}")
     started, clock = time.time(), time.monotonic()
     played: list[Trajectory] = []
@@ -91,7 +94,7 @@ async def evaluate(
         config=config,
         policy=name,
     )
-    evaluation.opened = opened
+    evaluation.held_out_uses = held_out_uses
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
     return evaluation
 
@@ -119,10 +122,10 @@ def from_trajectories(
         by_task.setdefault(trajectory.task.id, []).append(trajectory)
     if not by_task:
         raise EvaluationError(f"{label}: no episode was played, so nothing can be measured.")
-    samples = max(map(len, by_task.values()))
-    if short := [name for name, group in by_task.items() if len(group) < samples]:
+    group_size = max(map(len, by_task.values()))
+    if short := [name for name, group in by_task.items() if len(group) < group_size]:
         raise EvaluationError(
-            f"{label}: {len(short)} tasks have fewer than {samples} samples, for example {short[0]!r}. The run is "
+            f"{label}: {len(short)} tasks have fewer than {group_size} episodes, for example {short[0]!r}. The run is "
             "not complete: resume it, then evaluate."
         )
     first = played[0]
@@ -132,7 +135,7 @@ def from_trajectories(
         split=split,
         fingerprint=task_set.fingerprint(),
         policy=policy,
-        samples=samples,
+        group_size=group_size,
         seed=config.seed if config else 0,
         rows=[row_of(group) for group in by_task.values()],
         manifest=manifest_of([group[0].task for group in by_task.values()]),
@@ -145,16 +148,16 @@ def from_trajectories(
     )
 
 
-def opened_before(
+def note_held_out_use(
     task_set: TaskSet, split: str, tasks: Sequence[Task], *, policy: str, label: str, seed: int
 ) -> int | None:
-    """Note that held-out tasks are about to be played; see agentgym.evaluation.openings.
+    """Note that held-out tasks are about to be played; see agentgym.evaluation.held_out_uses.
 
     Returns: how often they had been before; None for another split, or where nobody counts.
     """
     if split != "held_out":
         return None
-    return note_opening(
+    return note_use(
         task_set.name,
         task_set.fingerprint(),
         manifest_of(tasks),
@@ -201,9 +204,9 @@ def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> No
             )
 
 
-def row_of(group: Sequence[Trajectory]) -> Row:
-    """What came out of the samples of one task. Raises: EvaluationError for one judged without `success`."""
-    row = Row(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
+def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
+    """The outcomes of the episodes of one task. Raises: EvaluationError for one judged without `success`."""
+    row = TaskOutcome(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.valid and trajectory.success is None:
             raise EvaluationError(

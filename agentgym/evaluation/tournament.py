@@ -60,7 +60,7 @@ def tournament(
         "tasks": len(first.select(tag)),
         "also": also,
         "tag": tag,
-        "opened": max((e.opened for e in played if e.opened is not None), default=None),
+        "held_out_uses": max((e.held_out_uses for e in played if e.held_out_uses is not None), default=None),
         "arms": {name: _arm(one, tag, also, turns) for name, one in named.items()},
         "pairs": [
             {
@@ -142,7 +142,7 @@ def _arm(one: Evaluation, tag: str | None, also: str | None, turns: Sequence[int
     return {
         "label": one.label,
         "policy": one.policy,
-        "samples": one.samples,
+        "group_size": one.group_size,
         "failed": one.failed,
         "step": one.step,
         "success": asdict(one.success(tag, also=also)),

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from agentgym import __version__
+from agentgym.deprecation import renamed_keywords
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
@@ -15,6 +16,7 @@ from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
+from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.rollout.replay import (
     Divergence,
     ExhaustedPolicy,
@@ -40,6 +42,8 @@ class EpisodeManager:
     Raises: UnknownNameError for an unknown reward.
     """
 
+    @takes_old_keywords
+    @renamed_keywords(run="label")
     def __init__(
         self,
         policy: Policy | Callable[[Task], Policy],
@@ -51,6 +55,7 @@ class EpisodeManager:
         self.policy, self.config, self.ledger, self.label = policy, config, ledger, label
         self._environments = EnvironmentFactory(config, policy)
 
+    @renamed_keywords(seen="on_trajectory")
     async def collect(
         self,
         tasks: Iterable[Task],
@@ -101,6 +106,7 @@ class EpisodeManager:
             async for _, trajectory in results:
                 yield trajectory
 
+    @renamed_keywords(samples="group_size")
     async def branch(
         self,
         forks: Iterable[Fork],

@@ -17,10 +17,33 @@ from agentgym.cli.app import app
 
 CODE = str(Path(__file__).with_name("acme_counter.py"))
 COMMANDS = [
-    "list", "play", "rollout", "train", "eval", "show", "report", "view", "check", "tasks import", "tasks show",
-    "tasks check", "compare", "power", "rescore", "replay", "fork", "export",
-    "credit bench", "credit audit", "sandbox doctor", "sandbox shell", "sandbox ps", "sandbox clean", "sandbox attack",
-]  # fmt: skip
+    "list",
+    "play",
+    "rollout",
+    "train",
+    "eval",
+    "show",
+    "report",
+    "view",
+    "check",
+    "tasks import",
+    "tasks show",
+    "tasks check",
+    "compare",
+    "power",
+    "rescore",
+    "replay",
+    "fork",
+    "export",
+    "dev credit-bench",
+    "dev credit-bias",
+    "dev sandbox-attack",
+    "credit audit",
+    "sandbox doctor",
+    "sandbox shell",
+    "sandbox ps",
+    "sandbox clean",
+]
 SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
 
@@ -51,8 +74,9 @@ def test_the_help_of_every_command_has_an_example_of_itself(command):
 
 def test_rollout_keeps_its_episodes_and_show_reads_them(tmp_path):
     run = tmp_path / "run"
-    done = agentgym("rollout", "--tasks", "acme/counts-v1:train", "--limit", 3, "--group-size", 2, "--out", run,
-                    "--import", CODE)  # fmt: skip
+    done = agentgym(
+        "rollout", "--tasks", "acme/counts-v1:train", "--limit", 3, "--group-size", 2, "--out", run, "--import", CODE
+    )
     assert done.exit_code == 0, done.output
     assert "episodes  6, of which 0 failed" in done.stdout
     assert "success   100 %" in done.stdout
@@ -77,8 +101,18 @@ def test_the_same_label_is_resumed_but_never_mixed(tmp_path):
 
 def test_eval_measures_records_and_compares(tmp_path):
     words = ["eval", "--tasks", "acme/counts-v1", "--policy", "oracle", "--import", CODE]
-    done = agentgym(*words, "--group-size", 2, "--out", tmp_path / "run", "--label", "first", "--html",
-                    "--json", tmp_path / "first.json")  # fmt: skip
+    done = agentgym(
+        *words,
+        "--group-size",
+        2,
+        "--out",
+        tmp_path / "run",
+        "--label",
+        "first",
+        "--html",
+        "--json",
+        tmp_path / "first.json",
+    )
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "first.json").read_text())
     assert told["summary"]["success"]["value"] == told["summary"]["pass_at"]["2"]["value"] == 1.0
@@ -192,8 +226,12 @@ def test_debug_shows_where_an_error_came_from():
 
 def test_an_imported_data_set_is_a_task_set(tmp_path):
     source, target = tmp_path / "mbpp.jsonl", tmp_path / "tasks.jsonl"
-    item = {"task_id": 1, "text": "Add two numbers.", "code": "def add(a, b):\n    return a + b",
-            "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"]}  # fmt: skip
+    item = {
+        "task_id": 1,
+        "text": "Add two numbers.",
+        "code": "def add(a, b):\n    return a + b",
+        "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"],
+    }
     source.write_text(json.dumps(item) + "\n")
     done = agentgym("tasks", "import", "mbpp", source, "--out", target)
     assert done.exit_code == 0, done.output
@@ -204,7 +242,8 @@ def test_an_imported_data_set_is_a_task_set(tmp_path):
 def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):
     code = tmp_path / "slow_counter.py"
     code.write_text(
-        Path(CODE).read_text()
+        Path(CODE)
+        .read_text()
         .replace("class Counting(Counter):", "import asyncio, pathlib\nclass Counting(Counter):")
         .replace(
             '    reward = "acme_target"',
@@ -213,10 +252,22 @@ def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):
             "            pathlib.Path('there').touch()\n            await asyncio.sleep(60)\n"
             "        return await super().reset(task, seed=seed)",
         )
-    )  # fmt: skip
+    )
     run = "from agentgym.cli import main; main()"
-    words = [sys.executable, "-c", run, "rollout", "--tasks", "acme/counts-v1:train", "--concurrency", "1",
-             "--out", "run", "--import", str(code)]  # fmt: skip
+    words = [
+        sys.executable,
+        "-c",
+        run,
+        "rollout",
+        "--tasks",
+        "acme/counts-v1:train",
+        "--concurrency",
+        "1",
+        "--out",
+        "run",
+        "--import",
+        str(code),
+    ]
     process = subprocess.Popen(
         words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=SETTING
     )

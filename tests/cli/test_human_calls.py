@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym import Call
-from agentgym.cli.choosing import split_tasks
 from agentgym.cli.human import Unreadable, parse_call
-from agentgym.testing import Counter
+from agentgym.cli.options import split_tasks
+from agentgym.testing.counter import Counter
 
 TOOLS = Counter.tools
 

@@ -37,7 +37,7 @@ def test_every_proof_is_a_test_that_there_is():
 
 @pytest.mark.parametrize("table", [BIAS, BENCH])
 def test_a_table_has_a_row_for_every_estimator(table):
-    """To write it anew: agentgym credit bias --out docs/credit.md, agentgym credit bench --out docs/credit.md."""
+    """To write a table anew: agentgym dev credit-bias --out docs/credit.md, or credit-bench."""
     assert names_in(DOCUMENT, table) == registry.names("estimators")
 
 

@@ -1,4 +1,4 @@
-"""docs/security.md shows the attacks that there are, as a run of `agentgym sandbox attack` wrote them."""
+"""docs/security.md shows the attacks that there are, as a run of `agentgym dev sandbox-attack` wrote them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_t
 
 
 def test_the_table_lists_every_attack_in_its_order_with_its_sentence():
-    """To write it anew: agentgym sandbox attack --out docs/security.md, earlier runs beside it by --beside."""
+    """To write it anew: agentgym dev sandbox-attack --out docs/security.md, earlier runs beside it by --beside."""
     assert rows_of(DOCUMENT) == [(case.name, case.sentence) for case in ATTACKS]
 
 

@@ -13,11 +13,11 @@ from agentgym import registry
 from agentgym.errors import EvaluationError, SplitLeakError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
-from agentgym.evaluation.openings import note_opening, openings
-from agentgym.policy import ScriptedPolicy
+from agentgym.evaluation.held_out_uses import held_out_uses, note_use
+from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet, canary_of, seed_of
-from agentgym.testing import Counter, TargetReached
+from agentgym.testing.counter import Counter, TargetReached
 
 WORDS = [f"word{i}" for i in range(400)]
 
@@ -151,19 +151,21 @@ async def test_every_evaluation_of_a_held_out_split_is_noted_once(tmp_path, monk
     chosen = TaskSet("acme/c-v1", {"held_out": tasks, "validation": []})
     silent = ScriptedPolicy(lambda messages: "no")
     config = RolloutConfig(environment=Counter, reward=TargetReached())
-    seen = [(await evaluate(silent, chosen, label=label, config=config)).opened for label in ("a", "b", "b", "c")]
+    seen = [
+        (await evaluate(silent, chosen, label=label, config=config)).held_out_uses for label in ("a", "b", "b", "c")
+    ]
     assert seen == [0, 1, 1, 2]  # the third goes on with the second
-    assert [one.label for one in openings("acme/c-v1", chosen.fingerprint())] == ["a", "b", "c"]
+    assert [one.label for one in held_out_uses("acme/c-v1", chosen.fingerprint())] == ["a", "b", "c"]
     (tmp_path / "held_out.jsonl").write_text('{"cut sh')
-    assert openings("acme/c-v1", chosen.fingerprint()) == []
+    assert held_out_uses("acme/c-v1", chosen.fingerprint()) == []
 
 
 def test_a_state_folder_that_cannot_be_written_to_stops_nothing(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AGENTGYM_STATE_DIR", str(tmp_path / "file" / "below"))
-    assert note_opening("s", "f", "m", policy="p", label="l", seed=0, tasks=1) is None
+    assert note_use("s", "f", "m", policy="p", label="l", seed=0, tasks=1) is None
     monkeypatch.setenv("AGENTGYM_STATE_DIR", "off")
-    assert note_opening("s", "f", "m", policy="p", label="l", seed=0, tasks=1) is None
+    assert note_use("s", "f", "m", policy="p", label="l", seed=0, tasks=1) is None
 
 
 def test_the_command_says_what_leaks_and_fails(tmp_path):

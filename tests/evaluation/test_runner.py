@@ -10,6 +10,7 @@ from agentgym import Call, Message, Task, TaskSet, ToolError
 from agentgym.errors import EvaluationError, HeldOutError, SandboxDied, TaskError
 from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
+from agentgym.evaluation.text import format_gains
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
@@ -128,7 +129,7 @@ async def test_gain_is_paired_by_task():
     assert (gain.better, gain.worse, gain.same) == (4, 0, 4)
     assert gain.p_value == pytest.approx(2 / 2**4)
     assert compare(before, after, tag="even").difference.value == 0.0
-    told = after.compared_to(before)
+    told = format_gains(before, after)
     assert "50% -> 100%" in told
     assert "gain +50 points" in told
 
@@ -196,7 +197,7 @@ def test_a_half_played_set_is_no_evaluation():
     with pytest.raises(EvaluationError, match="'b'"):
         from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
     with pytest.raises(EvaluationError, match="no episode was played"):
-        from_trajectories([], label="x", task_set=SET, split="held_out", policy="p")
+        from_trajectories([], label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
 
 
 def test_a_broken_record_says_what_is_missing(tmp_path):

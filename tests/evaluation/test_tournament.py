@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from agentgym.cli.app import app
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.comparison import compare, on_common_tasks
-from agentgym.evaluation.record import Evaluation, Row
+from agentgym.evaluation.outcomes import TaskOutcome
+from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.power import spread_of, tasks_needed
 from agentgym.evaluation.tournament import over_seeds, tournament
 
@@ -28,7 +29,7 @@ def evaluation(
         rng = np.random.default_rng([seed, i])
         hard = np.random.default_rng(i).random()
         won = [float(rng.random() < min(1.0, rate * 2 * hard)) for _ in range(samples)]
-        rows.append(Row(
+        rows.append(TaskOutcome(
             f"t{i}", ["odd" if i % 2 else "even"], won, [1 + i % 6] * samples, ["answered"] * samples, [2] * samples,
             [2] * samples, won, [0] * samples, [0.1] * samples, [{}] * samples, [{"cpu_s": 0.1}] * samples,
             [{"success": w, "process": float(w and s == 0)} for s, w in enumerate(won)], f"hash{i}",
@@ -142,7 +143,7 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
         failed = agentgym(*words)
         assert failed.exit_code == 2
         assert told in failed.stderr
-    power = agentgym("power", "--gain", 3, "--samples", 4)
+    power = agentgym("power", "--gain", 3, "--group-size", 4)
     assert f"{tasks_needed(0.03, samples=4):,} tasks" in power.stdout
     assert "spread" in agentgym("power", "--from", run / "evaluation" / "a.json").stdout
     assert "with a chance of" in agentgym("power", "--tasks", 200).stdout

@@ -10,8 +10,8 @@ from scripted_episodes import make_manager, say
 
 from agentgym import Environment, SandboxSpec, Task, tool
 from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
-from agentgym.evaluation.cost import in_words
 from agentgym.evaluation.runner import from_trajectories
+from agentgym.evaluation.text import format_usage
 from agentgym.messages import StopReason
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import shared_backend
@@ -192,10 +192,10 @@ async def test_tables_and_evaluations_tell_the_totals():
     assert text.count("586 KiB written") == 3, "of the episode, of the episodes, of the evaluation"
 
 
-def test_figures_are_told_in_words():
+def test_figures_are_told_format_usage():
     usage = {"prompt_tokens": 1234, "cost": 0.5, "cpu_s": 0.0123, "wall_s": 7200.0, "peak_memory_mib": 2048.0,
              "written_bytes": 5 * 2**20, "started": 1, "disk_bytes": 9}  # fmt: skip
-    assert in_words(usage) == [
+    assert format_usage(usage) == [
         "1,234 prompt tokens", "cost 0.5", "CPU 12.3 ms", "wall 2.0 h", "peak 2.0 GiB", "5 MiB written", "1 process",
     ]  # fmt: skip
-    assert in_words({}) == []
+    assert format_usage({}) == []

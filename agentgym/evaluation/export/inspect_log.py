@@ -55,7 +55,7 @@ def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[st
             "model_generate_config": {
                 name: value for name, value in evaluation.sampling.items() if name in _SAMPLING
             },
-            "config": {"epochs": evaluation.samples}, "packages": {"agentgym": evaluation.version or __version__},
+            "config": {"epochs": evaluation.group_size}, "packages": {"agentgym": evaluation.version or __version__},
             "metadata": {
                 "label": evaluation.label, "seed": evaluation.seed, "manifest": evaluation.manifest,
                 "canary": canary_of(evaluation.task_set),

@@ -42,7 +42,7 @@ def render(rows: Sequence[BenchmarkRow]) -> Html:
                 el("meta", name_="viewport", content="width=device-width, initial-scale=1"),
                 el("meta", http_equiv="Content-Security-Policy", content=STILL),
                 el("meta", name_="color-scheme", content="light dark"),
-                el("title", "agentgym credit bench"),
+                el("title", "agentgym dev credit-bench"),
                 el("style", Html(style)),
             ),
             el(

@@ -10,10 +10,11 @@ from typing import Any
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.comparison import compare
-from agentgym.evaluation.cost import in_words
-from agentgym.evaluation.record import Evaluation, Row
+from agentgym.evaluation.outcomes import TaskOutcome
+from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.statistics import Estimate
+from agentgym.evaluation.text import format_usage
 from agentgym.evaluation.visible import visible
 
 MOST_TAGS = 12
@@ -121,7 +122,7 @@ def _tasks_to_read(before: Evaluation | None, after: Evaluation | None) -> list[
     return [*different, *(task for task in ordered if task not in different)][:MOST_PAIRS]
 
 
-def _first_is_solved(row: Row | None) -> bool:
+def _first_is_solved(row: TaskOutcome | None) -> bool:
     return bool(row is not None and row.success and row.success[0])
 
 
@@ -161,7 +162,7 @@ def timings(contents: Contents) -> list[dict[str, Any]]:
 
 def usage(contents: Contents) -> list[dict[str, Any]]:
     """What the episodes of each evaluation used of sandboxes, tools and APIs, as phrases."""
-    phrases = {e.label: in_words(e.usage()) for e in contents.evaluations}
+    phrases = {e.label: format_usage(e.usage()) for e in contents.evaluations}
     return [{"label": visible(label), "phrases": words} for label, words in phrases.items() if words]
 
 

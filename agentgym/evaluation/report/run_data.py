@@ -124,7 +124,7 @@ def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, A
         "split": evaluation.split,
         "policy": visible(evaluation.policy),
         "tasks": len(evaluation.rows),
-        "samples": evaluation.samples,
+        "group_size": evaluation.group_size,
         "success": estimate_data(evaluation.success()),
         "headline": estimate_data(evaluation.success(first)),
         "failed": evaluation.failed,
@@ -134,7 +134,7 @@ def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, A
         "created": evaluation.created,
         "calls_ok": finite(evaluation.execution_rate()),
         "failures": dict(evaluation.failures()),
-        "opened": evaluation.opened,
+        "held_out_uses": evaluation.held_out_uses,
         "episodes": sum(len(row.success) for row in evaluation.rows),
         "tags": [
             {
@@ -149,7 +149,7 @@ def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, A
 
 def _passes(evaluation: Evaluation) -> dict[str, Any]:
     """pass@k and pass^k as lists of [k, estimate]; empty where no task was tried twice."""
-    if evaluation.samples < 2:
+    if evaluation.group_size < 2:
         return {"pass_at": [], "pass_hat": []}
     curves = {"pass_at": evaluation.pass_curve(), "pass_hat": evaluation.pass_curve(all_of_them=True)}
     return {name: [[k, estimate_data(found)] for k, found in curve.items()] for name, curve in curves.items()}

@@ -11,7 +11,7 @@ from typing import Any
 from agentgym.errors import EvaluationError
 from agentgym.testing.backends.check import CheckVerdict
 
-BEGIN = "<!-- attacks: begin (written by `agentgym sandbox attack --out`) -->"
+BEGIN = "<!-- attacks: begin (written by `agentgym dev sandbox-attack --out`) -->"
 END = "<!-- attacks: end -->"
 WORDS = {"passed": "held", "failed": "**not held**", "left out": "not tried"}
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.runner import choose, from_trajectories, opened_before
+from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
+from agentgym.evaluation.text import format_gains
 from agentgym.training.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 
@@ -43,7 +44,7 @@ def measure(context: RunContext, when: str, learner: Learner, parameters: Mappin
     tasks = choose(context.task_set, "held_out", section.tasks)
     if parameters:
         tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
-    earlier_uses = opened_before(
+    held_out_uses = note_held_out_use(
         context.task_set,
         "held_out",
         tasks,
@@ -68,7 +69,7 @@ def measure(context: RunContext, when: str, learner: Learner, parameters: Mappin
         policy=policy.name,
         config=context.rollouts.config.at_temperature(section.temperature),
     )
-    evaluation.opened = earlier_uses
+    evaluation.held_out_uses = held_out_uses
     context.folder.write_json(f"evaluation/{when}.json", evaluation.to_json())
 
 
@@ -79,7 +80,7 @@ def conclude(context: RunContext, minutes: float) -> None:
     console.print()
     before, after, control = (_evaluation_file(context, when) for when in ("before", "after", "control"))
     if before.is_file() and after.is_file():
-        console.print(Evaluation.load(after).compared_to(Evaluation.load(before), first=stratum))
+        console.print(format_gains(Evaluation.load(before), Evaluation.load(after), first=stratum))
         if control.is_file():
             guessed = Evaluation.load(control).success(stratum).value
             console.print(f"  with tools that answer from another environment: {guessed:.0%} (what can be guessed)")

@@ -31,7 +31,7 @@ function headline(run) {
     ["Tasks", run.tasks], ["Credit", run.estimator], ["Agent", run.policy],
     ["Progress", run.steps ? `step ${number(run.step)} of ${number(run.steps)}` : run.phase && plain(run.phase)],
     ["Control: tools on other data", run.control && percent(run.control.value)],
-    ["Earlier uses of the held-out tasks", after?.opened === null || after === undefined ? null : number(after.opened)],
+    ["Earlier uses of the held-out tasks", after?.held_out_uses ? number(after.held_out_uses) : null],
     ["Last written", ago(run.updated)],
   ].filter(([, value]) => value);
   return h("section", { class: "headline", "aria-label": "Result" },
@@ -144,7 +144,7 @@ function evaluations(run) {
   if (!run.evaluations.length) return null;
   const rows = run.evaluations.map((one) => [
     h("tr", {}, h("th", { scope: "row" }, source.alone ? one.label : h("a", { href: link(["run", run.key, "episodes"], { phase: one.run.replace(/[0-9]+$/, "").replace(/-+$/, "") }) }, one.label)),
-      h("td", {}, `${one.task_set}:${one.split}`), h("td", { class: "num" }, `${number(one.tasks)} \u00d7 ${one.samples}`),
+      h("td", {}, `${one.task_set}:${one.split}`), h("td", { class: "num" }, `${number(one.tasks)} \u00d7 ${one.group_size}`),
       h("td", {}, interval(one.success)), h("td", { class: "num" }, number(one.turns)), h("td", { class: "num" }, percent(one.calls_ok)),
       h("td", { class: "num" }, number(one.failed)), h("td", {}, h("code", { title: "Equal manifests are of exactly the same tasks" }, one.manifest))),
     one.tags.map((tag) => h("tr", { class: "sub" }, h("th", { scope: "row" }, tag.tag), h("td", {}), h("td", { class: "num" }, number(tag.tasks)), h("td", {}, interval(tag.success)), h("td", { colspan: "4" }))),

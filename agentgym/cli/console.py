@@ -34,7 +34,7 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """One clean red message."""
     err().print(Text.assemble(("Error: ", "bold red"), (message, "red")), soft_wrap=True)
 
@@ -82,6 +82,11 @@ def write_text(path: Path, text: str) -> None:
 def progress_bar() -> Progress:
     """A bar with a count and a note, on standard error; nothing but its last state where that is no terminal."""
     return Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=32), MofNCompleteColumn(),
-        TimeRemainingColumn(), TextColumn("{task.fields[note]}"), console=err(),
-    )  # fmt: skip
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=err(),
+    )

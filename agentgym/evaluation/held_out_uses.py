@@ -1,4 +1,4 @@
-"""How often held-out tasks were played: every look at them makes the next one a little less held out.
+"""How often held-out tasks were evaluated on this machine: every evaluation makes them a little less held out.
 
 One line for each evaluation of a held-out split, in `held_out.jsonl` of the user's state folder:
 $AGENTGYM_STATE_DIR, else $XDG_STATE_HOME/agentgym, else ~/.local/state/agentgym. AGENTGYM_STATE_DIR=off keeps none.
@@ -16,7 +16,7 @@ FILE = "held_out.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class HeldOutUse:
     """One evaluation of a held-out split.
 
     Attributes:
@@ -35,7 +35,7 @@ class Opening:
 
 
 def state_file() -> Path | None:
-    """Where openings are noted; None where the user wants none."""
+    """Where uses are noted; None where the user wants none."""
     chosen = os.environ.get("AGENTGYM_STATE_DIR")
     if chosen == "off":
         return None
@@ -45,23 +45,23 @@ def state_file() -> Path | None:
     return (Path(base) if base else Path.home() / ".local" / "state") / "agentgym" / FILE
 
 
-def openings(task_set: str, fingerprint: str) -> list[Opening]:
+def held_out_uses(task_set: str, fingerprint: str) -> list[HeldOutUse]:
     """Every evaluation of this version of a task set's held-out split that was noted on this machine, oldest first."""
     path = state_file()
     if path is None or not path.is_file():
         return []
-    found = []
+    uses = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            row = Opening(**json.loads(line))
+            use = HeldOutUse(**json.loads(line))
         except (ValueError, TypeError):
             continue  # cut short by a kill, or written by another version
-        if (row.task_set, row.fingerprint) == (task_set, fingerprint):
-            found.append(row)
-    return found
+        if (use.task_set, use.fingerprint) == (task_set, fingerprint):
+            uses.append(use)
+    return uses
 
 
-def note_opening(
+def note_use(
     task_set: str,
     fingerprint: str,
     manifest: str,
@@ -72,25 +72,27 @@ def note_opening(
     tasks: int,
     clock: float | None = None,
 ) -> int | None:
-    """Note an evaluation, unless it is one that is there already and goes on.
+    """Note an evaluation, unless it was noted before and is now resumed.
 
     Returns: how many others were noted before; None where nothing can be noted.
     """
     path = state_file()
     if path is None:
         return None
-    now = Opening(task_set, fingerprint, manifest, policy, label, seed, tasks, time.time() if clock is None else clock)
+    this_use = HeldOutUse(
+        task_set, fingerprint, manifest, policy, label, seed, tasks, time.time() if clock is None else clock
+    )
     try:
-        before = openings(task_set, fingerprint)
-        same = [one for one in before if _who(one) == _who(now)]
+        before = held_out_uses(task_set, fingerprint)
+        same = [use for use in before if _identity(use) == _identity(this_use)]
         if not same:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(now)) + "\n")
+                file.write(json.dumps(asdict(this_use)) + "\n")
     except OSError:
         return None  # a home that cannot be written to must not stop an evaluation
     return len(before) - len(same)
 
 
-def _who(one: Opening) -> tuple[object, ...]:
-    return one.manifest, one.policy, one.label, one.seed
+def _identity(use: HeldOutUse) -> tuple[object, ...]:
+    return use.manifest, use.policy, use.label, use.seed

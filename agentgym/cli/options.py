@@ -1,0 +1,146 @@
+"""Options that several commands share: which tasks, and every option of a RolloutConfig, each spelt once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentgym.errors import AgentGymError
+from agentgym.task import SPLITS
+
+if TYPE_CHECKING:
+    from agentgym.rollout import RolloutConfig
+
+PANEL = "How episodes are played"
+"""The part of a command's help that lists the options of `rollout_config`."""
+
+
+class TasksArgumentError(AgentGymError, ValueError):
+    """The tasks were given twice or not at all."""
+
+
+TasksArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="TASKS", help="SET or SET:SPLIT; SET is a registered task set or a .jsonl file."),
+]
+TasksOption = Annotated[
+    str | None, typer.Option("--tasks", metavar="SET[:SPLIT]", help="The same as the argument TASKS.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Play only this many tasks; the same ones every time.")]
+GroupSize = Annotated[int, typer.Option(min=1, help="Episodes of each task.", rich_help_panel=PANEL)]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Sampling temperature; 0 takes the likeliest token. Default 1; eval with one episode of each task: 0.",
+        rich_help_panel=PANEL,
+    ),
+]
+MaxTurns = Annotated[int, typer.Option(min=1, help="Turns after which an episode is cut.", rich_help_panel=PANEL)]
+MaxTurnTokens = Annotated[int, typer.Option(min=1, help="Tokens of one message of the agent.", rich_help_panel=PANEL)]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness.", rich_help_panel=PANEL)]
+RewardName = Annotated[
+    str | None,
+    typer.Option("--reward", help="Registered reward; by default the environment's own.", rich_help_panel=PANEL),
+]
+BackendName = Annotated[
+    str | None, typer.Option("--backend", help="Registered sandbox backend.", rich_help_panel=PANEL)
+]
+
+
+def split_tasks(text: str, default: str) -> tuple[str, str]:
+    """Split `sql/store-v1:held_out` into task set and split; a task set alone means the default split."""
+    name, _, split = text.rpartition(":")
+    plain = split in SPLITS or not set(split) & {"/", "\\", "."}  # `C:\\tasks.jsonl` and `./a:b/c.jsonl` are paths
+    return (name, split) if name and plain else (text, default)
+
+
+def chosen_tasks(argument: str | None, option: str | None, default_split: str) -> tuple[str, str]:
+    """The task set and split that were given as the argument TASKS or by --tasks.
+
+    Raises: TasksArgumentError if both or neither was given.
+    """
+    if argument is not None and option is not None:
+        raise TasksArgumentError(f"The tasks were given twice: {argument} and --tasks {option}. Give them once.")
+    text = argument if argument is not None else option
+    if text is None:
+        raise TasksArgumentError(
+            "Which tasks? Give a task set, for example sql/store-v1:held_out. `agentgym list task_sets` names them."
+        )
+    return split_tasks(text, default_split)
+
+
+def rollout_config(
+    group_size: GroupSize = 1,
+    temperature: Temperature = None,
+    top_p: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Nucleus sampling: keep this mass.", rich_help_panel=PANEL)
+    ] = 1.0,
+    max_turns: MaxTurns = 16,
+    max_turn_tokens: MaxTurnTokens = 512,
+    max_episode_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of an episode after the prompt; unlimited by default.", rich_help_panel=PANEL),
+    ] = None,
+    max_calls: Annotated[int, typer.Option(min=1, help="Tool calls of an episode.", rich_help_panel=PANEL)] = 64,
+    max_void_turns: Annotated[
+        int,
+        typer.Option(min=1, help="Turns in a row with neither a call nor an answer.", rich_help_panel=PANEL),
+    ] = 3,
+    time_s: Annotated[float, typer.Option(help="Seconds of an episode.", rich_help_panel=PANEL)] = 600.0,
+    infra_retries: Annotated[
+        int, typer.Option(min=0, help="Retries after the infrastructure failed.", rich_help_panel=PANEL)
+    ] = 1,
+    concurrency: Annotated[int, typer.Option(min=1, help="Episodes at once.", rich_help_panel=PANEL)] = 64,
+    seed: Seed = 0,
+    reward: RewardName = None,
+    backend: BackendName = None,
+) -> RolloutConfig:
+    """The RolloutConfig that these options describe."""
+    from agentgym.rollout import Budgets, RolloutConfig
+
+    budgets = Budgets(
+        max_turns=max_turns,
+        max_turn_tokens=max_turn_tokens,
+        max_episode_tokens=max_episode_tokens,
+        max_calls=max_calls,
+        time_s=time_s,
+        max_void_turns=max_void_turns,
+        infra_retries=infra_retries,
+    )
+    return RolloutConfig(
+        group_size=group_size,
+        temperature=temperature,
+        top_p=top_p,
+        budgets=budgets,
+        concurrency=concurrency,
+        seed=seed,
+        reward=reward,
+        backend=backend,
+    )
+
+
+def takes_rollout_config(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `rollout_config`; it receives them as its argument `config`."""
+    shared, own = _parameters(rollout_config), _parameters(command)
+    del own["config"]
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        config = rollout_config(**{name: values.pop(name) for name in shared})
+        command(config=config, **values)
+
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*own.values(), *shared.values())]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {p.name: p.annotation for p in parameters}
+    return with_options
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    for name in ("config", "return"):  # RolloutConfig is imported for type checkers alone: the others must resolve
+        function.__annotations__.pop(name, None)
+    return dict(inspect.signature(function, eval_str=True).parameters)

@@ -1,0 +1,237 @@
+"""`agentgym rescore`, `replay` and `fork`: judge saved episodes again, repeat them, continue them from a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentgym.cli.console import err, out, progress_bar, run
+from agentgym.cli.options import BackendName, GroupSize, MaxTurns, MaxTurnTokens, RewardName, Seed, Temperature
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, load_policy
+from agentgym.cli.user_code import Import
+
+if TYPE_CHECKING:
+    from agentgym.rollout import Budgets, Divergence, EpisodeManager, Fork
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
+    from agentgym.trajectory import Trajectory
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")]
+MOST_SHOWN = 20
+REPLAYS_AT_ONCE = 16
+
+
+def rescore(
+    folder: RunArgument,
+    label: Annotated[str, typer.Argument(metavar="LABEL", help="The evaluation to judge again, e.g. after.")],
+    reward: Annotated[str, typer.Option("--reward", help="The registered reward that judges now.")],
+    new_label: Annotated[
+        str | None, typer.Option("--label", help="Label of the new record; by default LABEL-REWARD.")
+    ] = None,
+    modules: Import = None,
+) -> None:
+    """Judge the saved episodes of an evaluation with another reward, without playing them again.
+
+    Example: [b]agentgym rescore runs/quickstart after --reward answer_match[/b]
+    """
+    from agentgym import registry
+    from agentgym.cli.tables import evaluation_table
+    from agentgym.evaluation.record import Evaluation
+    from agentgym.evaluation.rescore import rescore_evaluation
+
+    run_folder, ledger = _open_run(folder)
+    try:
+        before = Evaluation.load(run_folder.path / "evaluation" / f"{label}.json")
+        with progress_bar() as progress:
+            bar = progress.add_task("episodes", total=sum(len(row.success) for row in before.rows), note="")
+            rescoring = rescore_evaluation(
+                before,
+                ledger,
+                registry.load_reward(reward),
+                label=new_label or f"{label}-{reward}",
+                seen=lambda _: progress.advance(bar),
+            )
+            rescored = run(rescoring)
+    finally:
+        ledger.close()
+    after = rescored.after
+    path = run_folder.write_json(f"evaluation/{after.label}.json", after.to_json())
+    console = out()
+    console.print(evaluation_table(after))
+    summary = (
+        f"Success was {before.success().percent()} and is {after.success().percent()}: "
+        f"{len(rescored.changed)} verdicts differ."
+    )
+    console.print(summary, markup=False, soft_wrap=True)
+    for episode, old, new in rescored.changed[:MOST_SHOWN]:
+        console.print(f"  {episode}: {_verdict(old)} -> {_verdict(new)}", markup=False, soft_wrap=True)
+    console.print(f"Record: {path}", markup=False, soft_wrap=True)
+
+
+def replay(
+    folder: RunArgument,
+    episode: Annotated[str | None, typer.Option(metavar="ID", help="Replay only this episode.")] = None,
+    prefix: Annotated[str, typer.Option("--list", metavar="PREFIX", help="Replay episodes whose id begins so.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Replay at most this many.")] = 100,
+    backend: BackendName = None,
+    modules: Import = None,
+) -> None:
+    """Repeat the calls of saved episodes in fresh environments and report the first turn with another result.
+
+    Ends with exit code 1 if an episode diverges.
+    Example: [b]agentgym replay runs/quickstart --list held-out-after --limit 20[/b]
+    """
+    from itertools import islice
+
+    from agentgym.errors import EvaluationError
+    from agentgym.policy.scripted import ScriptedPolicy
+    from agentgym.rollout import EpisodeManager, RolloutConfig
+
+    _, ledger = _open_run(folder)
+    try:
+        records = [ledger.load(episode)] if episode else list(islice(ledger.trajectories(prefix), limit))
+    finally:
+        ledger.close()
+    valid = [record for record in records if record.valid]
+    if not valid:
+        raise EvaluationError(
+            f"No finished episode in {folder} has an id that begins with {episode or prefix!r}, or all of them failed."
+        )
+    manager = EpisodeManager(ScriptedPolicy(()), RolloutConfig(budgets=_generous_budgets(), backend=backend))
+    divergences = run(_replay(manager, valid))
+    diverged = [(record, d) for record, d in zip(valid, divergences, strict=True) if d is not None]
+    console = out()
+    for record, divergence in diverged[:MOST_SHOWN]:
+        console.print(f"{record.id}: {_format(divergence)}", style="red", markup=False, soft_wrap=True)
+    excluded = len(records) - len(valid)
+    note = f" {excluded} that had failed were left out." if excluded else ""
+    console.print(f"{len(valid) - len(diverged)} of {len(valid)} episodes came out as recorded.{note}")
+    if diverged:
+        raise typer.Exit(1)
+
+
+def fork(
+    folder: RunArgument,
+    episode: Annotated[str, typer.Option(metavar="ID", help="The episode to fork.")],
+    turn: Annotated[int, typer.Option(min=1, help="Fork before this turn, counted from 1 as in `show`.")],
+    policy: Annotated[
+        str | None, typer.Option("--policy", metavar="POLICY", help="Plays on, as in eval; by default you do.")
+    ] = None,
+    group_size: GroupSize = 1,
+    target: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the new episodes in DIR/ledger.sqlite.")
+    ] = None,
+    temperature: Temperature = None,
+    max_turns: MaxTurns = 16,
+    max_turn_tokens: MaxTurnTokens = 512,
+    seed: Seed = 0,
+    reward: RewardName = None,
+    backend: BackendName = None,
+    call_format: CallFormat = None,
+    api_key_env: ApiKeyEnv = None,
+    device: Device = "auto",
+    modules: Import = None,
+) -> None:
+    """Continue a saved episode from one of its turns, by another policy or by hand. Earlier turns are repeated.
+
+    Example: [b]agentgym fork runs/quickstart --episode 'held-out-after/h-0001#0' --turn 2[/b]
+    """
+    from agentgym import registry
+    from agentgym.cli.human import HumanPolicy
+    from agentgym.cli.tables import print_episode
+    from agentgym.errors import EvaluationError
+    from agentgym.rollout import EpisodeManager, Fork, RolloutConfig
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
+    from agentgym.task import TaskSet
+
+    _, ledger = _open_run(folder)
+    try:
+        record = ledger.load(episode)
+    finally:
+        ledger.close()
+    if turn > len(record.turns) + 1:
+        raise EvaluationError(f"--turn {turn}: {episode} has {len(record.turns)} turns. 1 is before the first.")
+    agent: Any
+    if policy is None:
+        agent = HumanPolicy(registry.prototype(record.task.environment).tools, out())
+        group_size = 1
+    else:
+        task_set = TaskSet("the episode's own", {record.task.split: [record.task]})
+        agent, _ = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
+    config = RolloutConfig(
+        group_size=group_size,
+        temperature=1.0 if temperature is None else temperature,
+        budgets=_generous_budgets(max_turns=max(max_turns, turn + 1), max_turn_tokens=max_turn_tokens),
+        reward=reward,
+        seed=seed,
+        backend=backend,
+    )
+    target_ledger = Ledger(RunFolder(target).create().ledger) if target else None
+    manager = EpisodeManager(agent, config, ledger=target_ledger, label="fork")
+    try:
+        branches = run(_fork(manager, Fork(record, turn - 1)), agent)
+    finally:
+        if target_ledger is not None:
+            target_ledger.close()
+    for branch in branches:
+        print_episode(branch, out())
+    if errors := [branch.error for branch in branches if not branch.valid]:
+        err().print(f"{len(errors)} could not be continued: {errors[0]}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+
+
+async def _replay(manager: EpisodeManager, records: list[Trajectory]) -> list[Divergence | None]:
+    slots = asyncio.Semaphore(REPLAYS_AT_ONCE)
+    with progress_bar() as progress:
+        bar = progress.add_task("episodes", total=len(records), note="")
+
+        async def replay_one(record: Trajectory) -> Divergence | None:
+            async with slots:
+                divergence = await manager.replay(record)
+            progress.advance(bar)
+            return divergence
+
+        return await asyncio.gather(*map(replay_one, records))
+
+
+async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
+    return [branch async for branch in manager.branch([fork])]
+
+
+def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) -> Budgets:
+    """Budgets that do not end an episode by themselves: replays follow the record, and a person may think for a day."""
+    from agentgym.rollout import Budgets
+
+    return Budgets(
+        max_turns=max_turns,
+        max_turn_tokens=max_turn_tokens,
+        max_calls=100_000,
+        time_s=24 * 3600.0,
+        max_void_turns=10_000,
+    )
+
+
+def _open_run(path: Path) -> tuple[RunFolder, Ledger]:
+    """The run folder and its ledger. Raises: LedgerError, EvaluationError."""
+    from agentgym.errors import EvaluationError
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
+
+    run_folder = RunFolder.existing(path)
+    if not run_folder.ledger.is_file():
+        raise EvaluationError(f"{run_folder.path} holds no ledger.sqlite: this run kept no episodes.")
+    return run_folder, Ledger(run_folder.ledger)
+
+
+def _format(divergence: Divergence) -> str:
+    from agentgym.evaluation.visible import visible
+
+    return visible(divergence)
+
+
+def _verdict(value: float | None) -> str:
+    return "not judged" if value is None else f"{value:g}"

@@ -1,0 +1,184 @@
+"""The outcomes of an evaluation's episodes, task by task, and the statistics that are computed from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agentgym.errors import EvaluationError
+from agentgym.evaluation.statistics import (
+    Estimate,
+    Outcomes,
+    pass_at_k,
+    pass_curve,
+    pass_hat_k,
+    solved_within,
+    success_rate,
+)
+from agentgym.sandbox import combine_usage
+
+
+@dataclass(slots=True)
+class TaskOutcome:
+    """The outcomes of one task. Every list has one entry for each episode of the task, in order.
+
+    Attributes:
+        task, tags: id and tags of the task. `hash`: of the whole task, truth included.
+        success: the `success` component, None where the episode failed: not a zero, but no observation.
+        turns, stop: number of turns, and the stop reason.
+        calls: number of calls. `calls_ok`: how many of them ran and returned without an error.
+        reward: weighted outcome and turn rewards together, in reward units.
+        tokens: tokens the agent wrote, 0 where the policy counts none. `duration_s`: wall time.
+        failures: what went wrong, as counts by kind; see agentgym.evaluation.failures.
+        usage: what the episode used of sandboxes, tools and API, by name as in `Trajectory.usage`.
+        outcome: all outcome components by name, unweighted; empty where the episode failed.
+    """
+
+    task: str
+    tags: list[str] = field(default_factory=list)
+    success: list[float | None] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    stop: list[str] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    calls_ok: list[int] = field(default_factory=list)
+    reward: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    duration_s: list[float] = field(default_factory=list)
+    failures: list[dict[str, int]] = field(default_factory=list)
+    usage: list[dict[str, float]] = field(default_factory=list)
+    outcome: list[dict[str, float]] = field(default_factory=list)
+    hash: str = ""
+
+    @property
+    def observed(self) -> list[float]:
+        """Success of the episodes that count: those whose infrastructure did not fail."""
+        return [value for value in self.success if value is not None]
+
+    def verdicts(self, also: str | None = None) -> list[float]:
+        """As `observed`, with a second component if `also` names one; see `OutcomeStatistics.outcomes`."""
+        if also is None:
+            return self.observed
+        verdicts = []
+        for index, value in enumerate(self.success):
+            if value is None:
+                continue
+            components = self.outcome[index] if index < len(self.outcome) else {}
+            if also not in components:
+                raise EvaluationError(
+                    f"{self.task!r} was judged without the component {also!r} (it has "
+                    f"{', '.join(components) or 'none'}). Judge the episodes again with a reward that returns it: "
+                    "agentgym rescore."
+                )
+            verdicts.append(float(value >= 1.0 and components[also] >= 1.0))
+        return verdicts
+
+
+class OutcomeStatistics:
+    """Statistics over task outcomes; `Evaluation` inherits them. Failed episodes are excluded from every rate."""
+
+    __slots__ = ()
+    rows: list[TaskOutcome]
+    run: str
+
+    @property
+    def failed(self) -> int:
+        """Episodes whose infrastructure failed: excluded from every rate, and counted here."""
+        return sum(value is None for row in self.rows for value in row.success)
+
+    @property
+    def tags(self) -> list[str]:
+        """Every tag of the tasks, most frequent first."""
+        return [tag for tag, _ in Counter(tag for row in self.rows for tag in row.tags).most_common()]
+
+    def select(self, tag: str | None = None) -> list[TaskOutcome]:
+        """The tasks that carry a tag, or all."""
+        return [row for row in self.rows if tag is None or tag in row.tags]
+
+    def outcomes(self, tag: str | None = None, *, also: str | None = None) -> list[list[float]]:
+        """Success of the observed episodes by task; tasks without any are left out.
+
+        `also` names a second outcome component such as `process`: an episode then counts as solved, 1.0, where both
+        are 1.0, and else 0.0 (for pass@k, this is CoT-Pass@K of Wen et al. 2025, arXiv:2506.14245).
+        Raises: EvaluationError where an episode lacks the second component.
+        """
+        return [row.verdicts(also) for row in self.select(tag) if row.observed]
+
+    def success(self, tag: str | None = None, *, also: str | None = None) -> Estimate:
+        """Mean success over tasks with its 95 % interval; `also` as in `outcomes`."""
+        return success_rate(self.outcomes(tag, also=also))
+
+    def pass_at(self, k: int, tag: str | None = None) -> float:
+        """Mean over tasks of pass@k. Raises: EvaluationError where a task has fewer than k observed episodes."""
+        return _mean(pass_at_k(len(task), _solved(task), k) for task in self.outcomes(tag))
+
+    def pass_hat(self, k: int, tag: str | None = None) -> float:
+        """Mean over tasks of pass^k. Raises: EvaluationError where a task has fewer than k observed episodes."""
+        return _mean(pass_hat_k(len(task), _solved(task), k) for task in self.outcomes(tag))
+
+    def pass_curve(
+        self,
+        ks: Sequence[int] | None = None,
+        *,
+        all_of_them: bool = False,
+        tag: str | None = None,
+        also: str | None = None,
+    ) -> dict[int, Estimate]:
+        """pass@k, or pass^k, for several k with intervals; see statistics.pass_curve, and `outcomes` for `also`."""
+        return pass_curve(self.outcomes(tag, also=also), ks, all_of_them=all_of_them)
+
+    def within(self, unit: str, budgets: Sequence[float], tag: str | None = None) -> dict[float, Estimate]:
+        """Success if episodes that spent more than a budget counted as unsolved: score@turn-k and the like.
+
+        Args:
+            unit: `turns`, `calls` or `tokens`. budgets: in that unit; see statistics.solved_within.
+        Raises: EvaluationError for another unit.
+        """
+        if unit not in ("turns", "calls", "tokens"):
+            raise EvaluationError(f"There is no budget of {unit!r}: turns, calls and tokens are recorded.")
+        rows = [row for row in self.select(tag) if row.observed]
+        spent: Outcomes = [
+            [float(n) for n, value in zip(getattr(row, unit), row.success, strict=True) if value is not None]
+            for row in rows
+        ]
+        return solved_within([row.observed for row in rows], spent, budgets)
+
+    def failures(self) -> Counter[str]:
+        """Counts of everything that went wrong, over all episodes."""
+        total: Counter[str] = Counter()
+        for row in self.rows:
+            for counts in row.failures:
+                total.update(counts)
+        return total
+
+    def examples(self, kind: str, most: int = 3) -> list[str]:
+        """Ids of up to `most` episodes with a failure of this kind, for `agentgym show --episode`."""
+        ids = [
+            f"{self.run}/{row.task}#{index}"
+            for row in self.rows
+            for index, counts in enumerate(row.failures)
+            if counts.get(kind)
+        ]
+        return ids[:most]
+
+    def usage(self) -> dict[str, float]:
+        """Usage of all episodes together, failed ones too, by name as in `Trajectory.usage`; of peaks the highest."""
+        return combine_usage([usage for row in self.rows for usage in row.usage])
+
+    def execution_rate(self) -> float:
+        """Calls that ran and returned without an error, as a share of all calls; NaN without any call."""
+        calls = sum(sum(row.calls) for row in self.rows)
+        return sum(sum(row.calls_ok) for row in self.rows) / calls if calls else float("nan")
+
+    def mean_turns(self) -> float:
+        """Turns per episode that did not fail; NaN without any."""
+        return _mean(n for row in self.rows for n, s in zip(row.turns, row.success, strict=True) if s is not None)
+
+
+def _solved(success: Sequence[float]) -> int:
+    return sum(value >= 1.0 for value in success)
+
+
+def _mean(values: Iterable[float]) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else float("nan")

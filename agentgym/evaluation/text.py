@@ -1,0 +1,78 @@
+"""Evaluations, gains, usage and counts as text for terminals and logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from agentgym.evaluation.comparison import compare
+from agentgym.evaluation.record import Evaluation
+
+MOST_TAGS = 5
+
+
+def format_evaluation(evaluation: Evaluation) -> str:
+    """One line: success with its interval, and how many episodes failed."""
+    line = f"{evaluation.label}: {evaluation.success().percent()} of {len(evaluation.rows)} tasks solved"
+    line += f" ({evaluation.policy})"
+    if evaluation.held_out_uses:
+        line += f", held-out tasks used {format_count(evaluation.held_out_uses)} before"
+    return line + (f", {evaluation.failed} episodes failed and are left out" if evaluation.failed else "")
+
+
+def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = None) -> str:
+    """The gain of `after` over `before`: all tasks, then each tag; `first` names a tag to begin with.
+
+    Raises: EvaluationError if the two did not play exactly the same tasks.
+    """
+    common = [tag for tag in after.tags if 1 < len(after.select(tag)) < len(after.rows) and tag != first][:MOST_TAGS]
+    tags = [first, None, *common] if first in after.tags else [None, *common]
+    lines = [f"Success on {len(after.rows)} {after.split} tasks of {after.task_set}"]
+    width = max(len(tag or "all tasks") for tag in tags)
+    for tag in tags:
+        gain = compare(before, after, tag=tag)
+        change = gain.difference
+        lines.append(
+            f"  {tag or 'all tasks':<{width}}  {before.success(tag).value:4.0%} -> {after.success(tag).value:4.0%}"
+            f"   gain {100 * change.value:+.0f} points, 95 % interval {100 * change.low:+.0f} to "
+            f"{100 * change.high:+.0f}, p = {gain.permutation_p:.1g}"
+        )
+    if failed := before.failed + after.failed:
+        lines.append(f"  {failed} episodes failed with their infrastructure and are left out")
+    return "\n".join(lines)
+
+
+def format_count(count: int) -> str:
+    """How often: once, 3 times."""
+    return "once" if count == 1 else f"{count} times"
+
+
+def format_usage(usage: Mapping[str, float]) -> list[str]:
+    """Phrases such as "CPU 0.3 s", for what is not 0. Names as in `Turn.usage`."""
+    return [phrase(usage[name]) for name, phrase in _PHRASES.items() if usage.get(name)]
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 3600:.1f} h"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:,.1f} GiB"
+
+
+_PHRASES: dict[str, Callable[[float], str]] = {
+    "prompt_tokens": lambda n: f"{n:,.0f} prompt tokens",
+    "completion_tokens": lambda n: f"{n:,.0f} completion tokens",
+    "cost": lambda n: f"cost {n:,.4g}",
+    "cpu_s": lambda n: f"CPU {_seconds(n)}",
+    "wall_s": lambda n: f"wall {_seconds(n)}",
+    "peak_memory_mib": lambda n: f"peak {n:,.3g} MiB" if n < 1000 else f"peak {n / 1024:,.1f} GiB",
+    "written_bytes": lambda n: f"{_bytes(n)} written",
+    "started": lambda n: f"{n:,.0f} process{'es' if n != 1 else ''}",
+}
+"""Usage of the policy, of the tools and of the sandboxes, in the order in which it is printed."""
