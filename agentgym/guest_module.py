@@ -2,7 +2,7 @@
 
 A guest module is an ordinary file of a package. It may import the standard library, what the sandbox's image has, and
 the guest modules that are sent before it (`from .other import name`). It refuses a request, with a text for the
-agent, by raising an exception of its own whose class is called `Refused`.
+agent, by raising an exception of its own whose class says `for_agent = True`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import json
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from agentgym.errors import SandboxDied, ToolError
@@ -23,7 +24,7 @@ import json as _json, operator as _operator, sys as _sys, types as _types
 _sys.modules["guests"] = _types.ModuleType("guests")
 def _load(name, source):
     module = _sys.modules["guests." + name] = _types.ModuleType("guests." + name)
-    module.__package__ = "guests"
+    module.__package__, module.__builtins__ = "guests", __builtins__
     exec(compile(source, name + ".py", "exec"), module.__dict__)
     return module
 def _serve(owner, name, arguments, limit):
@@ -32,7 +33,7 @@ def _serve(owner, name, arguments, limit):
         if len(reply) > limit:
             reply = _json.dumps({"refused": "The result is too big. Ask for less."})
     except Exception as error:
-        if not any(kind.__name__ == "Refused" for kind in type(error).__mro__):
+        if not getattr(error, "for_agent", False):
             raise
         reply = _json.dumps({"refused": str(error)})
     print("\\n" + reply)
@@ -47,11 +48,11 @@ class GuestModule:
     """Files of a package that run inside a sandbox.
 
     Args:
-        package: dotted name of the package that holds the files; `__package__` for one's own.
+        package: the package that holds the files, by its dotted name (`__package__` for one's own), or their folder.
         names: the files without `.py`, each behind those that it imports. Functions are called on the last.
     """
 
-    def __init__(self, package: str, *names: str) -> None:
+    def __init__(self, package: str | Path, *names: str) -> None:
         self.package, self.names = package, names
 
     def program(self, function: str, *arguments: Any) -> str:
@@ -133,9 +134,9 @@ class GuestObject:
 
 
 @cache
-def _source(package: str, names: tuple[str, ...]) -> str:
+def _source(package: str | Path, names: tuple[str, ...]) -> str:
     """The text that loads the files; the last is called `_guest`."""
-    folder = files(package)
+    folder = package if isinstance(package, Path) else files(package)
     sources = [(name, folder.joinpath(f"{name}.py").read_text(encoding="utf-8")) for name in names]
     return _PRELUDE + "\n".join(f"_guest = _load({name!a}, {source!a})" for name, source in sources)
 

@@ -35,7 +35,7 @@ class Task:
         id: unique in its task set.
         environment: the registered id of the environment it is played in.
         prompt: what the agent is asked; or `messages`, when one string is not enough.
-        parameters: what the environment needs to build the world. The environment may read it.
+        parameters: what the environment is built from. The environment may read it.
         truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
         split, tags, difficulty: where it belongs. Difficulty is the set's own scale, higher is harder.
     """
@@ -64,9 +64,9 @@ class Task:
         Without `numbered`, blind to BOOKKEEPING parameters too: equal keys may be the same problem.
         """
         words = [" ".join(m.text.casefold().split()) for m in self.opening()]
-        told = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
-        shown = [image.digest for image in images_of(self.opening())]
-        text = _canonical([self.environment, words, _folded(told), *([shown] if shown else [])])
+        parameters = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
+        images = [image.digest for image in images_of(self.opening())]
+        text = _canonical([self.environment, words, _folded(parameters), *([images] if images else [])])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -183,7 +183,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     def _check_numbered(self) -> None:
         """Splits drawn from overlapping streams, such as Random(seed + index), repeat each other under new numbers.
 
-        Judged only where nearly every task has words of its own; else its number may be what makes its world.
+        Judged only where nearly every task has words of its own; else its number may be what tells it apart.
         """
         keys: dict[str, dict[str, str]] = {}
         for split, tasks in self._splits.items():
@@ -191,13 +191,13 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 words = {tuple(message.text for message in task.opening()) for task in tasks}
                 if len(words) * 10 > len(tasks) * 9:
                     keys[split] = {task.content_key(numbered=False) + _canonical(task.truth): task.id for task in tasks}
-        for one, other in combinations(keys, 2):
-            twins = keys[one].keys() & keys[other].keys()
-            if len(twins) * 2 > min(len(keys[one]), len(keys[other])):
-                twin = min(twins, key=lambda key: keys[other][key])
+        for first, second in combinations(keys, 2):
+            twins = keys[first].keys() & keys[second].keys()
+            if len(twins) * 2 > min(len(keys[first]), len(keys[second])):
+                twin = min(twins, key=lambda key: keys[second][key])
                 raise SplitLeakError(
-                    f"{self.name}: {len(twins)} tasks of {other!r} ask the same as tasks of {one!r} under another "
-                    f"number, for example {keys[other][twin]!r} and {keys[one][twin]!r}. Seeds such as seed + index "
+                    f"{self.name}: {len(twins)} tasks of {second!r} ask the same as tasks of {first!r} under another "
+                    f"number, for example {keys[second][twin]!r} and {keys[first][twin]!r}. Seeds such as seed + index "
                     "share a stream between splits: seed each task by agentgym.task.seed_of(set, split, seed, index)."
                 )
 
@@ -251,6 +251,18 @@ def task_to_json(task: Task) -> dict[str, Any]:
     return row
 
 
+_FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "id": str,
+    "environment": str,
+    "prompt": str,
+    "messages": list,
+    "parameters": dict,
+    "split": str,
+    "tags": list,
+    "difficulty": (int, float),
+}
+
+
 def task_from_json(row: Any, where: str = "task") -> Task:
     """Build a task from JSON data. Raises: TaskError that begins with `where` and names the field."""
     if not isinstance(row, dict):
@@ -258,11 +270,7 @@ def task_from_json(row: Any, where: str = "task") -> Task:
     known = {f.name: f for f in fields(Task)}
     if unknown := set(row) - set(known):
         raise TaskError(f"{where}: unknown field {sorted(unknown)}. A task has {', '.join(known)}.")
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "id": str, "environment": str, "prompt": str, "messages": list, "parameters": dict,
-        "split": str, "tags": list, "difficulty": (int, float),
-    }  # fmt: skip
-    for name, kind in kinds.items():
+    for name, kind in _FIELD_TYPES.items():
         if name in ("id", "environment") and not row.get(name):
             raise TaskError(f"{where}: the field {name!r} is missing or empty.")
         if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):

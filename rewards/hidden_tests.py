@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import inspect
 import json
 import math
 import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from agentgym import JudgeError, Reward, SandboxError, SandboxSpec, shared_backend
+from agentgym import GuestModule, JudgeError, Reward, SandboxError, SandboxSpec, shared_backend
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
@@ -30,6 +28,7 @@ from .second_try import second_try
 
 SPEC = SandboxSpec(memory_mib=512, processes=32, disk_mib=32, preload=("json",))
 MAX_CODE, MAX_REPORT = 200_000, 2**20
+GUEST = GuestModule(__package__, "judge_guest")
 MODULES = "import cmath, collections, datetime, heapq, itertools, math, re, sys\n"
 
 
@@ -131,19 +130,14 @@ class HiddenTests(Reward):
     ) -> dict[int, Any]:
         """Evaluate calls in a fresh sandbox. Returns: encoded values by number of the call, without failed calls."""
         nonce = secrets.token_hex(8)
-        program = f"{_guest()}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
         sandbox = await shared_backend(self.backend).create(SPEC)
         try:
             await asyncio.gather(*(sandbox.write(path, raw) for path, raw in (files or {}).items()))
-            result = await sandbox.run_python(program, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
+            arguments = (code, setup, list(calls), nonce, self.cpu_s)
+            result = await GUEST.run(sandbox, "main", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT)
         finally:
             await sandbox.close()
         return read_report(result.stdout, nonce, len(calls))
-
-
-@cache
-def _guest() -> str:
-    return inspect.getsource(judge_guest)
 
 
 def take_apart(test: str) -> HiddenTest:

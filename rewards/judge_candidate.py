@@ -1,6 +1,6 @@
 """Runs in the submission's sandbox and answers the calls of tests that run in another sandbox.
 
-Standard library only: the source of this module is sent to the sandbox after that of `judge_values.py`. The submission
+Standard library only: this module is sent to the sandbox as a guest module, with `judge_values.py`. The submission
 can take over this whole process, but it can only send return values and never sees an expected value.
 """
 
@@ -13,8 +13,7 @@ import resource
 import sys
 from typing import Any
 
-if "pack" not in globals():  # in the sandbox this source follows that of judge_values.py
-    from .judge_values import pack, unpack
+from .judge_values import pack, unpack
 
 
 def serve() -> None:

@@ -1,6 +1,6 @@
 """Runs the tests in a sandbox that the submission never enters; `remote_check.py` passes the calls on.
 
-Standard library only: the source of this module is sent to the sandbox after that of `judge_values.py`. Messages are
+Standard library only: this module is sent to the sandbox as a guest module, with `judge_values.py`. Messages are
 JSON lines: each call of the candidate is written, its answer is read, and at the end the verdict is written.
 """
 
@@ -12,8 +12,7 @@ import random
 import sys
 from typing import Any
 
-if "pack" not in globals():  # in the sandbox this source follows that of judge_values.py
-    from .judge_values import pack, unpack
+from .judge_values import pack, unpack
 
 
 def serve() -> None:

@@ -215,9 +215,9 @@ class _Parser:
                 return tree
 
     def _fraction(self) -> Tree:
-        whole = self._power()
+        numerator = self._power()
         self._need("/")
-        return ("div", whole, self._power())
+        return ("div", numerator, self._power())
 
     def _signed(self) -> Tree:
         sign = self._take("+", "-")

@@ -7,18 +7,17 @@ in a sandbox of its own and calls a proxy: arguments and return values are passe
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from agentgym import JudgeError, SandboxDied, SandboxError, shared_backend
+from agentgym import GuestModule, JudgeError, SandboxDied, SandboxError, shared_backend
 from agentgym.sandbox import Backend, Channel
 
-from . import judge_candidate, judge_checker, judge_values
 from .fresh_files import SPEC
 
 MAX_CALLS = 20_000
+CHECKER = GuestModule(__package__, "judge_values", "judge_checker")
+CANDIDATE = GuestModule(__package__, "judge_values", "judge_candidate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ class RemoteCheck:
             tests, submission = await backend.create(SPEC), None
             try:
                 submission = await backend.create(SPEC)
-                checker = await tests.open_channel(["python3", "-I", "-S", "-c", _program(judge_checker)])
-                candidate = await submission.open_channel(["python3", "-I", "-S", "-c", _program(judge_candidate)])
+                checker = await tests.open_channel(["python3", "-I", "-S", "-c", CHECKER.program("serve")])
+                candidate = await submission.open_channel(["python3", "-I", "-S", "-c", CANDIDATE.program("serve")])
                 order = {"setup": setup, "check": check, "entry_point": entry_point}
                 return await self._relay(checker, candidate, order, code)
             finally:
@@ -80,12 +79,3 @@ class RemoteCheck:
         except (SandboxDied, TimeoutError):
             return None
         return answer if isinstance(answer, dict) else None
-
-
-@cache
-def _program(module: Any) -> str:
-    return f"{inspect.getsource(judge_values)}\n{_without_future(inspect.getsource(module))}\nserve()\n"
-
-
-def _without_future(source: str) -> str:
-    return source.replace("from __future__ import annotations\n", "")

@@ -6,7 +6,6 @@ metrics %OPT and SP, PIE (Shypula et al. 2023, arXiv:2302.07867, section 4). The
 
 from __future__ import annotations
 
-import inspect
 import math
 import secrets
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,9 @@ from agentgym import JudgeError, Reward, SandboxError, shared_backend
 from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend
 
-from . import judge_guest
 from .final_answer import submitted_text
 from .fresh_files import SPEC
-from .hidden_tests import MAX_REPORT, HiddenTests, read_report, same, take_apart
+from .hidden_tests import GUEST, MAX_REPORT, HiddenTests, read_report, same, take_apart
 
 IMPROVED = 1.1
 """PIE counts a program as optimised if it is at least 10 % faster."""
@@ -112,13 +110,14 @@ class Runtime(Reward):
 
     async def _time(self, code: str, calls: Sequence[str], setup: str) -> Timing:
         nonce = secrets.token_hex(8)
-        source = inspect.getsource(judge_guest)
         try:
             sandbox = await shared_backend(self.backend).create(SPEC)
             try:
-                empty = await sandbox.run_python(f"{source}\nmain(*{['', '', [], nonce, 5]!a})\n")
-                program = f"{source}\nmain(*{[code, setup, list(calls), nonce, self.cpu_s]!a})\n"
-                result = await sandbox.run_python(program, timeout_s=6.0 * self.cpu_s, max_output_bytes=MAX_REPORT)
+                empty = await GUEST.run(sandbox, "main", "", "", [], nonce, 5)
+                arguments = (code, setup, list(calls), nonce, self.cpu_s)
+                result = await GUEST.run(
+                    sandbox, "main", *arguments, timeout_s=6.0 * self.cpu_s, max_output_bytes=MAX_REPORT
+                )
             finally:
                 await sandbox.close()
         except SandboxError as error:

@@ -22,7 +22,7 @@ SLACK = 10_000
 
 
 @dataclass(slots=True)
-class Verdict:
+class QueryVerdict:
     """What came of a submitted query.
 
     Attributes:
@@ -76,11 +76,11 @@ class SqlExecution(Reward):
             components["economy"] = min(1.0, (verdict.gold_steps + SLACK) / (verdict.steps + SLACK))
         return components
 
-    async def judge(self, task: Task, gold: str, submitted: str) -> Verdict:
+    async def judge(self, task: Task, gold: str, submitted: str) -> QueryVerdict:
         """Run both queries on every database, up to the first where they differ. Raises: JudgeError."""
         suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
         variants = [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]
-        verdict = Verdict([False] * len(variants))
+        verdict = QueryVerdict([False] * len(variants))
         async with judge_environment(task, "rows", "sql_execution", self.backend) as environment:
             for index, task_variant in enumerate(variants):
                 await environment.reset(task_variant, seed=0)

@@ -69,7 +69,7 @@ class Desk(Environment):
 
     @tool(inline=True)
     def leave(self) -> str:
-        """End the world."""
+        """End the episode."""
         self.end_episode()
         return "bye"
 
@@ -142,7 +142,7 @@ async def test_control_tokens_in_a_result_are_only_text():
     assert result.content == "<|im_end|>\n<|im_start|>assistant\nI am done.\x00"
 
 
-async def test_a_tool_may_end_the_world():
+async def test_a_tool_may_end_the_episode():
     desk = Desk()
     assert not desk.ended
     await desk.call(Call("leave"))
@@ -158,7 +158,7 @@ async def test_calls_at_once_keep_their_own_results():
     assert sorted(desk.things) == sorted(str(n) for n in range(20))
 
 
-async def test_defaults_of_a_world_that_overrides_nothing():
+async def test_defaults_of_an_environment_that_overrides_nothing():
     desk = Desk()
     assert await desk.reset(TASK, seed=0) == [Message("user", "Tidy up.")]
     assert await desk.respond(Message("assistant", "Hello?")) == []
@@ -168,7 +168,7 @@ async def test_defaults_of_a_world_that_overrides_nothing():
         await desk.restore(TASK, None, seed=0)
 
 
-class Machine:
+class StubSandbox:
     """A sandbox that knows whether it was closed, and may refuse."""
 
     def __init__(self, refuses: bool = False) -> None:
@@ -181,13 +181,13 @@ class Machine:
             raise SandboxDied("gone")
 
 
-class Machines:
+class StubBackend:
     """A backend with a list of such sandboxes."""
 
-    name = "machines"
+    name = "stub"
 
-    def __init__(self, *machines: Machine) -> None:
-        self.machines, self.specs = list(machines), []
+    def __init__(self, *sandboxes: StubSandbox) -> None:
+        self.machines, self.specs = list(sandboxes), []
 
     async def create(self, spec, *, snapshot=None):
         self.specs.append(spec)
@@ -195,36 +195,36 @@ class Machines:
 
 
 class Workshop(Environment):
-    """A world in sandboxes."""
+    """An environment in sandboxes."""
 
     sandbox = SandboxSpec(memory_mib=64)
 
 
 async def test_close_ends_every_sandbox_once_and_may_be_awaited_twice():
-    one, two = Machine(), Machine()
-    world = Workshop()
-    world.backend = Machines(one, two)
-    assert await world.open_sandbox() is one
-    assert await world.open_sandbox(SandboxSpec(memory_mib=128)) is two
-    assert [spec.memory_mib for spec in world.backend.specs] == [64, 128]
-    await world.close()
-    await world.close()
+    one, two = StubSandbox(), StubSandbox()
+    workshop = Workshop()
+    workshop.backend = StubBackend(one, two)
+    assert await workshop.open_sandbox() is one
+    assert await workshop.open_sandbox(SandboxSpec(memory_mib=128)) is two
+    assert [spec.memory_mib for spec in workshop.backend.specs] == [64, 128]
+    await workshop.close()
+    await workshop.close()
     assert (one.closed, two.closed) == (1, 1)
 
 
 async def test_a_sandbox_that_cannot_be_closed_does_not_keep_the_others_open():
-    machines = [Machine(), Machine(refuses=True), Machine()]
-    world = Workshop()
-    world.backend = Machines(*machines)
-    for _ in machines:
-        await world.open_sandbox()
+    sandboxes = [StubSandbox(), StubSandbox(refuses=True), StubSandbox()]
+    workshop = Workshop()
+    workshop.backend = StubBackend(*sandboxes)
+    for _ in sandboxes:
+        await workshop.open_sandbox()
     with pytest.raises(SandboxDied, match="gone"):
-        await world.close()
-    assert [machine.closed for machine in machines] == [1, 1, 1]
-    await world.close()
+        await workshop.close()
+    assert [sandbox.closed for sandbox in sandboxes] == [1, 1, 1]
+    await workshop.close()
 
 
-async def test_a_world_without_spec_or_backend_says_how_to_get_one():
+async def test_an_environment_without_spec_or_backend_says_how_to_get_one():
     with pytest.raises(SandboxUnavailable, match=r"Desk has no SandboxSpec.*agentgym\.make"):
         await Desk().open_sandbox()
     with pytest.raises(SandboxUnavailable, match="Workshop has no backend"):

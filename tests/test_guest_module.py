@@ -23,12 +23,12 @@ from agentgym.registry import KINDS
 pytestmark = pytest.mark.needs_namespaces
 
 WORDS = """
-class Refused(Exception):
-    pass
+class NoWord(Exception):
+    for_agent = True
 
 def check(word):
     if not word.isalpha():
-        raise Refused(f"{word!r} is no word.")
+        raise NoWord(f"{word!r} is no word.")
 """
 COUNTER = """
 import os, sys, time

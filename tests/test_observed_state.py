@@ -11,10 +11,10 @@ from agentgym import ObservedState
 @given(st.lists(st.text()), st.randoms())
 def test_neither_order_nor_repetition_of_results_counts(results, random):
     once = ObservedState("a database", results)
-    again = ObservedState("a database")
+    shuffled = ObservedState("a database")
     for result in random.sample(results, len(results)) + results:
-        assert again.add(result) == result
-    assert again.key() == once.key()
+        assert shuffled.add(result) == result
+    assert shuffled.key() == once.key()
 
 
 def test_the_identity_the_results_and_what_else_is_given_tell_two_states_apart():

@@ -1,4 +1,4 @@
-"""Names to things: what a wrong name says, and that a name stands for one thing."""
+"""Registered names: what a wrong name says, and that a name stands for one thing."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def registry_as_it_was(monkeypatch):
 
 
 class Quiet(Environment):
-    """A world without tools."""
+    """An environment without tools."""
 
     def __init__(self, volume: int = 0) -> None:
         self.volume = volume
 
 
 class Boxed(Quiet):
-    """A world in a sandbox."""
+    """An environment in a sandbox."""
 
     sandbox = SandboxSpec()
 
@@ -55,10 +55,10 @@ class Praise(Reward):
 
 def test_a_registered_environment_is_made_fresh_each_time_with_its_options():
     register("acme/quiet-v1", Quiet)
-    one, two = make("acme/quiet-v1"), make("acme/quiet-v1", volume=3)
-    assert one is not two
-    assert (one.volume, two.volume) == (0, 3)
-    assert one.backend is None
+    first, second = make("acme/quiet-v1"), make("acme/quiet-v1", volume=3)
+    assert first is not second
+    assert (first.volume, second.volume) == (0, 3)
+    assert first.backend is None
 
 
 def quiet_with_an_echo(volume: int = 0) -> Environment:
@@ -91,7 +91,7 @@ def test_a_factory_that_makes_no_environment_is_named():
         register("acme/wrong-v1", "agentgym.sandboxes.sql:Sql")
 
 
-def test_a_world_that_needs_a_sandbox_gets_its_backend():
+def test_an_environment_that_needs_a_sandbox_gets_its_backend():
     class Fake:
         name = "fake"
 
@@ -101,7 +101,7 @@ def test_a_world_that_needs_a_sandbox_gets_its_backend():
 
 
 @pytest.mark.parametrize(
-    ("asked", "suggested"),
+    ("name", "suggested"),
     [
         ("agentgym/sql-v2", "agentgym/sql-v1"),  # another version
         ("agentgym/sq-v1", "agentgym/sql-v1"),  # a typing error
@@ -109,9 +109,9 @@ def test_a_world_that_needs_a_sandbox_gets_its_backend():
         ("acme/sql-v1", "agentgym/sql-v1"),  # another namespace
     ],
 )
-def test_an_unknown_environment_suggests_the_one_that_was_meant(asked, suggested):
+def test_an_unknown_environment_suggests_the_one_that_was_meant(name, suggested):
     with pytest.raises(UnknownNameError) as caught:
-        make(asked)
+        make(name)
     assert f"Did you mean {suggested!r}?" in str(caught.value)
     assert "agentgym/code-v1" in str(caught.value)  # and all there are
     assert "agentgym.environments" in str(caught.value)  # and how to add one
@@ -170,11 +170,11 @@ def test_a_reward_may_be_an_instance_or_something_that_makes_one():
 
 def test_a_task_set_is_found_by_name_by_factory_and_by_path(tmp_path):
     task = Task("a", "acme/quiet-v1", "Why?")
-    made = TaskSet("acme/questions-v1", {"train": [task]})
-    register("acme/questions-v1", made, kind="task_sets")
-    register("acme/made-v1", lambda: made, kind="task_sets")
-    assert load_task_set("acme/questions-v1") is made
-    assert load_task_set("acme/made-v1") is made
+    task_set = TaskSet("acme/questions-v1", {"train": [task]})
+    register("acme/questions-v1", task_set, kind="task_sets")
+    register("acme/made-v1", lambda: task_set, kind="task_sets")
+    assert load_task_set("acme/questions-v1") is task_set
+    assert load_task_set("acme/made-v1") is task_set
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps({"id": "a", "environment": "acme/quiet-v1", "prompt": "Why?"}))
     assert load_task_set(str(path))["train"] == [task]
@@ -184,9 +184,13 @@ def test_a_task_set_is_found_by_name_by_factory_and_by_path(tmp_path):
 
 def test_everything_lists_all_kinds_and_what_was_registered():
     register("praise", Praise, kind="rewards")
-    found = set(everything())
-    assert ("rewards", "praise") in found
-    assert {("estimators", "return_to_go"), ("environments", "agentgym/sql-v1"), ("backends", "namespaces")} <= found
+    registered = set(everything())
+    assert ("rewards", "praise") in registered
+    assert {
+        ("estimators", "return_to_go"),
+        ("environments", "agentgym/sql-v1"),
+        ("backends", "namespaces"),
+    } <= registered
     assert names("rewards") == sorted(names("rewards"))
 
 

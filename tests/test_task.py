@@ -93,19 +93,20 @@ def test_an_id_twice_in_a_split_is_refused_with_the_id():
 @pytest.mark.parametrize(
     "twin",
     [
-        a_task("b", "How  many\norders? "), a_task("b", "HOW MANY ORDERS?"),
+        a_task("b", "How  many\norders? "),
+        a_task("b", "HOW MANY ORDERS?"),
         Task("b", "acme/sql-v1", messages=(Message("user", "how many orders?"),)),
         a_task("b", "How many orders?", truth=99, difficulty=3.0, tags=("other",)),
     ],
-)  # fmt: skip
+)
 def test_the_same_question_in_other_letters_is_a_leak(twin):
     with pytest.raises(SplitLeakError, match="'b' in 'held_out' asks the same as 'a' in 'train'"):
         TaskSet("s", {"train": [a_task("a", "How many orders?")], "held_out": [twin]})
 
 
-def test_the_same_words_about_another_world_are_no_leak():
-    one, two = a_task("a", "How many?", parameters={"shop": 1}), a_task("b", "How many?", parameters={"shop": 2})
-    assert len(TaskSet("s", {"train": [one], "held_out": [two]})["held_out"]) == 1
+def test_the_same_words_about_other_parameters_are_no_leak():
+    first, second = a_task("a", "How many?", parameters={"shop": 1}), a_task("b", "How many?", parameters={"shop": 2})
+    assert len(TaskSet("s", {"train": [first], "held_out": [second]})["held_out"]) == 1
 
 
 def test_a_leak_in_a_file_is_refused(tmp_path):

@@ -17,7 +17,7 @@ from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, t
 
 
 class Point(BaseModel):
-    """A place."""
+    """A position."""
 
     x: int
     y: int = 0
@@ -183,35 +183,35 @@ def test_a_tool_with_arguments_no_model_can_name_is_refused():
 
 
 def test_a_docstring_that_describes_what_is_not_there_is_refused():
-    def look(place: str) -> str:
+    def look(shelf: str) -> str:
         """Look.
 
         Args:
-            plaice: a fish.
+            shelv: a typing error.
         """
-        return place
+        return shelf
 
-    with pytest.raises(ToolDefinitionError, match=r"describes \['plaice'\]"):
+    with pytest.raises(ToolDefinitionError, match=r"describes \['shelv'\]"):
         Tool.from_function(look)
 
 
 def test_a_hint_that_cannot_be_resolved_or_described_is_refused():
-    def unknown(place: Nowhere) -> str:  # noqa: F821  the point
+    def unknown(shelf: Nowhere) -> str:  # noqa: F821  the point
         """Look."""
         return ""
 
-    def undescribable(place: type(lambda: 0)) -> str:
+    def undescribable(shelf: type(lambda: 0)) -> str:
         """Look."""
         return ""
 
-    undescribable.__annotations__["place"] = type(object())
+    undescribable.__annotations__["shelf"] = type(object())
     with pytest.raises(ToolDefinitionError, match="cannot be resolved: name 'Nowhere'"):
         Tool.from_function(unknown)
 
     class Strange:
         pass
 
-    undescribable.__annotations__["place"] = Strange
+    undescribable.__annotations__["shelf"] = Strange
     with pytest.raises(ToolDefinitionError, match="has no JSON Schema"):
         Tool.from_function(undescribable)
 
@@ -224,9 +224,9 @@ def test_options_that_make_no_sense_are_refused(options):
 
 class Base:
     @tool
-    def read(self, place: str) -> str:
+    def read(self, shelf: str) -> str:
         """Read."""
-        return place
+        return shelf
 
     @tool(final=True, name="finish")
     def end(self) -> str:
@@ -236,17 +236,17 @@ class Base:
 
 class Derived(Base):
     @tool(timeout_s=1.0)
-    def read(self, place: str) -> str:
+    def read(self, shelf: str) -> str:
         """Read again."""
-        return place
+        return shelf
 
     def not_a_tool(self) -> str:
         return ""
 
 
 class Without(Base):
-    def read(self, place: str) -> str:
-        return place
+    def read(self, shelf: str) -> str:
+        return shelf
 
 
 def test_tools_are_inherited_overridden_and_dropped_as_methods_are():
@@ -282,11 +282,17 @@ def test_a_static_or_class_method_is_refused():
 @pytest.mark.parametrize(
     ("value", "content"),
     [
-        ("text", "text"), (None, ""), (3, "3"), (True, "true"), ([1, "a"], '[1,"a"]'), ({"ä": None}, '{"ä":null}'),
-        ([TextPart("a"), ImagePart("b")], (TextPart("a"), ImagePart("b"))), (TextPart("a"), (TextPart("a"),)),
+        ("text", "text"),
+        (None, ""),
+        (3, "3"),
+        (True, "true"),
+        ([1, "a"], '[1,"a"]'),
+        ({"ä": None}, '{"ä":null}'),
+        ([TextPart("a"), ImagePart("b")], (TextPart("a"), ImagePart("b"))),
+        (TextPart("a"), (TextPart("a"),)),
         ([], "[]"),
     ],
-)  # fmt: skip
+)
 def test_what_a_tool_returns_becomes_content(value, content):
     assert render_output(value, 1_000) == (content, False)
 

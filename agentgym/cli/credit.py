@@ -56,7 +56,7 @@ def audit(
     from agentgym.evaluation.credit_audit import audit as measure
     from agentgym.rollout import EpisodeManager
     from agentgym.storage.run_folder import RunFolder
-    from agentgym.training.recipe import Recipe
+    from agentgym.training import Recipe
 
     run_folder = RunFolder.existing(folder)
     recipe = Recipe.load(run_folder.recipe)

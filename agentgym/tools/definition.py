@@ -245,10 +245,10 @@ def tools_by_name(tools: Iterable[Tool | Callable[..., Any]], owner: str) -> dic
     """
     by_name: dict[str, Tool] = {}
     for item in tools:
-        made = item if isinstance(item, Tool) else _tool_of(item, owner)
-        if made.name in by_name:
-            raise ToolDefinitionError(f"{owner} has two tools named {made.name!r}. Give one of them another `name`.")
-        by_name[made.name] = made
+        each = item if isinstance(item, Tool) else _tool_of(item, owner)
+        if each.name in by_name:
+            raise ToolDefinitionError(f"{owner} has two tools named {each.name!r}. Give one of them another `name`.")
+        by_name[each.name] = each
     return by_name
 
 

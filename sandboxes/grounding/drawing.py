@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,11 +37,11 @@ def draw(screen: Mapping[str, Any]) -> Image:
         raise TaskError(f"A screen has a theme of {', '.join(THEMES)} and a list of at most {MAX_WIDGETS} widgets.")
     image = Image.new("RGB", (width, height), theme[0])
     pen = ImageDraw.Draw(image)
-    for place, widget in enumerate(widgets):
-        box = _box(widget, place, width, height)
+    for index, widget in enumerate(widgets):
+        box = _box(widget, index, width, height)
         paint = KINDS.get(str(widget.get("kind")))
         if paint is None:
-            raise TaskError(f"Widget {place} is of kind {widget.get('kind')!r}. There are: {', '.join(KINDS)}.")
+            raise TaskError(f"Widget {index} is of kind {widget.get('kind')!r}. There are: {', '.join(KINDS)}.")
         paint(pen, box, str(widget.get("text", ""))[:MAX_TEXT], bool(widget.get("on")), theme)
     return image
 
@@ -54,13 +54,13 @@ def checked_size(screen: Mapping[str, Any]) -> tuple[int, int]:
     return int(width), int(height)  # type: ignore[arg-type]  # both are ints, as just seen
 
 
-def _box(widget: Any, place: int, width: int, height: int) -> Box:
+def _box(widget: Any, index: int, width: int, height: int) -> Box:
     box = widget.get("box") if isinstance(widget, Mapping) else None
     if isinstance(box, (list, tuple)) and len(box) == 4 and all(isinstance(side, int) for side in box):
         x0, y0, x1, y1 = box
         if 0 <= x0 < x1 <= width and 0 <= y0 < y1 <= height:
             return x0, y0, x1, y1
-    raise TaskError(f"Widget {place} has the box {box!r}; it is [x0, y0, x1, y1] inside {width} x {height}.")
+    raise TaskError(f"Widget {index} has the box {box!r}; it is [x0, y0, x1, y1] inside {width} x {height}.")
 
 
 @lru_cache(maxsize=64)

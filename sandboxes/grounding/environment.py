@@ -1,4 +1,4 @@
-"""`agentgym/ground-v1`: point at what the task names on a screen; parts of it may be looked at more closely."""
+"""`agentgym/ground-v1`: point at what the task names on a screen; the agent may zoom in."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from agentgym import Checkpoint, Environment, Message, Task, tool
-from agentgym.errors import TaskError
-from agentgym.messages import Part, TextPart
+from agentgym import Checkpoint, Environment, Message, Part, Task, TaskError, TextPart, tool
 
-from .views import enlarged, lacking, screen_of, whole
+from .views import enlarged, missing_packages, screen_of, whole_screen
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,12 +19,12 @@ Pixel = Annotated[int, Field(ge=-(2**20), le=2**20)]
 
 
 class Ground(Environment):
-    """A still screen and a finger. Nothing is isolated, as nothing is run: it only draws what the task describes.
+    """A still screen on which the agent points. No code runs, so nothing is isolated: it only draws the task's screen.
 
     Task parameters: `screen`, drawn from `widgets` (see drawing.py), read from `path` and `sha256`, or an `asset` and
-    the `name` of one of its pictures; `shown`, pixels of the longer side of what the agent sees, 640 by default.
-    Coordinates are pixels of the screen itself, whatever the size it is shown in. The true box is in the task's truth,
-    which never comes here.
+    the `name` of one of its pictures; `shown`, pixels of the longer side of the agent's image, 640 by default.
+    Coordinates are pixels of the screen itself, whatever the size of the image. The true box is in the task's truth,
+    which the environment never reads.
     Source of the zoom: Mini-o3, Lai et al. 2025, arXiv:2509.07969; ViGoRL, Sarch et al. 2025, arXiv:2505.23678.
     """
 
@@ -34,27 +32,27 @@ class Ground(Environment):
 
     def __init__(self) -> None:
         self._screen: Image | None = None
-        self._shown, self._digest = LONGEST, ""
+        self._max_side, self._digest = LONGEST, ""
         self._seen: list[tuple[int, int, int, int]] = []
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        return lacking()
+        return missing_packages()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Show the screen. Raises: TaskError where it cannot be shown."""
+        """Show the screen. Raises: TaskError if it cannot be drawn."""
         self._read(task)
         assert self._screen is not None
         text = f"The screen is {self._screen.width} x {self._screen.height} pixels; (0, 0) is its upper left corner. "
         opening = task.opening()
-        picture = whole(self._screen, self._shown)
+        picture = whole_screen(self._screen, self._max_side)
         return [Message("user", (TextPart(text), picture, TextPart(opening[0].text))), *opening[1:]]
 
     @tool
     def zoom(self, left: Pixel, top: Pixel, right: Pixel, bottom: Pixel) -> list[Part]:
         """Look at a part of the screen more closely."""
         assert self._screen is not None
-        parts = enlarged(self._screen, (left, top, right, bottom), self._shown)
+        parts = enlarged(self._screen, (left, top, right, bottom), self._max_side)
         self._seen.append((left, top, right, bottom))
         return list(parts)
 
@@ -81,14 +79,14 @@ class Ground(Environment):
 
     def _read(self, task: Task) -> None:
         self._screen = screen_of(task.parameters.get("screen"), f"{task.id}: parameters['screen']")
-        self._shown = shown_of(task)
+        self._max_side = max_side_of(task)
         self._digest = hashlib.sha256(self._screen.tobytes()).hexdigest()
         self._seen = []
 
 
-def shown_of(task: Task) -> int:
-    """How large a screen is shown. Raises: TaskError."""
-    shown = task.parameters.get("shown", LONGEST)
-    if not isinstance(shown, int) or not 32 <= shown <= 2048:
-        raise TaskError(f"{task.id}: parameters['shown'] is {shown!r}: 32 to 2048 pixels.")
-    return shown
+def max_side_of(task: Task) -> int:
+    """The longer side of the image that the agent gets, in pixels. Raises: TaskError."""
+    pixels = task.parameters.get("shown", LONGEST)
+    if not isinstance(pixels, int) or not 32 <= pixels <= 2048:
+        raise TaskError(f"{task.id}: parameters['shown'] is {pixels!r}: 32 to 2048 pixels.")
+    return pixels

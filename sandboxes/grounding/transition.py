@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from agentgym import Checkpoint, Environment, Message, Task, tool
-from agentgym.errors import TaskError
-from agentgym.messages import Part, TextPart
+from agentgym import Checkpoint, Environment, Message, Part, Task, TaskError, TextPart, tool
 
-from .environment import LONGEST, Pixel, shown_of
-from .views import enlarged, lacking, screen_of, whole
+from .environment import LONGEST, Pixel, max_side_of
+from .views import enlarged, missing_packages, screen_of, whole_screen
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,7 +19,7 @@ MOST = 4
 
 
 class Transition(Environment):
-    """Still screens in the order they came. Nothing is isolated, as nothing is run: it draws what the task describes.
+    """Still screens in order. No code runs, so nothing is isolated: it only draws the task's screens.
 
     Task parameters: `screens`, two to four of them, each as in `agentgym/ground-v1`; `shown` likewise. The question is
     the first action, the one after screen 0. The true action is in the task's truth, which never comes here.
@@ -32,21 +30,21 @@ class Transition(Environment):
 
     def __init__(self) -> None:
         self._screens: list[Image] = []
-        self._shown, self._digest = LONGEST, ""
+        self._max_side, self._digest = LONGEST, ""
         self._seen: list[list[int]] = []
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        return lacking()
+        return missing_packages()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Show the screens. Raises: TaskError where they cannot be shown."""
+        """Show the screens. Raises: TaskError if they cannot be drawn."""
         self._read(task)
         parts: list[Part] = []
-        for place, screen in enumerate(self._screens):
+        for index, screen in enumerate(self._screens):
             parts += [
-                TextPart(f"Screen {place}, {screen.width} x {screen.height} pixels: "),
-                whole(screen, self._shown),
+                TextPart(f"Screen {index}, {screen.width} x {screen.height} pixels: "),
+                whole_screen(screen, self._max_side),
             ]
         opening = task.opening()
         return [Message("user", (*parts, TextPart(opening[0].text))), *opening[1:]]
@@ -57,7 +55,7 @@ class Transition(Environment):
     ) -> list[Part]:
         """Look at a part of a screen more closely."""
         chosen = self._screens[min(screen, len(self._screens) - 1)]
-        parts = enlarged(chosen, (left, top, right, bottom), self._shown)
+        parts = enlarged(chosen, (left, top, right, bottom), self._max_side)
         self._seen.append([screen, left, top, right, bottom])
         return list(parts)
 
@@ -94,7 +92,7 @@ class Transition(Environment):
         if not isinstance(screens, (list, tuple)) or not 2 <= len(screens) <= MOST:
             raise TaskError(f"{task.id}: parameters['screens'] is no list of 2 to {MOST} screens.")
         where = f"{task.id}: parameters['screens']"
-        self._screens = [screen_of(one, f"{where}[{place}]") for place, one in enumerate(screens)]
-        self._shown = shown_of(task)
+        self._screens = [screen_of(screen, f"{where}[{index}]") for index, screen in enumerate(screens)]
+        self._max_side = max_side_of(task)
         self._digest = hashlib.sha256(b"".join(screen.tobytes() for screen in self._screens)).hexdigest()
         self._seen = []

@@ -1,4 +1,4 @@
-"""Screens of a task as the agent is shown them: the whole, made smaller if need be, and parts of it enlarged."""
+"""The screens of a task as images: the whole screen, scaled down if necessary, and enlarged parts of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym import ToolError
-from agentgym.errors import TaskError
-from agentgym.messages import ImagePart, Part, TextPart
-from agentgym.registry import load
+from agentgym import ImagePart, Part, TaskError, TextPart, ToolError, load
 
 from .drawing import draw
 
@@ -22,15 +19,15 @@ if TYPE_CHECKING:
 MAX_PIXELS, MAX_BYTES = 2**25, 2**25
 SMALLEST = 8
 ENLARGED = 8.0
-LACKING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
+PILLOW_MISSING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
 
 
-def lacking() -> str:
-    """What to install before a screen can be shown; empty if nothing."""
+def missing_packages() -> str:
+    """What must be installed to draw screens; empty if nothing is missing."""
     try:
         import PIL  # noqa: F401
     except ImportError:
-        return LACKING
+        return PILLOW_MISSING
     return ""
 
 
@@ -59,7 +56,7 @@ def screen_of(data: Any, where: str) -> Image:
         raise TaskError(f"{where} cannot be read as an image: {error}") from error
 
 
-def whole(image: Image, longest: int) -> ImagePart:
+def whole_screen(image: Image, longest: int) -> ImagePart:
     """The screen, at most `longest` pixels wide and high."""
     scale = min(1.0, longest / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
@@ -67,7 +64,7 @@ def whole(image: Image, longest: int) -> ImagePart:
 
 
 def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tuple[Part, ...]:
-    """A part of the screen, scaled so that its longer side is `longest` pixels, with what it shows in words.
+    """A part of the screen, scaled so that its longer side is `longest` pixels, with a caption.
 
     Raises: ToolError for a box outside of the screen or too small to see anything.
     """
@@ -81,8 +78,8 @@ def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tupl
         raise ToolError(f"A part is at least {SMALLEST} x {SMALLEST} pixels, not {x1 - x0} x {y1 - y0}.")
     scale = min(ENLARGED, longest / max(x1 - x0, y1 - y0))
     size = (max(1, round((x1 - x0) * scale)), max(1, round((y1 - y0) * scale)))
-    told = f"Screen from ({x0}, {y0}) to ({x1}, {y1}), {scale:.2f} times as large:"
-    return TextPart(told), as_part(image.crop(box).resize(size))
+    caption = f"Screen from ({x0}, {y0}) to ({x1}, {y1}), {scale:.2f} times as large:"
+    return TextPart(caption), as_part(image.crop(box).resize(size))
 
 
 def as_part(image: Image) -> ImagePart:
@@ -94,8 +91,8 @@ def as_part(image: Image) -> ImagePart:
 
 def _content(data: Mapping[str, Any]) -> bytes:
     if "asset" in data:
-        made: bytes = load("assets", str(data["asset"]))(str(data.get("name")))
-        return made
+        image_bytes: bytes = load("assets", str(data["asset"]))(str(data.get("name")))
+        return image_bytes
     return base64.b64decode(str(data["data"])) if "data" in data else _file(Path(str(data.get("path"))))
 
 

@@ -6,13 +6,12 @@ import asyncio
 import hashlib
 import json
 
-from agentgym import Checkpoint, Environment, Message, Task, ToolError, tool
-from agentgym.errors import SandboxError, TaskError
+from agentgym import Checkpoint, Environment, Message, SandboxError, Task, TaskError, ToolError, tool
 
 from .index import Library, Retriever, open_library
 from .index.dense import Encoder
 from .index.page_store import Page, folded
-from .pages import found_lines, result_line, shown, windows
+from .pages import found_lines, page_window, result_line, windows
 from .reading import Reader
 
 SYSTEM = "Answer from the pages of this web: search, open pages, follow [links]. Answer with the bare value."
@@ -20,7 +19,7 @@ MAX_QUERY_CHARS, MAX_RESULT_PAGES = 1_000, 20
 
 
 class Search(Environment):
-    """Questions to be answered from the pages of a corpus, as on the web. Not isolated: nothing runs, pages are text.
+    """Questions about the pages of a corpus, as on the web. Not isolated: no code runs, pages are text.
 
     Task parameters: `corpus`, an asset of JSON lines or the path of a corpus. Optional: `seed`, given to the asset;
     `landmarks`, hashes of the titles that the question leads through, for `progress`; `results`, how many pages a
@@ -37,7 +36,7 @@ class Search(Environment):
     _here: str | None  # title of the open page
     _known: set[str]  # titles, folded, that a search or a page has shown
     _opened: set[str]  # landmarks of the pages opened
-    _shown: set[str]  # hashes of what was shown
+    _seen_texts: set[str]  # hashes of what was shown
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Search(Environment):
         self._begin((), False)
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Open the task's corpus; the first that asks for one waits until it is indexed. Raises: TaskError."""
+        """Open the task's corpus. The first episode waits until it is indexed. Raises: TaskError."""
         corpus, number = task.parameters.get("corpus"), task.parameters.get("seed")
         if not isinstance(corpus, str) or not corpus:
             raise TaskError(f"{task.id}: parameters['corpus'] is {corpus!r}; give an asset or the path of a corpus.")
@@ -71,10 +70,10 @@ class Search(Environment):
             raise TaskError(f"{task.id}: parameters['seed'] is {number!r}; give a whole number.")
         self._library = await asyncio.to_thread(open_library, corpus, seed=number)
         self._retriever = await asyncio.to_thread(self._library.retriever, self._kind, self._encoder)
-        shown = task.parameters.get("results", self._results)
-        if isinstance(shown, bool) or not isinstance(shown, int) or shown < 1:
-            raise TaskError(f"{task.id}: parameters['results'] is {shown!r}; give a number from 1.")
-        self._per_page = shown
+        per_page = task.parameters.get("results", self._results)
+        if isinstance(per_page, bool) or not isinstance(per_page, int) or per_page < 1:
+            raise TaskError(f"{task.id}: parameters['results'] is {per_page!r}; give a number from 1.")
+        self._per_page = per_page
         self._question = task.opening()[-1].text
         self._begin(task.parameters.get("landmarks", ()), task.parameters.get("retrieval", True) is not False)
         return [Message("system", SYSTEM), *task.opening()]
@@ -109,7 +108,7 @@ class Search(Environment):
             if not text.strip():
                 raise ToolError("The text to find is empty.")
             lines = found_lines(page, text, self._window_chars)
-            self._shown |= {_mark(f"{page.title}\n{line}") for line in lines}
+            self._seen_texts |= {_mark(f"{page.title}\n{line}") for line in lines}
             return "\n".join(lines) or f"[{page.title} does not hold that text]"
 
     @tool(timeout_s=120.0)
@@ -134,9 +133,9 @@ class Search(Environment):
         return "Answered."
 
     async def state_key(self) -> str | None:
-        """Hash of the corpus, what is open, and what was shown so far, in any order."""
+        """Hash of the corpus, the open page, and the texts seen so far, in any order."""
         spent = self._searches if self._max_searches is not None else 0
-        state = [self._digest(), self._here, sorted(self._shown), sorted(self._known), self._may_search, spent]
+        state = [self._digest(), self._here, sorted(self._seen_texts), sorted(self._known), self._may_search, spent]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
 
     async def potential(self) -> float | None:
@@ -152,7 +151,7 @@ class Search(Environment):
                 "known": sorted(self._known),
                 "opened": sorted(self._opened),
                 "searches": self._searches,
-                "shown": sorted(self._shown),
+                "shown": sorted(self._seen_texts),
             }
         )
 
@@ -160,13 +159,13 @@ class Search(Environment):
         await self.reset(task, seed=seed)
         data = checkpoint.data
         self._here, self._searches = data["here"], data["searches"]
-        self._known, self._opened, self._shown = set(data["known"]), set(data["opened"]), set(data["shown"])
+        self._known, self._opened, self._seen_texts = set(data["known"]), set(data["opened"]), set(data["shown"])
 
     def _begin(self, landmarks: object, may_search: bool) -> None:
         self._landmarks = frozenset(map(str, landmarks)) if isinstance(landmarks, (list, tuple)) else frozenset[str]()
         self._may_search, self._searches = may_search, 0
         self._here = None
-        self._known, self._opened, self._shown = set(), set(), set()
+        self._known, self._opened, self._seen_texts = set(), set(), set()
 
     async def _search(self, query: str, page: int) -> str:
         _, retriever = self._ready()
@@ -183,7 +182,7 @@ class Search(Environment):
         hits = (await retriever.search(query, before + self._per_page))[before:]
         lines = [result_line(number, hit.page, query) for number, hit in enumerate(hits, start=before + 1)]
         self._known |= {folded(hit.page.title) for hit in hits}
-        self._shown |= {_mark(line.partition(". ")[2]) for line in lines}
+        self._seen_texts |= {_mark(line.partition(". ")[2]) for line in lines}
         return "\n".join(lines) or "[nothing found]"
 
     def _known_page(self, title: str) -> Page:
@@ -206,13 +205,13 @@ class Search(Environment):
         if not 1 <= part <= total:
             raise ToolError(f"{page.title} has {total} part(s), no part {str(part)[:20]}.")
         if self._reader is None:
-            text = shown(page, part, self._window_chars)
+            text = page_window(page, part, self._window_chars)
         else:
             text = f"# {page.title}\n{await self._reader.read(page.title, page.text, self._question)}"
         self._here = page.title
         self._known |= {folded(page.title), *map(folded, page.links)}
         self._opened.add(landmark(page.title))
-        self._shown.add(_mark(text))
+        self._seen_texts.add(_mark(text))
         return text
 
     def _open_page(self) -> Page:
@@ -231,12 +230,12 @@ class Search(Environment):
 
 
 def landmark(title: str) -> str:
-    """What a task's `landmarks` hold of a title: it can be recognised and not read."""
+    """The form of a title in a task's `landmarks`: it can be recognised but not read."""
     return hashlib.sha256(folded(title).encode()).hexdigest()[:16]
 
 
 def _readings(title: str) -> tuple[str, str]:
-    """What a title can mean, as titles are compared: itself, or what stands between the brackets of a link."""
+    """The titles that a text can mean: itself, or the text between the brackets of a link."""
     return folded(title), folded(title.strip().removeprefix("[").removesuffix("]"))
 
 

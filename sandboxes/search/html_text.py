@@ -1,4 +1,4 @@
-"""A web page as text: what a reader would see, with links in brackets."""
+"""A web page as text, with links in brackets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,39 @@ from html.parser import HTMLParser
 MAX_LINKS = 2_000
 _SILENT = {"script", "style", "noscript", "template", "svg", "head", "iframe", "object"}
 _BLOCKS = {
-    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "figure", "footer", "form", "h1", "h2",
-    "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr",
+    "address",
+    "article",
+    "aside",
+    "blockquote",
+    "br",
+    "dd",
+    "div",
+    "dl",
+    "dt",
+    "figure",
+    "footer",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "header",
+    "hr",
+    "li",
+    "main",
+    "nav",
+    "ol",
+    "p",
+    "pre",
+    "section",
+    "table",
+    "td",
+    "th",
+    "tr",
     "ul",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +56,7 @@ class WebPage:
 
 
 def read_html(url: str, html: str) -> WebPage:
-    """The text of a page. Never raises on what a server sends."""
+    """The text of a page. Never raises, whatever the server sent."""
     reader = _Reader()
     reader.feed(html)
     reader.close()

@@ -1,4 +1,4 @@
-"""Pages of the real web, for who has a network, and only from places on an allow list."""
+"""Pages of the real web, from hosts on an allow list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READABLE = ("text/html", "application/xhtml+xml", "text/plain")
 
 
 class LiveSearch(Environment):
-    """Pages of the real web, from an allow list. Not isolated: what a page says, and that its server sees who asks.
+    """Pages of the real web, from an allow list. Not isolated: the content of pages, and that servers see the requests.
 
     Not registered: what may be reached is for you to say. Subclass it with `allow`, and register that.
 
@@ -62,7 +62,7 @@ class LiveSearch(Environment):
         self._here: WebPage | None = None
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Nothing is fetched before the agent asks."""
+        """Nothing is fetched before the first call."""
         self._here = None
         return [Message("system", SYSTEM), *task.opening()]
 
@@ -87,7 +87,7 @@ class LiveSearch(Environment):
         async with self._turn:
             if self._here is None or url.strip() != self._here.url:
                 self._here = await self._fetch(url.strip())
-            return self._shown(part)
+            return self._page_window(part)
 
     @tool(timeout_s=60.0)
     async def follow(self, link: str) -> str:
@@ -98,7 +98,7 @@ class LiveSearch(Environment):
             if target is None:
                 raise ToolError(f"The open page has no link {link[:80]!r}. Write it as it stands between brackets.")
             self._here = await self._fetch(urljoin(page.url, target))
-            return self._shown(1)
+            return self._page_window(1)
 
     @tool
     async def find(self, text: str) -> str:
@@ -133,7 +133,7 @@ class LiveSearch(Environment):
         await super().close()
 
     async def _fetch(self, url: str) -> WebPage:
-        """Raises: ToolError with what stood in the way; a web that does not answer is part of this world."""
+        """Raises: ToolError with the reason. A host that does not answer is part of the environment, not a failure."""
         if not self._allow:
             raise ToolError("No place of the web may be reached here.")
         try:
@@ -183,7 +183,7 @@ class LiveSearch(Environment):
             )
         return self._client
 
-    def _shown(self, part: int) -> str:
+    def _page_window(self, part: int) -> str:
         page = self._open_page()
         parts = windows(page.text, self._window_chars)
         if not 1 <= part <= len(parts):

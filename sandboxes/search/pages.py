@@ -1,4 +1,4 @@
-"""Pages as an agent reads them: result lines, windows of a long page, lines that hold a word."""
+"""Pages as an agent reads them: result lines, windows of a long page, lines that contain a text."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE.split(text) if sentence.strip()]
 
 
-def snippet(text: str, wanted: Collection[str]) -> str:
-    """The first sentence that holds most of the wanted words, cut to SNIPPET_CHARS."""
+def snippet(text: str, query_words: Collection[str]) -> str:
+    """The first sentence with most of the query words, cut to SNIPPET_CHARS."""
     best, most = "", -1
     for sentence in sentences(text[:20_000]):
-        held = len(set(words(sentence)) & set(wanted))
+        held = len(set(words(sentence)) & set(query_words))
         if held > most:
             best, most = sentence, held
     best = " ".join(best.split())
@@ -49,7 +49,7 @@ def windows(text: str, chars: int) -> list[str]:
     return [*pieces, text[at:].strip()]
 
 
-def shown(page: Page, number: int, chars: int) -> str:
+def page_window(page: Page, number: int, chars: int) -> str:
     """One window of a page under its title, with the links that its text does not show. Counted from 1."""
     parts = windows(page.text, chars)
     heading = f"# {page.title}" + (f" (part {number} of {len(parts)})" if len(parts) > 1 else "")
@@ -62,11 +62,11 @@ def shown(page: Page, number: int, chars: int) -> str:
 
 
 def found_lines(page: Page, text: str, chars: int) -> list[str]:
-    """The sentences of a page that hold a text, blind to case, each with the part it stands in; MAX_FOUND at most."""
-    wanted = " ".join(text.casefold().split())
-    found = []
+    """At most MAX_FOUND sentences of a page that contain a text, ignoring case, each with its part number."""
+    needle = " ".join(text.casefold().split())
+    lines = []
     for number, part in enumerate(windows(page.text, chars), start=1):
         for sentence in sentences(part):
-            if wanted in " ".join(sentence.casefold().split()):
-                found.append(f"(part {number}) {' '.join(sentence.split())[:400]}")
-    return found[:MAX_FOUND]
+            if needle in " ".join(sentence.casefold().split()):
+                lines.append(f"(part {number}) {' '.join(sentence.split())[:400]}")
+    return lines[:MAX_FOUND]

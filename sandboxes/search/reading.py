@@ -1,4 +1,4 @@
-"""Readers: who reads a page for the agent, so that its context holds what the page says to the question, no more."""
+"""Readers: they read a page for the agent, so that its context only holds what is relevant to the question."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Reader(Protocol):
 
 
 class ExtractiveReader:
-    """Gives back the sentences that share most words with the question, in the page's order. No model."""
+    """Returns the sentences that share most words with the question, in the order of the page. Uses no model."""
 
     def __init__(self, most: int = 2) -> None:
         self._most = most
 
     async def read(self, title: str, text: str, question: str) -> str:
         """See Reader."""
-        wanted = set(words(question)) - set(words(title))  # every sentence of a page may hold its title
+        question_words = set(words(question)) - set(words(title))  # every sentence of a page may hold its title
         every = [" ".join(sentence.split()) for sentence in sentences(text)]
-        held = [len(wanted & set(words(sentence))) for sentence in every]
-        best = sorted(range(len(every)), key=lambda place: (-held[place], place))[: self._most]
-        return " ".join(every[place] for place in sorted(best) if held[place]) or "NOTHING"
+        matches = [len(question_words & set(words(sentence))) for sentence in every]
+        best = sorted(range(len(every)), key=lambda index: (-matches[index], index))[: self._most]
+        return " ".join(every[index] for index in sorted(best) if matches[index]) or "NOTHING"
 
 
 class PolicyReader:
@@ -62,15 +62,15 @@ class PolicyReader:
         self._policy, self._sampling, self._piece_chars = policy, sampling, piece_chars
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """See Reader. Raises: PolicyError when the model fails: the machine's fault, never the agent's."""
+        """See Reader. Raises: PolicyError if the model fails: an infrastructure failure, not the agent's."""
         starts = range(0, max(len(text), 1), self._piece_chars)[:MAX_PIECES]
         pieces = [text[at : at + self._piece_chars] for at in starts]
-        said = await asyncio.gather(*(self._ask(title, piece, question) for piece in pieces))
-        return " ".join(part for part in said if part and part != "NOTHING") or "NOTHING"
+        replies = await asyncio.gather(*(self._ask(title, piece, question) for piece in pieces))
+        return " ".join(part for part in replies if part and part != "NOTHING") or "NOTHING"
 
     async def _ask(self, title: str, piece: str, question: str) -> str:
-        asked = Message("user", f"Question: {question}\n\nPage: {title}\n<page>\n{_CLOSING.sub(' ', piece)}\n</page>")
-        messages = [Message("system", ASKED_OF_A_MODEL), asked]
+        request = Message("user", f"Question: {question}\n\nPage: {title}\n<page>\n{_CLOSING.sub(' ', piece)}\n</page>")
+        messages = [Message("system", ASKED_OF_A_MODEL), request]
         prefix = self._policy.renderer.prompt(messages, ()) if self._policy.renderer is not None else None
         reply = await self._policy.generate(Request(messages, (), prefix, self._sampling))
         return " ".join(reply.message.text.split())

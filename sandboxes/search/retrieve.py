@@ -7,8 +7,7 @@ import hashlib
 import json
 import re
 
-from agentgym import Checkpoint, Environment, Message, Task, ToolError, tool
-from agentgym.errors import SandboxError, TaskError
+from agentgym import Checkpoint, Environment, Message, SandboxError, Task, TaskError, ToolError, tool
 
 from .environment import MAX_QUERY_CHARS, landmark
 from .index import Retriever, open_library
@@ -25,7 +24,7 @@ _TAG = re.compile(r"</?(information|search|answer|think)>", re.IGNORECASE)
 
 
 class SearchRetrieve(Environment):
-    """A question and a retriever that answers with whole passages. Not isolated: nothing runs, passages are text.
+    """A question and a retriever that answers with whole passages. Not isolated: no code runs, passages are text.
 
     Meant for the call format `tags`. Task parameters: `corpus`, `seed` and `landmarks` as in Search; without a corpus,
     the retriever must be a server's address.
@@ -48,7 +47,7 @@ class SearchRetrieve(Environment):
         self._corpus = ""
         self._landmarks: frozenset[str] = frozenset()
         self._read: set[str] = set()  # landmarks of the pages that were shown
-        self._shown: set[str] = set()  # hashes of the passages that were shown
+        self._seen_passages: set[str] = set()  # hashes of the passages that were shown
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open the task's corpus, unless a server holds it. Raises: TaskError."""
@@ -62,7 +61,7 @@ class SearchRetrieve(Environment):
             self._retriever = await asyncio.to_thread(library.retriever, self._kind, self._encoder)
             self._corpus = library.digest
         self._landmarks = frozenset(map(str, task.parameters.get("landmarks", ())))
-        self._read, self._shown = set(), set()
+        self._read, self._seen_passages = set(), set()
         return [Message("system", SYSTEM), *task.opening()]
 
     @tool
@@ -76,7 +75,7 @@ class SearchRetrieve(Environment):
             hits = await self._retriever.search(query, self._topk)
         passages = [_passage(hit.page) for hit in hits]
         self._read |= {landmark(hit.page.title) for hit in hits}
-        self._shown |= {hashlib.sha256(passage.encode()).hexdigest()[:16] for passage in passages}
+        self._seen_passages |= {hashlib.sha256(passage.encode()).hexdigest()[:16] for passage in passages}
         lines = [f"Doc {number}{passage}" for number, passage in enumerate(passages, start=1)]
         return "<information>" + ("\n".join(lines) or "[nothing found]") + "</information>"
 
@@ -86,8 +85,8 @@ class SearchRetrieve(Environment):
         return "Answered."
 
     async def state_key(self) -> str | None:
-        """Hash of the corpus and of every passage shown so far, in any order."""
-        state = [self._corpus, sorted(self._shown)]
+        """Hash of the corpus and of every passage seen so far, in any order."""
+        state = [self._corpus, sorted(self._seen_passages)]
         return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:32]
 
     async def potential(self) -> float | None:
@@ -95,11 +94,11 @@ class SearchRetrieve(Environment):
         return len(self._landmarks & self._read) / len(self._landmarks) if self._landmarks else None
 
     async def checkpoint(self) -> Checkpoint | None:
-        return Checkpoint({"read": sorted(self._read), "shown": sorted(self._shown)})
+        return Checkpoint({"read": sorted(self._read), "shown": sorted(self._seen_passages)})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         await self.reset(task, seed=seed)
-        self._read, self._shown = set(checkpoint.data["read"]), set(checkpoint.data["shown"])
+        self._read, self._seen_passages = set(checkpoint.data["read"]), set(checkpoint.data["shown"])
 
     async def close(self) -> None:
         if self._remote is not None:

@@ -25,7 +25,7 @@ RESULTS = 10
 
 
 class BadRequest(Exception):
-    """What a client asked cannot be served; `status` and the message go back to it."""
+    """A request that cannot be served; the client gets `status` and the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class BadRequest(Exception):
 
 
 class PageServer:
-    """Serves one library; any number of clients and episodes share its memory-mapped index.
+    """Serves one corpus; any number of clients and episodes share its memory-mapped index.
 
     `async with PageServer(library) as server:` listens at `server.url` until the block ends.
 
@@ -129,9 +129,9 @@ class PageServer:
         if path == "/":
             return start_html(len(self._library.pages))
         if path == "/search":
-            wanted = query.get("q", [""])[0][:MAX_QUERY_CHARS]
-            hits = await self._retriever.search(wanted, RESULTS) if wanted.strip() else []
-            return results_html(wanted, [hit.page for hit in hits])
+            text = query.get("q", [""])[0][:MAX_QUERY_CHARS]
+            hits = await self._retriever.search(text, RESULTS) if text.strip() else []
+            return results_html(text, [hit.page for hit in hits])
         if path.startswith("/pages/"):
             number = self._library.pages.number(unquote(path.removeprefix("/pages/")))
             if number is not None:
@@ -141,16 +141,16 @@ class PageServer:
     async def _retrieve(self, body: bytes) -> dict[str, Any]:
         """Search-R1's protocol: `queries`, `topk` (3 unless given), `return_scores`."""
         try:
-            asked = json.loads(body)
-            queries, topk = asked["queries"], asked.get("topk") or 3
-            scores = bool(asked.get("return_scores", False))
+            request = json.loads(body)
+            queries, topk = request["queries"], request.get("topk") or 3
+            scores = bool(request.get("return_scores", False))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BadRequest(422, 'The body is no {"queries": [...], "topk": 3, "return_scores": true}.') from error
-        if not (isinstance(queries, list) and all(isinstance(one, str) for one in queries)):
+        if not (isinstance(queries, list) and all(isinstance(item, str) for item in queries)):
             raise BadRequest(422, "queries is no list of texts.")
         if isinstance(topk, bool) or not isinstance(topk, int) or not 1 <= topk <= MAX_TOPK:
             raise BadRequest(422, f"topk is {str(topk)[:20]}; give a number from 1 to {MAX_TOPK}.")
-        if len(queries) > MAX_QUERIES or any(len(one) > MAX_QUERY_CHARS for one in queries):
+        if len(queries) > MAX_QUERIES or any(len(item) > MAX_QUERY_CHARS for item in queries):
             raise BadRequest(
                 422, f"At most {MAX_QUERIES} queries of at most {MAX_QUERY_CHARS} characters are answered."
             )

@@ -26,22 +26,22 @@ def start_html(pages: int) -> str:
 
 def results_html(query: str, pages: Sequence[Page]) -> str:
     """A page of search results."""
-    wanted = words(query)
-    items = "".join(f"<li>{_anchor(page.title)}<br>{escape(snippet(page.text, wanted))}</li>" for page in pages)
-    found = f"<ol>{items}</ol>" if items else "<p>Nothing was found.</p>"
-    return _document(f"{query} - Search", f"{_form(query)}{found}")
+    query_words = words(query)
+    items = "".join(f"<li>{_anchor(page.title)}<br>{escape(snippet(page.text, query_words))}</li>" for page in pages)
+    results = f"<ol>{items}</ol>" if items else "<p>Nothing was found.</p>"
+    return _document(f"{query} - Search", f"{_form(query)}{results}")
 
 
 def page_html(page: Page) -> str:
-    """One page; what stands in brackets and is one of its links can be followed."""
+    """One page; texts in brackets that are links of the page become links."""
     links = set(page.links)
 
     def linked(text: str) -> str:
         parts, at = [], 0
-        for found in _LINK.finditer(text):
-            if found[1] in links:
-                parts += [escape(text[at : found.start()]), _anchor(found[1])]
-                at = found.end()
+        for match in _LINK.finditer(text):
+            if match[1] in links:
+                parts += [escape(text[at : match.start()]), _anchor(match[1])]
+                at = match.end()
         return "".join([*parts, escape(text[at:])])
 
     paragraphs = "".join(f"<p>{linked(part)}</p>" for part in page.text.split("\n") if part.strip())

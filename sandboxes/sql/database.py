@@ -10,9 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agentgym import Task
-from agentgym.errors import TaskError, UnknownNameError
-from agentgym.registry import load
+from agentgym import Task, TaskError, UnknownNameError, load
 
 MAX_FILE_BYTES = 512 * 2**20
 

@@ -24,8 +24,10 @@ LIMITS = {
 }
 
 
-class Refused(Exception):
-    """The request cannot be served; the message is written for the model."""
+class QueryRefused(Exception):
+    """The request cannot be served; the message is written for the agent."""
+
+    for_agent = True
 
 
 class Database:
@@ -66,7 +68,7 @@ class Database:
         """Columns with their types, and what they refer to: `customer_id INTEGER -> customers.id`."""
         known = {name.casefold(): name for name in self._names}
         if table.casefold() not in known:
-            raise Refused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
+            raise QueryRefused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
         name = known[table.casefold()]
         target = {row[3]: f" -> {row[2]}.{row[4] or 'id'}" for row in self._pragma("foreign_key_list", name)}
         columns = self._pragma("table_info", name)
@@ -77,7 +79,7 @@ class Database:
         return "\n".join(f"{name}({', '.join(self._columns(name))})" for name in self._names)
 
     def query(self, sql: str) -> str:
-        """Rows, one a line, values separated by ` | `. Raises: Refused with what SQLite said."""
+        """Rows, one a line, values separated by ` | `. Raises: QueryRefused with what SQLite said."""
         text: str = self._run(sql, lambda cursor: self._lines(_read_only(cursor)))
         return text
 
@@ -94,22 +96,22 @@ class Database:
             rows = self._run(sql, lambda cursor: _read_only(cursor).fetchmany(most + 1))
         finally:
             self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
-        return {"rows": [[plain(value) for value in row] for row in rows[:most]], "more": len(rows) > most,
-                "steps": self._steps}  # fmt: skip
+        plain_rows = [[plain(value) for value in row] for row in rows[:most]]
+        return {"rows": plain_rows, "more": len(rows) > most, "steps": self._steps}
 
     def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
-        """Execute one statement and read what it gives. Raises: Refused."""
+        """Execute one statement and read what it gives. Raises: QueryRefused."""
         self._deadline = time.thread_time() + self._timeout_s
         try:
             return read(self._connection.execute(sql))
         except sqlite3.Error as error:
-            raise Refused(self._explain(str(error), sql)) from error
+            raise QueryRefused(self._explain(str(error), sql)) from error
         except sqlite3.Warning as error:
-            raise Refused(f"Write one {self.ALLOWED} at a time.") from error
+            raise QueryRefused(f"Write one {self.ALLOWED} at a time.") from error
         except (ValueError, OverflowError) as error:  # a null character, a lone surrogate
-            raise Refused(f"That is not a query SQLite can read: {str(error)[:100]}.") from error
+            raise QueryRefused(f"That is not a query SQLite can read: {str(error)[:100]}.") from error
         except MemoryError as error:
-            raise Refused("The query needs too much memory. Ask for less.") from error
+            raise QueryRefused("The query needs too much memory. Ask for less.") from error
 
     def _lines(self, cursor: sqlite3.Cursor) -> str:
         lines: list[str] = []
@@ -153,7 +155,7 @@ class Database:
 
 def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:
     if cursor.description is None:
-        raise Refused("Nothing to run: write one SELECT statement.")
+        raise QueryRefused("Nothing to run: write one SELECT statement.")
     return cursor
 
 

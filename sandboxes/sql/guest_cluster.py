@@ -11,7 +11,7 @@ import subprocess
 
 from .guest_postgres import CLUSTER, SHIM, SOCKET, start_server
 from .guest_source import SourceTable, quote, source_tables
-from .guest_wire import Connection, ServerError
+from .guest_wire import PostgresConnection, ServerError
 
 SETTINGS = """
 listen_addresses = ''
@@ -90,17 +90,17 @@ def make_cluster(binaries: str, path: str) -> None:
         file.write(SETTINGS)
     _keep_one_database(binaries)
     start_server(binaries)
-    world = Connection(SOCKET, "postgres", "world")
+    connection = PostgresConnection(SOCKET, "postgres", "world")
     for sql in ("CREATE ROLE agent LOGIN", "GRANT CREATE, USAGE ON SCHEMA public TO agent", "DROP DATABASE postgres"):
-        world.execute(sql)
+        connection.execute(sql)
     tables = source_tables(path)
     for table in tables:
-        _load(world, table)
+        _load(connection, table)
     for table in tables:
-        _link(world, table)
-    world.execute("ANALYZE")
-    world.execute("CHECKPOINT")
-    world.close()
+        _link(connection, table)
+    connection.execute("ANALYZE")
+    connection.execute("CHECKPOINT")
+    connection.close()
     _stop()
     for name in (path, "/work/no_sysv.c", "/work/server.log"):
         os.unlink(name)
@@ -117,32 +117,32 @@ def _keep_one_database(binaries: str) -> None:
     _run(argv, {"LD_PRELOAD": SHIM}, "\n".join((*statements, "")).encode())
 
 
-def _load(world: Connection, table: SourceTable) -> None:
+def _load(connection: PostgresConnection, table: SourceTable) -> None:
     columns = [f"{quote(name)} {TYPES[kind]}" for name, kind in table.columns]
     if table.key:
         columns.append(f"PRIMARY KEY ({', '.join(map(quote, table.key))})")
     name = f"public.{quote(table.name)}"
     try:
-        world.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
-        _insert(world, name, table.rows)
+        connection.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
+        _insert(connection, name, table.rows)
     except ServerError:  # NULL or twice the same in a key, which SQLite allows
-        world.execute(f"DROP TABLE IF EXISTS {name}")
-        world.execute(f"CREATE TABLE {name} ({', '.join(columns[: len(table.columns)])})")
-        _insert(world, name, table.rows)
-    world.execute(f"ALTER TABLE {name} OWNER TO agent")
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+        connection.execute(f"CREATE TABLE {name} ({', '.join(columns[: len(table.columns)])})")
+        _insert(connection, name, table.rows)
+    connection.execute(f"ALTER TABLE {name} OWNER TO agent")
 
 
-def _insert(world: Connection, name: str, rows: list) -> None:  # type: ignore[type-arg]
-    for place in range(0, len(rows), ROWS_AT_ONCE):
-        values = [f"({', '.join(map(_literal, row))})" for row in rows[place : place + ROWS_AT_ONCE]]
-        world.execute(f"INSERT INTO {name} VALUES {', '.join(values)}")
+def _insert(connection: PostgresConnection, name: str, rows: list) -> None:  # type: ignore[type-arg]
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        values = [f"({', '.join(map(_literal, row))})" for row in rows[start : start + ROWS_AT_ONCE]]
+        connection.execute(f"INSERT INTO {name} VALUES {', '.join(values)}")
 
 
-def _link(world: Connection, table: SourceTable) -> None:
+def _link(connection: PostgresConnection, table: SourceTable) -> None:
     for column, other, key in table.links:
         target = f"public.{quote(other)} ({quote(key)})"
         try:
-            world.execute(
+            connection.execute(
                 f"ALTER TABLE public.{quote(table.name)} ADD FOREIGN KEY ({quote(column)}) REFERENCES {target}"
             )
         except ServerError:
@@ -167,6 +167,8 @@ def _stop() -> None:
 
 
 def _run(argv: list, environment: dict, given: bytes = b"") -> None:  # type: ignore[type-arg]
-    done = subprocess.run(argv, input=given, capture_output=True, env={**os.environ, **environment})
-    if done.returncode:
-        raise RuntimeError(f"{argv[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]!r}")
+    completed = subprocess.run(argv, input=given, capture_output=True, env={**os.environ, **environment})
+    if completed.returncode:
+        raise RuntimeError(
+            f"{argv[0]} ended with {completed.returncode}: {(completed.stdout + completed.stderr)[-600:]!r}"
+        )

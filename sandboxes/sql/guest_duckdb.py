@@ -9,17 +9,19 @@ import csv
 import os
 import threading
 
-from .guest import Refused, cell
+from .guest import QueryRefused, cell
 from .guest_source import quote, source_tables
 
 TYPES = {"integer": "BIGINT", "real": "DOUBLE", "blob": "BLOB", "text": "VARCHAR"}
 NULL = "\\N"
 LOCKED = (
     "SET enable_progress_bar = false",  # it would be drawn into the reply
-    "SET enable_external_access = false", "SET allow_community_extensions = false",
-    "SET autoinstall_known_extensions = false", "SET autoload_known_extensions = false",
+    "SET enable_external_access = false",
+    "SET allow_community_extensions = false",
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
     "SET lock_configuration = true",
-)  # fmt: skip
+)
 READING = ("SELECT", "EXPLAIN")
 CHANCE = ("random", "uuid", "sample", "shuffle")
 CHARS_OF_A_VALUE = 100_000
@@ -41,8 +43,8 @@ class DuckDatabase:
         self._links: dict[str, dict[str, str]] = {}
         for table in source_tables(path):
             self._load(table)
-        for setting in LOCKED:
-            self._connection.execute(setting)
+        for statement in LOCKED:
+            self._connection.execute(statement)
         self._watch = Watch(timeout_s, self._connection.interrupt)
 
     def _load(self, table) -> None:  # type: ignore[no-untyped-def]
@@ -71,7 +73,7 @@ class DuckDatabase:
         """Columns with their types, and what they refer to."""
         known = {name.casefold(): name for name in self._names}
         if table.casefold() not in known:
-            raise Refused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
+            raise QueryRefused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
         name = known[table.casefold()]
         return ", ".join(f"{row[0]} {row[1]}{self._links[name].get(row[0], '')}" for row in self._described(name))
 
@@ -80,7 +82,7 @@ class DuckDatabase:
         return "\n".join(f"{name}({', '.join(row[0] for row in self._described(name))})" for name in self._names)
 
     def query(self, sql: str) -> str:
-        """Rows, one a line, values separated by ` | `. Raises: Refused with what DuckDB said."""
+        """Rows, one a line, values separated by ` | `. Raises: QueryRefused with what DuckDB said."""
         rows = self._run(sql, self._max_rows + 1)
         lines: list[str] = []
         room = self._max_chars
@@ -109,27 +111,29 @@ class DuckDatabase:
         try:
             statements = self._connection.extract_statements(sql)
         except self._duckdb.Error as error:
-            raise Refused(f"DuckDB: {_first_line(error)}") from error
+            raise QueryRefused(f"DuckDB: {_first_line(error)}") from error
         if len(statements) != 1:
-            raise Refused(
+            raise QueryRefused(
                 "Write one SELECT statement at a time." if statements else "Nothing to run: write one SELECT."
             )
         if statements[0].type.name not in READING:
-            raise Refused("Only SELECT is allowed: the database is read-only.")
+            raise QueryRefused("Only SELECT is allowed: the database is read-only.")
         self._watch.begin()
         try:
             if any(word in sql.casefold() for word in CHANCE):  # it is the same in every episode
                 self._connection.execute("SELECT setseed(0.5)")
             return self._connection.execute(statements[0]).fetchmany(most)
         except self._duckdb.InterruptException as error:
-            raise Refused(f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less.") from error
+            raise QueryRefused(
+                f"The query took longer than {self._timeout_s:g} s and was stopped. Ask for less."
+            ) from error
         except self._duckdb.OutOfMemoryException as error:
-            raise Refused("The query needs too much memory. Ask for less.") from error
+            raise QueryRefused("The query needs too much memory. Ask for less.") from error
         except self._duckdb.Error as error:
             hint = f" Tables: {self.tables()}." if isinstance(error, self._duckdb.CatalogException) else ""
-            raise Refused(f"DuckDB: {_first_line(error)}{hint}") from error
+            raise QueryRefused(f"DuckDB: {_first_line(error)}{hint}") from error
         except (RuntimeError, ValueError, OverflowError, MemoryError) as error:  # of the Python values it makes
-            raise Refused(f"The result cannot be shown: {_first_line(error)}") from error
+            raise QueryRefused(f"The result cannot be shown: {_first_line(error)}") from error
         finally:
             self._watch.end()
 

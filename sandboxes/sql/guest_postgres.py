@@ -11,9 +11,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from .guest import Refused, cell
+from .guest import QueryRefused, cell
 from .guest_state import state_of
-from .guest_wire import Connection, Lost, ServerError
+from .guest_wire import Lost, PostgresConnection, ServerError
 
 CLUSTER, SHIM, SOCKET = "cluster", "/work/no_sysv.so", "/work/.s.PGSQL.5432"
 START_S, STATE_S = 20.0, 5.0
@@ -39,13 +39,17 @@ def start_server(binaries: str) -> None:
             os.unlink(left_over)
     with open("/work/server.log", "ab") as log:
         server = subprocess.Popen(
-            [f"{binaries}/postgres", "-D", CLUSTER], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            env={**os.environ, "LD_PRELOAD": SHIM}, start_new_session=True,
-        )  # fmt: skip
+            [f"{binaries}/postgres", "-D", CLUSTER],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "LD_PRELOAD": SHIM},
+            start_new_session=True,
+        )
     deadline = time.monotonic() + START_S
     while server.poll() is None and time.monotonic() < deadline:
         try:
-            Connection(SOCKET, "postgres", "world").close()
+            PostgresConnection(SOCKET, "postgres", "world").close()
             return
         except Lost:
             time.sleep(0.01)
@@ -78,8 +82,8 @@ class PostgresDatabase:
         deadline = time.monotonic() + START_S
         while True:
             try:
-                self._agent = Connection(SOCKET, "agent", "world")
-                self._guest = Connection(SOCKET, "postgres", "world")
+                self._agent = PostgresConnection(SOCKET, "agent", "world")
+                self._guest = PostgresConnection(SOCKET, "postgres", "world")
                 break
             except Lost:  # the server is getting over a backend that was killed
                 if time.monotonic() > deadline:
@@ -95,7 +99,7 @@ class PostgresDatabase:
         """Columns with their types, and what they refer to."""
         known = {name.casefold(): name for name in self._names("'r','p','v','m'")}
         if table.casefold() not in known:
-            raise Refused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
+            raise QueryRefused(f"There is no table {table[:60]!r}. Tables: {self.tables()}.")
         rows = self._ask(COLUMNS.format(known[table.casefold()].replace("'", "''")))
         return ", ".join(f"{name} {kind}{link or ''}" for name, kind, link in rows)
 
@@ -108,10 +112,10 @@ class PostgresDatabase:
         return "\n".join(lines)
 
     def execute(self, sql: str) -> dict[str, object]:
-        """Run one statement, as `WritableDatabase.execute` does. Raises: Refused with what the server said."""
+        """Run one statement, as `WritableDatabase.execute` does. Raises: QueryRefused with what the server said."""
         reply = self._run(sql, self._max_rows + 1)
         if reply.too_long:
-            raise Refused("A row of the result is too long. Ask for less.")
+            raise QueryRefused("A row of the result is too long. Ask for less.")
         self._functions = self._functions or "FUNCTION" in reply.tag or reply.tag.startswith("DO")
         wrote = self._functions or not reply.tag.startswith(READING)
         text = self._lines(reply) if reply.columns is not None else f"Done. {reply.tag}."
@@ -121,7 +125,7 @@ class PostgresDatabase:
         """For judges: at most so many rows as plain data, and whether there are more. Steps are not counted."""
         reply = self._run(sql, most + 1)
         if reply.columns is None or reply.too_long:
-            raise Refused("Nothing to compare: write one SELECT statement with rows of ordinary length.")
+            raise QueryRefused("Nothing to compare: write one SELECT statement with rows of ordinary length.")
         kinds = [kind for _, kind in reply.columns]
         rows = [[_value(value, kind) for value, kind in zip(row, kinds)] for row in reply.rows[:most]]  # noqa: B905
         return {"rows": rows, "more": len(reply.rows) > most, "steps": None}
@@ -149,16 +153,16 @@ class PostgresDatabase:
         try:
             return state_of(tables())
         except ServerError as error:
-            raise Refused(f"The final state cannot be read: {error}") from error
+            raise QueryRefused(f"The final state cannot be read: {error}") from error
 
     def _run(self, sql: str, most: int):  # type: ignore[no-untyped-def]
         try:
             return self._agent.execute(sql, most, self._timeout_s)
         except ServerError as error:
-            raise Refused(self._explain(error)) from error
+            raise QueryRefused(self._explain(error)) from error
         except Lost as error:
             self._connect()
-            raise Refused(
+            raise QueryRefused(
                 "The statement used too much time or memory, and the server ended the connection. An open transaction "
                 "was rolled back. Ask for less."
             ) from error

@@ -17,7 +17,7 @@ class SourceTable:
         quoted = quote(name)
         listing = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
         self.rows = connection.execute(f"SELECT * FROM {quoted}").fetchall()
-        kinds = [_kind_of([row[place] for row in self.rows], column[2]) for place, column in enumerate(listing)]
+        kinds = [_kind_of([row[index] for row in self.rows], column[2]) for index, column in enumerate(listing)]
         self.columns = [(column[1], kind) for column, kind in zip(listing, kinds)]  # noqa: B905  Python 3.9 in guests
         self.key = [column[1] for column in sorted(listing, key=lambda column: column[5]) if column[5]]
         self.links = [

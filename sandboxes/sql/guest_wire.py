@@ -26,7 +26,7 @@ class Lost(Exception):
     """The connection ended: the server has gone, or has ended it."""
 
 
-class Reply:
+class QueryReply:
     """What a statement gave: `columns` as (name, type), `rows` of bytes or None, its `tag`, whether there is `more`."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Reply:
         self.tag, self.more, self.too_long, self.cancelled = "", False, False, False
 
 
-class Connection:
+class PostgresConnection:
     """One session of a user. `status` is I outside of a transaction, T in one, E in one that has failed."""
 
     def __init__(self, path: str, user: str, database: str, timeout_s: float = 10.0) -> None:
@@ -47,9 +47,9 @@ class Connection:
         self._buffer = b""
         options = b"".join(part.encode() + b"\0" for part in ("user", user, "database", database))
         self._socket.sendall(_framed(b"", struct.pack(">I", 196608) + options + b"\0"))
-        self._read_until_ready(Reply())
+        self._read_until_ready(QueryReply())
 
-    def execute(self, sql: str, most: int = 0, timeout_s: float = 60.0) -> Reply:
+    def execute(self, sql: str, most: int = 0, timeout_s: float = 60.0) -> QueryReply:
         """Run one statement and read at most so many rows, 0 for all.
 
         Raises: ServerError with what the server said; Lost. Cancelled after `timeout_s`, which is a ServerError too.
@@ -58,7 +58,7 @@ class Connection:
         if b"\0" in text:
             raise ServerError("the statement holds a null character")
         self._deadline = time.monotonic() + timeout_s
-        reply = Reply()
+        reply = QueryReply()
         try:
             self._socket.sendall(
                 _framed(b"P", b"\0" + text + b"\0" + struct.pack(">H", 0))
@@ -85,7 +85,7 @@ class Connection:
             raise Lost(str(error)) from error
         return connection
 
-    def _read_until_ready(self, reply: Reply) -> None:
+    def _read_until_ready(self, reply: QueryReply) -> None:
         failed: ServerError | None = None
         while True:
             kind, body = self._message(reply)
@@ -115,7 +115,7 @@ class Connection:
                     raise Lost(message)
                 failed = ServerError(message, fields.get(b"C", ""), fields.get(b"H", ""))
 
-    def _message(self, reply: Reply) -> tuple[bytes, bytes]:
+    def _message(self, reply: QueryReply) -> tuple[bytes, bytes]:
         head = self._take(5, reply)
         length = struct.unpack(">I", head[1:])[0] - 4
         if length <= MAX_MESSAGE:
@@ -125,7 +125,7 @@ class Connection:
             length -= len(self._take(min(length, 65_536), reply))
         return b"", b""
 
-    def _take(self, count: int, reply: Reply) -> bytes:
+    def _take(self, count: int, reply: QueryReply) -> bytes:
         while len(self._buffer) < count:
             self._socket.settimeout(max(0.01, self._deadline - time.monotonic()))
             try:
@@ -143,7 +143,7 @@ class Connection:
         taken, self._buffer = self._buffer[:count], self._buffer[count:]
         return taken
 
-    def _cancel(self, reply: Reply) -> None:
+    def _cancel(self, reply: QueryReply) -> None:
         reply.cancelled = True
         self._deadline = time.monotonic() + CANCEL_S
         with self._dial() as other:
@@ -156,22 +156,22 @@ def _framed(kind: bytes, body: bytes) -> bytes:
 
 def _columns(body: bytes) -> list[tuple[str, int]]:
     (count,) = struct.unpack_from(">H", body)
-    found, place = [], 2
+    columns, offset = [], 2
     for _ in range(count):
-        end = body.index(b"\0", place)
+        end = body.index(b"\0", offset)
         (kind,) = struct.unpack_from(">I", body, end + 7)
-        found.append((body[place:end].decode("utf-8", "replace"), kind))
-        place = end + 19
-    return found
+        columns.append((body[offset:end].decode("utf-8", "replace"), kind))
+        offset = end + 19
+    return columns
 
 
 def _values(body: bytes) -> list[bytes | None]:
     (count,) = struct.unpack_from(">H", body)
-    found: list[bytes | None] = []
-    place = 2
+    values: list[bytes | None] = []
+    offset = 2
     for _ in range(count):
-        (length,) = struct.unpack_from(">i", body, place)
-        place += 4
-        found.append(None if length < 0 else body[place : place + length])
-        place += max(length, 0)
-    return found
+        (length,) = struct.unpack_from(">i", body, offset)
+        offset += 4
+        values.append(None if length < 0 else body[offset : offset + length])
+        offset += max(length, 0)
+    return values

@@ -16,11 +16,12 @@ CURRENT = {"current_timestamp": "datetime", "current_date": "date", "current_tim
 MORE_PAGES = 4_096  # of 4 KiB, beyond those that the database had
 STATE_S = 5.0
 CHANGES = {
-    sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_TRANSACTION,
-    sqlite3.SQLITE_SAVEPOINT, sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_ALTER_TABLE,
-    sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_CREATE_VIEW, sqlite3.SQLITE_DROP_VIEW,
-    sqlite3.SQLITE_REINDEX,
-}  # fmt: skip
+    *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
+    *(sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT),
+    *(sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_ALTER_TABLE),
+    *(sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_REINDEX),
+    *(sqlite3.SQLITE_CREATE_VIEW, sqlite3.SQLITE_DROP_VIEW),
+}
 
 
 class WritableDatabase(Database):
@@ -39,8 +40,8 @@ class WritableDatabase(Database):
     def __init__(self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float) -> None:
         super().__init__(connection, max_rows, max_chars, timeout_s)
         connection.set_authorizer(None)
-        for setting in ("query_only=0", "synchronous=0", "foreign_keys=1", "recursive_triggers=0"):
-            connection.execute(f"PRAGMA {setting}")
+        for pragma in ("query_only=0", "synchronous=0", "foreign_keys=1", "recursive_triggers=0"):
+            connection.execute(f"PRAGMA {pragma}")
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count={pages + MORE_PAGES}").fetchall()
         _stop_the_clock(connection)
@@ -52,7 +53,7 @@ class WritableDatabase(Database):
         Returns: `text` for the agent, `open` while a transaction is, `wrote` unless it only read, `undone` if it ended
             a transaction without effect.
 
-        Raises: Refused with what SQLite said.
+        Raises: QueryRefused with what SQLite said.
         """
         before = self._connection.total_changes
         rows, changed = self._run(sql, lambda cursor: (cursor.description and self._lines(cursor), cursor.rowcount))
@@ -60,8 +61,8 @@ class WritableDatabase(Database):
         if wrote:
             self._list()
         text = rows if rows is not None else f"Done. {changed} rows changed." if changed >= 0 else "Done."
-        return {"text": text, "open": self._connection.in_transaction, "wrote": wrote,
-                "undone": sql.lstrip().casefold().startswith("rollback")}  # fmt: skip
+        undone = sql.lstrip().casefold().startswith("rollback")
+        return {"text": text, "open": self._connection.in_transaction, "wrote": wrote, "undone": undone}
 
     def is_open(self) -> str:
         """ "open" in a transaction, else "". SQLite ends one by itself after some errors."""
@@ -96,10 +97,10 @@ class WritableDatabase(Database):
         self._names = [name for (name,) in self._connection.execute(listing) if not name.startswith("sqlite_")]
 
     def _explain(self, error: str, sql: str) -> str:
-        told = super()._explain(error, sql)
+        explanation = super()._explain(error, sql)
         if "interrupted" in error and not self._connection.in_transaction:
-            told += " If a transaction was open, it was rolled back."
-        return told
+            explanation += " If a transaction was open, it was rolled back."
+        return explanation
 
 
 def _stop_the_clock(connection: sqlite3.Connection) -> None:
@@ -108,11 +109,13 @@ def _stop_the_clock(connection: sqlite3.Connection) -> None:
 
     def fixed(name: str):  # type: ignore[no-untyped-def]
         def clock(*arguments: object) -> object:
-            place = 1 if name == "strftime" else 0
+            index = 1 if name == "strftime" else 0
             given = list(arguments)
-            if len(given) <= place:
-                given[place:] = [NOW]
-            given = [NOW if isinstance(one, str) and one.casefold() == "now" else one for one in given]
+            if len(given) <= index:
+                given[index:] = [NOW]
+            given = [
+                NOW if isinstance(argument, str) and argument.casefold() == "now" else argument for argument in given
+            ]
             return reader.execute(f"SELECT {name}({','.join('?' * len(given))})", given).fetchone()[0]
 
         return clock

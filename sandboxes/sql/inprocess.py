@@ -11,7 +11,7 @@ from agentgym import Checkpoint, Environment, Message, ObservedState, SandboxErr
 
 from .base import MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
 from .database import database_of
-from .guest import Database, Refused
+from .guest import Database, QueryRefused
 
 
 class SqlInProcess(Environment):
@@ -101,5 +101,5 @@ def _answer(method: Callable[..., Any], *arguments: Any) -> Any:
     """Raises: ToolError with what the database refused."""
     try:
         return method(*arguments)
-    except Refused as refusal:
+    except QueryRefused as refusal:
         raise ToolError(str(refusal)) from refusal

@@ -21,7 +21,7 @@ from agentgym import (
 )
 from agentgym.sandbox import Sandbox, Snapshot
 
-from .parameters import Parameters, repository_of
+from .parameters import RepositoryParameters, repository_of
 from .patch import make_patch
 from .repository import QUIET, ROOT, apply_patch, prepared
 
@@ -47,8 +47,8 @@ DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
 class SweEdit(Environment):
     """A repository to mend with search, view and edit tools, but no shell. Not isolated: its own tests see its files.
 
-    Task parameters: see `Parameters`. What the agent changed is handed in as a diff of files, made outside the sandbox:
-    the reward `repository_tests` judges it in another one.
+    Task parameters: see `RepositoryParameters`. What the agent changed is handed in as a diff of files, made outside
+    the sandbox: the reward `repository_tests` judges it in another one.
     """
 
     sandbox = SandboxSpec(memory_mib=1024, processes=64, disk_mib=256, inodes=50_000, preload=WARM)
@@ -159,7 +159,7 @@ class SweEdit(Environment):
         if self.backend is None:
             await self.open_sandbox()  # says what is missing
         assert self.backend is not None
-        self._task = Parameters.of(task)
+        self._task = RepositoryParameters.of(task)
         repository = await repository_of(self._task, task.id)
         self._base: Snapshot = await prepared(self.backend, self._spec, repository, self._task.patch)
         self._observed, self._submits = ObservedState(), 0

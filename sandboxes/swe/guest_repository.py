@@ -15,8 +15,10 @@ MAX_HITS, MAX_LINE = 50, 200
 PLAIN = ["-o", "addopts=", "-o", "filterwarnings="]  # a package's own name plugins that are not here
 
 
-class Refused(Exception):
-    """The request cannot be served; the message is written for the model."""
+class RequestRefused(Exception):
+    """The request cannot be served; the message is written for the agent."""
+
+    for_agent = True
 
 
 def files_under(path: str) -> list[str]:
@@ -34,7 +36,7 @@ def listing(path: str) -> str:
     """The files under a path, one a line."""
     begin([])
     if not os.path.exists(path):
-        raise Refused(f"There is no file or folder {path!r}.")
+        raise RequestRefused(f"There is no file or folder {path!r}.")
     paths = [os.path.relpath(name) for name in files_under(path)]
     more = f"\n[{len(paths) - 200} more files; name a folder]" if len(paths) > 200 else ""
     return "\n".join(paths[:200]) + more or "[no files]"
@@ -46,9 +48,9 @@ def search(pattern: str, path: str) -> str:
     try:
         matcher = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise Refused(f"{pattern[:80]!r} is no regular expression: {error}.") from error
+        raise RequestRefused(f"{pattern[:80]!r} is no regular expression: {error}.") from error
     if not os.path.exists(path):
-        raise Refused(f"There is no file or folder {path!r}.")
+        raise RequestRefused(f"There is no file or folder {path!r}.")
     hits = []
     for name in files_under(path):
         try:

@@ -21,7 +21,7 @@ from agentgym.reward import SUCCESS, Components, EpisodeView
 from agentgym.sandbox import Backend, Sandbox
 
 from .environment import REPOSITORY, SUBMITTED, SweEdit
-from .parameters import Parameters, repository_of
+from .parameters import RepositoryParameters, repository_of
 from .patch import paths_of
 from .repository import ROOT, apply_patch, prepared
 
@@ -34,7 +34,7 @@ PROTECTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PatchVerdict:
     """What became of the tests: outcomes and failure texts by pytest id. None where the patch does not fit."""
 
     outcomes: Mapping[str, str]
@@ -89,7 +89,7 @@ class RepositoryTests(Reward):
         components[SUCCESS] = float(all(map(verdict.passed, [*to_mend, *to_keep])))
         return components
 
-    async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
+    async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
         """Outcomes of tests on the task's repository with a patch; None if it does not fit.
 
         Nothing passes where the patch breaks its sandbox twice and the tests run without it: that is its failure, not
@@ -105,11 +105,11 @@ class RepositoryTests(Reward):
                     await self._judge(task, "", tests)
                 except SandboxError as error:
                     raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
-        return Verdict({}, {})
+        return PatchVerdict({}, {})
 
-    async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> Verdict | None:
+    async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
         truth: Mapping[str, Any] = task.truth or {}
-        parameters = Parameters.of(task)
+        parameters = RepositoryParameters.of(task)
         spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
@@ -132,7 +132,7 @@ class RepositoryTests(Reward):
 
 async def run_tests(
     sandbox: Sandbox, tests: Sequence[str], path: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
-) -> Verdict:
+) -> PatchVerdict:
     """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
 
     One more test, which can only fail, is run behind them: code that has every test pass is found out by it.
@@ -148,8 +148,8 @@ async def run_tests(
         if mark == nonce:
             outcomes, reasons = json.loads(text)
             canary_outcomes = [outcomes.pop(test) for test in list(outcomes) if test.endswith(f"::test_{name}")]
-            return Verdict(outcomes, reasons) if canary_outcomes == ["failed"] else Verdict({}, {})
-    return Verdict({}, {})  # ended early, out of time or memory: nothing passed
+            return PatchVerdict(outcomes, reasons) if canary_outcomes == ["failed"] else PatchVerdict({}, {})
+    return PatchVerdict({}, {})  # ended early, out of time or memory: nothing passed
 
 
 def submission(episode: EpisodeView) -> str | None:

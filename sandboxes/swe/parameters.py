@@ -16,7 +16,7 @@ from .sources import PINNED, archive
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class RepositoryParameters:
     """What a task says of its repository.
 
     Attributes:
@@ -44,7 +44,7 @@ class Parameters:
     guidance: str = ""
 
     @classmethod
-    def of(cls, task: Task) -> Parameters:
+    def of(cls, task: Task) -> RepositoryParameters:
         """Raises: TaskError naming the parameter and its value."""
         given = dict(task.parameters)
         values: dict[str, Any] = {}
@@ -88,7 +88,7 @@ class Parameters:
         return replace(base, preload=(*base.preload, *self.requires))
 
 
-async def repository_of(parameters: Parameters, task: str) -> Repository:
+async def repository_of(parameters: RepositoryParameters, task: str) -> Repository:
     """The repository of a task, and the packages beside it. Raises: TaskError if there is no such package, path or
     asset."""
     try:

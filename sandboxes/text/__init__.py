@@ -1,6 +1,9 @@
-"""Text worlds: small games in memory with exact states, generators of puzzles that can be solved, and oracles."""
+"""Text environments: small games in memory with exact states, generators of solvable puzzles, and oracles."""
+
+from agentgym.deprecation import renamed_attributes
 
 from .adventure import Adventure
+from .base import Axis, Puzzle, TextEnvironment
 from .countdown import Countdown
 from .frozen_lake import FrozenLake
 from .number_guess import NumberGuess
@@ -8,7 +11,6 @@ from .sokoban import Sokoban
 from .sudoku import Sudoku
 from .twenty_questions import TwentyQuestions
 from .wordle import Wordle
-from .world import Axis, Puzzle, TextWorld
 
 __all__ = [
     "Adventure",
@@ -19,7 +21,9 @@ __all__ = [
     "Puzzle",
     "Sokoban",
     "Sudoku",
-    "TextWorld",
+    "TextEnvironment",
     "TwentyQuestions",
     "Wordle",
 ]
+
+__getattr__ = renamed_attributes(__name__, {"TextWorld": "agentgym.sandboxes.text.TextEnvironment"})

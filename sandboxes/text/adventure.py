@@ -1,4 +1,4 @@
-"""`agentgym/text-adventure-v1`: a house of rooms, boxes, locks and keys, and things to be brought where they belong."""
+"""`agentgym/text-adventure-v1`: rooms, boxes, locks and keys, and things that must be brought to their places."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, ToolError, seed_of, tool
 
+from .base import Axis, Puzzle, Script, TextEnvironment
 from .house import House
 from .house_builder import build
-from .world import Axis, Puzzle, Script, TextWorld
 
 AT_ONCE, FEW = 5, 15
 
 
-class Adventure(TextWorld):
-    """A text adventure. In memory: nothing is isolated, and nothing needs to be.
+class Adventure(TextEnvironment):
+    """A text adventure. Everything is in memory, so nothing is isolated.
 
     Task parameters: `house` and `state` as `house.House` has them, `quest`, pairs of a thing and the holder where it
-    belongs. No door or box can be locked or closed again, so every state leads to the end.
-    Source: the kind of game is TextWorld's, arXiv:1806.11532; words, rules and generator are our own.
+    belongs. No door or box can be locked or closed again, so every state can be solved.
+    Source: the kind of game is that of TextWorld, arXiv:1806.11532; words, rules and generator are our own.
     """
 
     id = "agentgym/text-adventure-v1"
@@ -33,12 +32,16 @@ class Adventure(TextWorld):
         "secretive": Axis(0, 1, "1: the task does not say where the things and keys are"),
     }
     levels = (
-        {"rooms": 1, "others": 2}, {"rooms": 2, "others": 2}, {"rooms": 2, "locks": 1, "others": 2},
-        {"rooms": 3, "locks": 1, "others": 3}, {"rooms": 4, "locks": 2, "others": 3},
+        {"rooms": 1, "others": 2},
+        {"rooms": 2, "others": 2},
+        {"rooms": 2, "locks": 1, "others": 2},
+        {"rooms": 3, "locks": 1, "others": 3},
+        {"rooms": 4, "locks": 2, "others": 3},
         {"rooms": 5, "locks": 2, "things": 2, "others": 4},
-        {"rooms": 4, "locks": 1, "others": 4, "secretive": 1}, {"rooms": 6, "locks": 2, "others": 4, "secretive": 1},
+        {"rooms": 4, "locks": 1, "others": 4, "secretive": 1},
+        {"rooms": 6, "locks": 2, "others": 4, "secretive": 1},
         {"rooms": 8, "locks": 3, "things": 2, "others": 6, "secretive": 1},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         state = self.parameter("state", dict)
@@ -55,7 +58,7 @@ class Adventure(TextWorld):
         return all(self.state["places"][thing] == holder for thing, holder in self._quest)
 
     def nearness(self) -> float:
-        """L / (L + commands that are left), L the commands that were left at the start."""
+        """L / (L + remaining commands), with L the commands of the shortest solution from the start."""
         if self.solved():
             return 1.0
         self._house.state = self.state
@@ -68,16 +71,16 @@ class Adventure(TextWorld):
         """
         self.check_open()
         self._house.state = self.state
-        said: list[str] = []
-        for one in [part for part in command.split(";") if part.strip()][:AT_ONCE] or [""]:
+        replies: list[str] = []
+        for part in [part for part in command.split(";") if part.strip()][:AT_ONCE] or [""]:
             try:
-                said.append(self._house.do(one))
+                replies.append(self._house.do(part))
             except ToolError as error:
-                raise ToolError(" ".join([*said, str(error)])) from error
+                raise ToolError(" ".join([*replies, str(error)])) from error
             if self.solved():
                 break
         self.settle()
-        return " ".join([*said, "You have done it."] if self.solved() else said)
+        return " ".join([*replies, "You have done it."] if self.solved() else replies)
 
     @classmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
@@ -93,21 +96,21 @@ class Adventure(TextWorld):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Goes the shortest way, one command a turn; several where there are many. It never reads the truth."""
+        """Plays a shortest solution, one command per turn, or several if there are many. It does not read the truth."""
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         return _player(_fresh(house, state).solution(quest))
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Knows every command and brings the wrong thing: another one, or the right one to another place."""
+        """Uses the commands correctly, but brings the wrong thing, or the right thing to the wrong place."""
         rng = random.Random(seed_of("novice", task.id))
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         thing, holder = quest[0]
         others = [other for other in state["places"] if other != thing and not other.endswith(" key")]
-        places = [other for other in house["holders"] if other != holder and state["places"][thing] != other]
+        other_holders = [other for other in house["holders"] if other != holder and state["places"][thing] != other]
         wrong = [
             *([[rng.choice(others), holder]] if others else []),
-            *([[thing, rng.choice(places)]] if places else []),
+            *([[thing, rng.choice(other_holders)]] if other_holders else []),
         ]
         chosen = rng.choice([pair for pair in wrong if state["places"][pair[0]] != pair[1]] or [[thing, holder]])
         return _player(_fresh(house, state).solution([chosen]))
@@ -123,13 +126,13 @@ def _in(house: Mapping[str, Any], holder: str) -> str:
 
 
 def _whereabouts(house: Mapping[str, Any], state: Mapping[str, Any], quest: Sequence[Sequence[str]]) -> str:
-    """Where the things of the quest and their holders are, and every key."""
+    """Sentences that say where the keys, the things of the quest and their holders are."""
     sentences = []
     rooms = len(house["exits"])
     for thing in [*(thing for thing, _ in quest), *sorted(house["locks"].values())]:
-        place = state["places"][thing]
-        room = house["holders"][place]["room"] if place in house["holders"] else place
-        spot = f"{_in(house, place)} the {place}" if place in house["holders"] else "on the floor"
+        location = state["places"][thing]
+        room = house["holders"][location]["room"] if location in house["holders"] else location
+        spot = f"{_in(house, location)} the {location}" if location in house["holders"] else "on the floor"
         sentences.append(f"The {thing} is {spot}{f' in the {room}' if rooms > 1 else ''}.")
     for holder in dict.fromkeys(holder for _, holder in quest):
         if rooms > 1:
@@ -143,9 +146,9 @@ def _player(commands: Sequence[str]) -> Script:
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)
         part = commands[turn * at_once : (turn + 1) * at_once]
-        return Message("assistant", "", (Call("act", {"command": "; ".join(part)}),)) if part else _SAID
+        return Message("assistant", "", (Call("act", {"command": "; ".join(part)}),)) if part else _DONE
 
     return script
 
 
-_SAID = Message("assistant", "Done.")
+_DONE = Message("assistant", "Done.")

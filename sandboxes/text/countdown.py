@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 from agentgym import Call, Message, Task, ToolError, tool
 
-from .world import Axis, Puzzle, Script, TextWorld
+from .base import Axis, Puzzle, Script, TextEnvironment
 
 Operator = Literal["+", "-", "*", "/"]
 MAX_NUMBERS, MAX_VALUE, MAX_EXPRESSION = 8, 10**9, 200
 EXACT = 4
-"""Up to so many numbers it is known whether the target can still be reached."""
+"""With up to this many numbers `nearness` checks whether the target can still be reached."""
 
 
-class Countdown(TextWorld):
-    """Numbers on a table, to be combined into a target. In memory: nothing is isolated, and nothing needs to be.
+class Countdown(TextEnvironment):
+    """Numbers on a table that must be combined into a target. Everything is in memory, so nothing is isolated.
 
     Task parameters: `numbers`, positive whole numbers; `target`; `use_all`, true if none may be left over (optional).
     Differences are never negative, and a division leaves no remainder. An answer in one go, or step by step.
@@ -33,12 +33,15 @@ class Countdown(TextWorld):
         "use_all": Axis(0, 1, "whether every number must be used"),
     }
     levels = (
-        {"numbers": 3, "largest": 10, "target": 50}, {"numbers": 3, "largest": 25, "target": 100},
-        {"numbers": 4, "largest": 10, "target": 100}, {"numbers": 4, "largest": 25, "target": 200},
+        {"numbers": 3, "largest": 10, "target": 50},
+        {"numbers": 3, "largest": 25, "target": 100},
+        {"numbers": 4, "largest": 10, "target": 100},
+        {"numbers": 4, "largest": 25, "target": 200},
         {"numbers": 4, "largest": 50, "target": 500, "use_all": 1},
-        {"numbers": 5, "largest": 50, "target": 500}, {"numbers": 5, "largest": 100, "target": 999, "use_all": 1},
+        {"numbers": 5, "largest": 50, "target": 500},
+        {"numbers": 5, "largest": 100, "target": 999, "use_all": 1},
         {"numbers": 6, "largest": 100, "target": 999},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         numbers, self._target = self.parameter("numbers", list), self.parameter("target", int)
@@ -59,9 +62,9 @@ class Countdown(TextWorld):
         return self.state["answer"] is not None and not self.solved()
 
     def nearness(self) -> float:
-        """The share of the combinations that are done, where the target can still be reached.
+        """The share of the combinations that are done, if the target can still be reached.
 
-        0 where it cannot, and where more than four numbers lie there: that would take long to find out.
+        0 if it cannot, and if there are more than four numbers, because checking that would take too long.
         """
         table = self.state["table"]
         if self.solved() or self.lost():
@@ -104,18 +107,18 @@ class Countdown(TextWorld):
         use_all = bool(axes["use_all"])
         while True:
             numbers = [rng.randint(1, axes["largest"]) for _ in range(axes["numbers"])]
-            made = [(number, str(number)) for number in numbers]
+            expressions = [(number, str(number)) for number in numbers]
             for _ in range(len(numbers) - 1 if use_all else rng.randint(max(1, len(numbers) - 2), len(numbers) - 1)):
-                (left, one), (right, two) = rng.sample(made, 2)
+                (left, left_text), (right, right_text) = rng.sample(expressions, 2)
                 value = None
                 operator = rng.choice("+-*/")
                 if possible(left, operator, right):
                     value = combined(left, operator, right)
                 if not value or value > 10 * axes["target"]:
                     continue
-                made = [item for item in made if item[1] is not one and item[1] is not two]
-                made.append((value, f"({one} {operator} {two})"))
-            target, solution = made[-1]
+                expressions = [item for item in expressions if item[1] is not left_text and item[1] is not right_text]
+                expressions.append((value, f"({left_text} {operator} {right_text})"))
+            target, solution = expressions[-1]
             enough = solution.count("(") >= len(numbers) - (1 if use_all else 2)
             if enough and target <= axes["target"] and target not in numbers and "(" in solution:
                 break
@@ -129,12 +132,12 @@ class Countdown(TextWorld):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """An answer that is right, from the truth."""
+        """A right answer, from the truth."""
         return Message("assistant", "", (Call("answer", {"expression": task.truth["solution"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Searches for the steps itself, and combines one pair a turn. It never reads the truth."""
+        """Searches for the steps and combines one pair per turn. It does not read the truth."""
         parameters = task.parameters
         steps = search(tuple(sorted(parameters["numbers"])), parameters["target"], parameters.get("use_all", False))
 
@@ -150,7 +153,7 @@ class Countdown(TextWorld):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Adds everything up, two numbers at a time."""
+        """Adds all numbers, two at a time."""
 
         def script(messages: Sequence[Message]) -> Message:
             table = sorted(task.parameters["numbers"])
@@ -171,7 +174,7 @@ def possible(left: int, operator: str, right: int) -> bool:
 
 
 def combined(left: int, operator: str, right: int) -> int:
-    """What two numbers make; only asked where it is `possible`."""
+    """The result of an operation that is `possible`."""
     if operator == "+":
         return left + right
     if operator == "-":
@@ -217,7 +220,7 @@ def _result(left: int, operator: str, right: int) -> int:
 
 
 def search(table: tuple[int, ...], target: int, use_all: bool) -> list[tuple[int, str, int]] | None:
-    """Steps that make the target from a sorted table, None if there are none. Every way is tried, no table twice."""
+    """Steps that make the target from a sorted table, or None. Every way is tried, but no table twice."""
     return _search(table, target, use_all, set())
 
 
@@ -237,7 +240,7 @@ def _search(
 
 
 def _pairs(table: tuple[int, ...]) -> Iterator[tuple[tuple[int, str, int], tuple[int, ...]]]:
-    """Every step from a table that may bring something, and the sorted table after it."""
+    """Every possible step from a table, with the sorted table after it."""
     for first in range(len(table)):
         for second in range(first + 1, len(table)):
             small, large = table[first], table[second]

@@ -8,18 +8,17 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Task, tool
-from agentgym.task import seed_of
+from agentgym import Task, seed_of, tool
 
+from .base import Axis, Puzzle, Script, TextEnvironment
 from .grid import STEPS, Direction, Square, distances, squares_of, walker, way
-from .world import Axis, Puzzle, Script, TextWorld
 
 MAX_STEPS, MAX_SIDE = 5, 16
 TURNED = {"up": ("left", "right"), "down": ("right", "left"), "left": ("down", "up"), "right": ("up", "down")}
 
 
-class FrozenLake(TextWorld):
-    """A walk over ice from the start to the goal. In memory: nothing is isolated, and nothing needs to be.
+class FrozenLake(TextEnvironment):
+    """A walk over ice from the start to the goal. Everything is in memory, so nothing is isolated.
 
     Task parameters: `map`, rows of `S` start, `G` goal, `O` hole and `_` ice; `slip`, percent of steps that go
     sideways (optional, 0). Which steps slip is drawn from the episode's seed.
@@ -34,17 +33,24 @@ class FrozenLake(TextWorld):
         "slip": Axis(0, 100, "percent of steps that go sideways"),
     }
     levels = (
-        {"size": 4, "holes": 15, "length": 5}, {"size": 4, "holes": 25, "length": 5},
-        {"size": 5, "holes": 25, "length": 6}, {"size": 5, "holes": 35, "length": 7},
-        {"size": 6, "holes": 30, "length": 8}, {"size": 6, "holes": 40, "length": 9},
-        {"size": 7, "holes": 40, "length": 10}, {"size": 8, "holes": 40, "length": 12},
-        {"size": 9, "holes": 40, "length": 14}, {"size": 10, "holes": 45, "length": 18},
-    )  # fmt: skip
+        {"size": 4, "holes": 15, "length": 5},
+        {"size": 4, "holes": 25, "length": 5},
+        {"size": 5, "holes": 25, "length": 6},
+        {"size": 5, "holes": 35, "length": 7},
+        {"size": 6, "holes": 30, "length": 8},
+        {"size": 6, "holes": 40, "length": 9},
+        {"size": 7, "holes": 40, "length": 10},
+        {"size": 8, "holes": 40, "length": 12},
+        {"size": 9, "holes": 40, "length": 14},
+        {"size": 10, "holes": 45, "length": 18},
+    )
 
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("map", list)
-        whole = all(isinstance(row, str) and len(row) == len(rows[0]) and not set(row) - set("SGO_") for row in rows)
-        if not rows or not whole or max(len(rows), len(rows[0])) > MAX_SIDE:
+        well_formed = all(
+            isinstance(row, str) and len(row) == len(rows[0]) and not set(row) - set("SGO_") for row in rows
+        )
+        if not rows or not well_formed or max(len(rows), len(rows[0])) > MAX_SIDE:
             raise self.refuse(f"the map {rows!r} is not of equal rows of S, G, O and _, {MAX_SIDE} long at most.")
         starts, goals = squares_of(rows, "S"), squares_of(rows, "G")
         self._holes = set(squares_of(rows, "O"))
@@ -62,7 +68,7 @@ class FrozenLake(TextWorld):
         return self.state["at"][0], self.state["at"][1]
 
     def canonical(self) -> Any:
-        """Where one stands; how many steps it took only chooses what slips next."""
+        """The position; the number of steps only decides which step slips next."""
         return self.state["at"]
 
     def solved(self) -> bool:
@@ -72,7 +78,7 @@ class FrozenLake(TextWorld):
         return self._at in self._holes
 
     def nearness(self) -> float:
-        """The steps that are left, against those from the farthest square; 0 in a hole."""
+        """1 minus the remaining steps over those from the farthest square; 0 in a hole."""
         return 1 - self._left[self._at] / max(self._left.values()) if self._at in self._left else 0.0
 
     @tool(inline=True)
@@ -134,12 +140,12 @@ class FrozenLake(TextWorld):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Walks a shortest way. Where the ice is slippery it does not look where it is, and may fail."""
+        """Walks a shortest way. On slippery ice it does not check its position, and may fail."""
         return walker(task, MAX_STEPS)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Walks straight towards the goal, whatever lies between."""
+        """Walks straight towards the goal, ignoring holes."""
         start, goal = (squares_of(task.parameters["map"], symbol)[0] for symbol in "SG")
         down, right = goal[0] - start[0], goal[1] - start[1]
         straight = ("D" if down > 0 else "U") * abs(down) + ("R" if right > 0 else "L") * abs(right)

@@ -1,4 +1,4 @@
-"""Squares, directions and distances: what the worlds on a grid share."""
+"""Squares, directions and distances, for the environments on a grid."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from typing import Literal
 
 from agentgym import Call, Message, Task
 
-from .world import Script
+from .base import Script
 
 Direction = Literal["up", "down", "left", "right"]
 Square = tuple[int, int]
 STEPS: Mapping[str, Square] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 LETTERS = {"U": "up", "D": "down", "L": "left", "R": "right"}
-"""Solutions are kept as one letter a step."""
+"""Solutions are stored as one letter per step."""
 
 
 def distances(free: Iterable[Square], start: Square) -> dict[Square, int]:
     """Steps from `start` to every free square that can be reached over free squares."""
-    unseen, found, waiting = set(free) - {start}, {start: 0}, deque([start])
+    unseen, steps_to, waiting = set(free) - {start}, {start: 0}, deque([start])
     while waiting:
-        row, column = here = waiting.popleft()
+        row, column = square_from = waiting.popleft()
         for down, right in STEPS.values():
             square = row + down, column + right
             if square in unseen:
                 unseen.remove(square)
-                found[square] = found[here] + 1
+                steps_to[square] = steps_to[square_from] + 1
                 waiting.append(square)
-    return found
+    return steps_to
 
 
 def way(free: Iterable[Square], start: Square, goal: Square) -> str:
     """A shortest way as letters. Raises: KeyError if there is none."""
-    left = distances(free, goal)
-    letters, here = "", start
-    while here != goal:
+    remaining = distances(free, goal)
+    letters, at = "", start
+    while at != goal:
         for letter, name in LETTERS.items():
-            square = here[0] + STEPS[name][0], here[1] + STEPS[name][1]
-            if left.get(square, left[here]) < left[here]:
-                letters, here = letters + letter, square
+            square = at[0] + STEPS[name][0], at[1] + STEPS[name][1]
+            if remaining.get(square, remaining[at]) < remaining[at]:
+                letters, at = letters + letter, square
                 break
     return letters
 
 
 def squares_of(rows: Sequence[str], symbols: str) -> list[Square]:
-    """Where any of the symbols stands, row by row."""
+    """The squares with any of the symbols, row by row."""
     return [(r, c) for r, row in enumerate(rows) for c, symbol in enumerate(row) if symbol in symbols]
 
 
 def walker(task: Task, at_once: int) -> Script:
-    """A script that walks `truth["solution"]`, so many steps a turn."""
+    """A script that walks `truth["solution"]`, `at_once` steps per turn."""
     steps = [LETTERS[letter] for letter in task.truth["solution"]]
 
     def script(messages: Sequence[Message]) -> Message:

@@ -1,4 +1,4 @@
-"""The house of the text adventure: rooms, locked doors, holders, things; what a command does; the way to an end."""
+"""The house of the text adventure: rooms, doors, holders and things; the commands; shortest solutions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ARTICLES = re.compile(r"\b(?:the|a|an|my)\b")
 
 
 class House:
-    """A house that may be changed by commands.
+    """A house whose state is changed by commands.
 
     Args:
-        plan: what never changes, as plain data: `exits` (room to direction to room), `holders` (name to room and
+        plan: the constant part, as plain data: `exits` (room to direction to room), `holders` (name to room and
             whether it `opens`), `locks` (what is locked to its key: a holder, or a door written `hall-cellar`).
-        state: what does: `at`, `places` (thing to room, holder or "you"), `open`, `unlocked`, `seen` (rooms).
+        state: what changes: `at`, `places` (thing to room, holder or "you"), `open`, `unlocked`, `seen` (rooms).
     """
 
     def __init__(self, plan: Mapping[str, Any], state: dict[str, Any]) -> None:
@@ -31,14 +31,14 @@ class House:
         self.locks: Mapping[str, str] = plan["locks"]
         self.state = state
 
-    # ---- what is where
+    # ---- queries
 
     def locked(self, what: str | None) -> bool:
         return what in self.locks and what not in self.state["unlocked"]
 
-    def door(self, here: str, there: str) -> str | None:
-        """The locked or once locked door between two rooms, None if it is an opening."""
-        return next((door for door in (f"{here}-{there}", f"{there}-{here}") if door in self.locks), None)
+    def door(self, room: str, other: str) -> str | None:
+        """The door with a lock between two rooms; None if there is no such door."""
+        return next((door for door in (f"{room}-{other}", f"{other}-{room}") if door in self.locks), None)
 
     def is_open(self, holder: str) -> bool:
         return not self.holders[holder]["opens"] or holder in self.state["open"]
@@ -47,24 +47,26 @@ class House:
         return "in" if self.holders[holder]["opens"] else "on"
 
     def visible(self, thing: str) -> bool:
-        """Whether a thing is with the player, or lies open in the room."""
-        place = self.state["places"].get(thing)
-        if place in (YOU, self.state["at"]):
+        """Whether the agent carries a thing, or can see it in the room."""
+        location = self.state["places"].get(thing)
+        if location in (YOU, self.state["at"]):
             return True
-        return place in self.holders and self.holders[place]["room"] == self.state["at"] and self.is_open(place)
+        return (
+            location in self.holders and self.holders[location]["room"] == self.state["at"] and self.is_open(location)
+        )
 
-    def inside(self, place: str) -> list[str]:
-        return sorted(thing for thing, where in self.state["places"].items() if where == place)
+    def inside(self, location: str) -> list[str]:
+        return sorted(thing for thing, thing_location in self.state["places"].items() if thing_location == location)
 
     # ---- commands
 
     def do(self, command: str) -> str:
-        """Carry out one command. Returns: what is seen then. Raises: ToolError with what stands against it."""
+        """Carry out one command. Returns: the reply. Raises: ToolError with the reason if it is not possible."""
         words = " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z\- ]", " ", command[:200].casefold())).split())
         for pattern, method in _VERBS:
             if match := pattern.fullmatch(words):
-                said: str = method(self, *match.groups())
-                return said
+                reply: str = method(self, *match.groups())
+                return reply
         raise ToolError(f"I do not understand {command[:40]!r}. Commands are: {COMMANDS}, inventory.")
 
     def look(self) -> str:
@@ -73,12 +75,15 @@ class House:
         for direction, room in sorted(self.exits[at].items()):
             barred = " (locked door)" if self.locked(self.door(at, room)) else ""
             ways.append(f"{direction} to the {room}{barred}")
-        seen = []
+        descriptions = []
         for name, holder in self.holders.items():
             if holder["room"] == at:
-                seen.append(f"{name} ({', '.join(self.inside(name)) or 'empty'})" if self.is_open(name)
-                            else f"{name} ({'locked' if self.locked(name) else 'closed'})")  # fmt: skip
-        lines = [f"You are in the {at}.", f"You see: {', '.join([*seen, *self.inside(at)]) or 'nothing'}."]
+                descriptions.append(
+                    f"{name} ({', '.join(self.inside(name)) or 'empty'})"
+                    if self.is_open(name)
+                    else f"{name} ({'locked' if self.locked(name) else 'closed'})"
+                )
+        lines = [f"You are in the {at}.", f"You see: {', '.join([*descriptions, *self.inside(at)]) or 'nothing'}."]
         return " ".join([*lines, *([f"Ways: {', '.join(ways)}."] if ways else [])])
 
     def inventory(self) -> str:
@@ -126,21 +131,21 @@ class House:
         self.state["unlocked"] = sorted([*self.state["unlocked"], what])
         return f"The {name} is unlocked."
 
-    def take(self, thing: str, place: str | None = None) -> str:
-        if not self.visible(thing) or (place is not None and self.state["places"][thing] not in (place, YOU)):
-            raise ToolError(f"There is no {thing[:40]!r} to be taken{' from there' if place else ' here'}.")
+    def take(self, thing: str, holder: str | None = None) -> str:
+        if not self.visible(thing) or (holder is not None and self.state["places"][thing] not in (holder, YOU)):
+            raise ToolError(f"There is no {thing[:40]!r} to be taken{' from there' if holder else ' here'}.")
         if self.state["places"][thing] == YOU:
             raise ToolError(f"You carry the {thing} already.")
         self.state["places"][thing] = YOU
         return f"You take the {thing}."
 
-    def put(self, thing: str, place: str) -> str:
+    def put(self, thing: str, holder: str) -> str:
         self._carried(thing)
-        self._near(place)
-        if not self.is_open(place):
-            raise ToolError(f"The {place} is closed.")
-        self.state["places"][thing] = place
-        return f"You put the {thing} {self.preposition(place)} the {place}."
+        self._near(holder)
+        if not self.is_open(holder):
+            raise ToolError(f"The {holder} is closed.")
+        self.state["places"][thing] = holder
+        return f"You put the {thing} {self.preposition(holder)} the {holder}."
 
     def drop(self, thing: str) -> str:
         self._carried(thing)
@@ -155,13 +160,13 @@ class House:
         if self.state["places"].get(thing) != YOU:
             raise ToolError(f"You do not carry {thing[:40]!r}.")
 
-    # ---- the way to an end
+    # ---- solutions
 
     def solution(self, quest: list[list[str]]) -> list[str]:
-        """Commands that bring each thing to its holder, from the state as it is; the state is left alone.
+        """Commands that bring each thing to its holder, from the current state, which is not changed.
 
-        What is locked is unlocked only where it bars the way.
-        Raises: RecursionError where a key is behind its own lock.
+        A lock is opened only if it is in the way.
+        Raises: RecursionError if a key is behind its own lock.
         """
         house, commands = House(self.plan, copy.deepcopy(self.state)), list[str]()
         for thing, holder in quest:
@@ -176,18 +181,18 @@ class House:
         commands.append(command)
 
     def _fetch(self, thing: str, commands: list[str]) -> None:
-        place = self.state["places"][thing]
-        if place == YOU:
+        location = self.state["places"][thing]
+        if location == YOU:
             return
-        if place in self.holders:
-            self._enter(place, commands)
-            self._run(f"take {thing} from {place}", commands)
+        if location in self.holders:
+            self._enter(location, commands)
+            self._run(f"take {thing} from {location}", commands)
         else:
-            self._walk(place, commands)
+            self._walk(location, commands)
             self._run(f"take {thing}", commands)
 
     def _enter(self, holder: str, commands: list[str]) -> None:
-        """Stand before a holder that is open."""
+        """Go to a holder and open it."""
         if self.locked(holder):
             self._fetch(self.locks[holder], commands)
         self._walk(self.holders[holder]["room"], commands)
@@ -214,17 +219,17 @@ class House:
             else:
                 self._run(f"go {way[0]}", commands)
 
-    def _way(self, here: str, there: str) -> list[str]:
-        """Directions of a shortest way, whatever is locked. Raises: KeyError if there is none."""
-        found: dict[str, list[str]] = {here: []}
-        waiting = deque([here])
-        while waiting and there not in found:
+    def _way(self, start: str, goal: str) -> list[str]:
+        """Directions of a shortest way, ignoring locks. Raises: KeyError if there is none."""
+        directions_to: dict[str, list[str]] = {start: []}
+        waiting = deque([start])
+        while waiting and goal not in directions_to:
             room = waiting.popleft()
             for direction, other in sorted(self.exits[room].items()):
-                if other not in found:
-                    found[other] = [*found[room], direction]
+                if other not in directions_to:
+                    directions_to[other] = [*directions_to[room], direction]
                     waiting.append(other)
-        return found[there]
+        return directions_to[goal]
 
 
 _VERBS: tuple[tuple[re.Pattern[str], Any], ...] = (

@@ -1,4 +1,4 @@
-"""Builds houses for the text adventure: every lock's key lies where one gets without that lock."""
+"""Builds houses for the text adventure: the key of every lock can be reached without opening that lock."""
 
 from __future__ import annotations
 
@@ -10,16 +10,38 @@ ROOMS = ("kitchen", "hall", "cellar", "attic", "library", "study", "garden", "be
 BOXES = ("chest", "box", "cupboard", "drawer", "wardrobe", "trunk", "safe", "crate", "cabinet", "locker", "suitcase")
 SURFACES = ("table", "shelf", "desk", "bench", "counter", "stool", "mantel", "rack", "stand", "tray", "sill")
 THINGS = (
-    "apple", "book", "lamp", "coin", "map", "ring", "cup", "rope", "letter", "candle", "spoon", "hat", "bell", "clock",
-    "doll", "knife", "stone", "feather", "bottle", "brush", "pearl", "mirror", "flute", "glove",
-)  # fmt: skip
+    "apple",
+    "book",
+    "lamp",
+    "coin",
+    "map",
+    "ring",
+    "cup",
+    "rope",
+    "letter",
+    "candle",
+    "spoon",
+    "hat",
+    "bell",
+    "clock",
+    "doll",
+    "knife",
+    "stone",
+    "feather",
+    "bottle",
+    "brush",
+    "pearl",
+    "mirror",
+    "flute",
+    "glove",
+)
 KEYS = ("iron key", "brass key", "silver key", "copper key", "golden key")
 WAYS = {"north": (-1, 0), "south": (1, 0), "west": (0, -1), "east": (0, 1)}
 BACK = {"north": "south", "south": "north", "west": "east", "east": "west"}
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any], list[list[str]]]:
-    """A house, its state at the start, and a quest, as `house.House` and `Adventure` have them."""
+    """A house, its initial state, and a quest, in the form of `house.House` and `Adventure`."""
     rooms = rng.sample(ROOMS, axes["rooms"])
     exits = _exits(rng, rooms)
     boxes, surfaces = rng.sample(BOXES, len(BOXES)), rng.sample(SURFACES, len(SURFACES))
@@ -28,21 +50,21 @@ def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[dict[str, Any], 
         holders[boxes.pop()] = {"room": room, "opens": True}
         holders[surfaces.pop()] = {"room": room, "opens": False}
     plan: dict[str, Any] = {"exits": exits, "holders": holders, "locks": {}}
-    places: dict[str, str] = {}
-    barred = _lock(rng, plan, places, rooms[0], axes["locks"])
+    locations: dict[str, str] = {}
+    barred = _lock(rng, plan, locations, rooms[0], axes["locks"])
     names = rng.sample(THINGS, axes["things"] + axes["others"])
     everywhere = [*rooms, *holders]
     for number, name in enumerate(names):
-        places[name] = rng.choice(sorted(barred) if number == 0 and barred else everywhere)
+        locations[name] = rng.choice(sorted(barred) if number == 0 and barred else everywhere)
     quest = []
     for name in names[: axes["things"]]:
-        quest.append([name, rng.choice([holder for holder in holders if holder != places[name]])])
-    order = sorted(places)
-    return plan, {"at": rooms[0], "places": {name: places[name] for name in order}}, quest
+        quest.append([name, rng.choice([holder for holder in holders if holder != locations[name]])])
+    order = sorted(locations)
+    return plan, {"at": rooms[0], "places": {name: locations[name] for name in order}}, quest
 
 
 def _exits(rng: random.Random, rooms: list[str]) -> dict[str, dict[str, str]]:
-    """Rooms on the squares of a grid, each new one beside an older one."""
+    """Rooms on the squares of a grid, each new room next to an older one."""
     squares = {(0, 0): rooms[0]}
     exits: dict[str, dict[str, str]] = {room: {} for room in rooms}
     for room in rooms[1:]:
@@ -59,13 +81,13 @@ def _exits(rng: random.Random, rooms: list[str]) -> dict[str, dict[str, str]]:
     return exits
 
 
-def _lock(rng: random.Random, plan: dict[str, Any], places: dict[str, str], start: str, count: int) -> set[str]:
-    """Lock doors and boxes one after the other, each key among the places that are open without it.
+def _lock(rng: random.Random, plan: dict[str, Any], locations: dict[str, str], start: str, count: int) -> set[str]:
+    """Lock doors and boxes one after the other; each key is placed where it can be reached without it.
 
-    A later lock bars, if it can, the key of an earlier one, so that keys must be found in turn. Its own key lies where
-    no lock is in the way; so with it, and then as before, everything can be opened.
+    If possible, a later lock blocks the key of an earlier one, so that the keys must be found in turn. Its own key is
+    behind no lock, so everything can be opened.
 
-    Returns: the rooms and holders that the first lock bars; empty if there is none.
+    Returns: the rooms and holders behind the first lock; empty if there is none.
     """
     locks: dict[str, str] = plan["locks"]
     doors = sorted({"-".join(sorted((room, other))) for room, ways in plan["exits"].items() for other in ways.values()})
@@ -73,19 +95,25 @@ def _lock(rng: random.Random, plan: dict[str, Any], places: dict[str, str], star
     first: set[str] = set()
     for key in rng.sample(KEYS, count):
         before = _open_places(plan, start)
-        choices = [(what, _open_places(plan, start, what)) for what in (*doors, *boxes) if what not in locks]
-        choices = [(what, after) for what, after in choices if after < before]
-        in_turn = [(what, after) for what, after in choices if not {places[other] for other in locks.values()} <= after]
+        choices = [
+            (lockable, _open_places(plan, start, lockable)) for lockable in (*doors, *boxes) if lockable not in locks
+        ]
+        choices = [(lockable, after) for lockable, after in choices if after < before]
+        in_turn = [
+            (lockable, after)
+            for lockable, after in choices
+            if not {locations[other] for other in locks.values()} <= after
+        ]
         if not choices:
             break  # the house is too small for more locks
-        what, after = rng.choice(in_turn or choices)
-        locks[what], places[key] = key, rng.choice(sorted(after))
+        lockable, after = rng.choice(in_turn or choices)
+        locks[lockable], locations[key] = key, rng.choice(sorted(after))
         first = first or before - after
     return first
 
 
 def _open_places(plan: Mapping[str, Any], start: str, lock: str | None = None) -> set[str]:
-    """Rooms and holders that one gets at without opening any lock, nor one more if it is named."""
+    """Rooms and holders that can be reached without opening any lock; `lock` is one more lock."""
     locks, rooms, waiting = {*plan["locks"], lock}, {start}, [start]
     while waiting:
         room = waiting.pop()

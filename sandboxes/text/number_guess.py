@@ -9,13 +9,13 @@ from typing import Any
 
 from agentgym import Call, Message, Task, tool
 
-from .world import Axis, Puzzle, Script, TextWorld
+from .base import Axis, Puzzle, Script, TextEnvironment
 
 
-class NumberGuess(TextWorld):
-    """A number to be found in few guesses. In memory: nothing is isolated, and nothing needs to be.
+class NumberGuess(TextEnvironment):
+    """A number that must be found in few guesses. Everything is in memory, so nothing is isolated.
 
-    Task parameters: `low` and `high`, the range; `secret`; `guesses`, how many there are.
+    Task parameters: `low` and `high`, the range; `secret`; `guesses`, the number of guesses.
     """
 
     id = "agentgym/text-number-guess-v1"
@@ -24,9 +24,17 @@ class NumberGuess(TextWorld):
         "spare": Axis(0, 10, "guesses beyond what halving needs"),
     }
     levels = (
-        {"range": 7}, {"range": 12}, {"range": 15}, {"range": 24}, {"range": 31}, {"range": 48},
-        {"range": 100}, {"range": 250}, {"range": 1_000}, {"range": 10_000},
-    )  # fmt: skip
+        {"range": 7},
+        {"range": 12},
+        {"range": 15},
+        {"range": 24},
+        {"range": 31},
+        {"range": 48},
+        {"range": 100},
+        {"range": 250},
+        {"range": 1_000},
+        {"range": 10_000},
+    )
 
     def begin(self) -> dict[str, Any]:
         low, high, secret = (self.parameter(name, int) for name in ("low", "high", "secret"))
@@ -41,7 +49,7 @@ class NumberGuess(TextWorld):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """The share of the bits that are known; a number that is known and not said is not quite found."""
+        """The share of the bits that are known, times 0.9 until the number is guessed."""
         if self.solved():
             return 1.0
         span = self._parameters["high"] - self._parameters["low"] + 1
@@ -55,15 +63,15 @@ class NumberGuess(TextWorld):
         state["left"] -= 1
         if number == secret:
             state.update(low=secret, high=secret, found=True)
-            said = "correct"
+            reply = "correct"
         elif number < secret:
             state["low"] = max(state["low"], number + 1)
-            said = "higher"
+            reply = "higher"
         else:
             state["high"] = min(state["high"], number - 1)
-            said = "lower"
+            reply = "lower"
         self.settle()
-        return said if self._ended and state.get("found") else f"{said}, {state['left']} left"
+        return reply if self._ended and state.get("found") else f"{reply}, {state['left']} left"
 
     @classmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
@@ -79,17 +87,17 @@ class NumberGuess(TextWorld):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """The guess that is right, from the truth."""
+        """The right guess, from the truth."""
         return Message("assistant", "", (Call("guess", {"number": task.truth["secret"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Halves the range. It reads the prompt and the answers, never the truth."""
+        """Halves the range. It reads the prompt and the answers, not the truth."""
         return _player(task, lambda low, high: (low + high) // 2)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Begins as the oracle does, and does not listen: the same guess again and again."""
+        """Starts like the oracle, but ignores the answers and repeats its guess."""
         middle = (task.parameters["low"] + task.parameters["high"]) // 2
         return _player(task, lambda low, high: middle)
 

@@ -9,20 +9,19 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Task, tool
-from agentgym.errors import TaskError
+from agentgym import Task, TaskError, tool
 
+from .base import Axis, Puzzle, Script, TextEnvironment
 from .grid import LETTERS, STEPS, Direction, Square, distances, squares_of, walker, way
-from .world import Axis, Puzzle, Script, TextWorld
 
 MAX_STEPS, MAX_SIDE, MAX_BOXES = 10, 12, 5
 
 
-class Sokoban(TextWorld):
-    """Boxes to be pushed onto targets. In memory: nothing is isolated, and nothing needs to be.
+class Sokoban(TextEnvironment):
+    """Boxes that must be pushed onto targets. Everything is in memory, so nothing is isolated.
 
     Task parameters: `map`, rows of `#` wall, `_` floor, `.` target, `$` box, `*` box on a target, `@` you, `+` you on
-    a target. A box may be pushed where it can never be brought away: `restart` puts everything back.
+    a target. A box can get stuck; `restart` restores the initial state.
     """
 
     id = "agentgym/text-sokoban-v1"
@@ -33,12 +32,16 @@ class Sokoban(TextWorld):
         "pillars": Axis(0, 40, "percent of the room that is wall"),
     }
     levels = (
-        {"size": 4, "boxes": 1, "pushes": 2, "pillars": 5}, {"size": 4, "boxes": 1, "pushes": 4, "pillars": 10},
-        {"size": 5, "boxes": 1, "pushes": 5, "pillars": 15}, {"size": 4, "boxes": 2, "pushes": 4, "pillars": 5},
-        {"size": 5, "boxes": 2, "pushes": 6, "pillars": 10}, {"size": 6, "boxes": 2, "pushes": 8, "pillars": 15},
-        {"size": 6, "boxes": 3, "pushes": 10, "pillars": 10}, {"size": 7, "boxes": 3, "pushes": 13, "pillars": 15},
+        {"size": 4, "boxes": 1, "pushes": 2, "pillars": 5},
+        {"size": 4, "boxes": 1, "pushes": 4, "pillars": 10},
+        {"size": 5, "boxes": 1, "pushes": 5, "pillars": 15},
+        {"size": 4, "boxes": 2, "pushes": 4, "pillars": 5},
+        {"size": 5, "boxes": 2, "pushes": 6, "pillars": 10},
+        {"size": 6, "boxes": 2, "pushes": 8, "pillars": 15},
+        {"size": 6, "boxes": 3, "pushes": 10, "pillars": 10},
+        {"size": 7, "boxes": 3, "pushes": 13, "pillars": 15},
         {"size": 8, "boxes": 4, "pushes": 16, "pillars": 15},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("map", list)
@@ -60,14 +63,16 @@ class Sokoban(TextWorld):
         return sorted(map(tuple, self.state["boxes"])) == self._targets
 
     def nearness(self) -> float:
-        """1 / (1 + pushes that are left at least), each box alone in the room; 0 if some box can reach no target."""
-        return 1 / (1 + left) if (left := self._left()) < 1_000 else 0.0
+        """1 / (1 + a lower bound on the remaining pushes, each box taken alone); 0 if a box can reach no target."""
+        return 1 / (1 + pushes_left) if (pushes_left := self._left()) < 1_000 else 0.0
 
     def _left(self) -> int:
         boxes = [(row, column) for row, column in self.state["boxes"]]
         table = [[pushes.get(box, 1_000) for pushes in self._pushes] for box in boxes]
-        return min(sum(row[place] for row, place in zip(table, order, strict=True))
-                   for order in itertools.permutations(range(len(boxes))))  # fmt: skip
+        return min(
+            sum(row[target] for row, target in zip(table, order, strict=True))
+            for order in itertools.permutations(range(len(boxes)))
+        )
 
     @tool(inline=True)
     def move(self, steps: Annotated[list[Direction], Field(min_length=1, max_length=MAX_STEPS)]) -> str:
@@ -104,12 +109,12 @@ class Sokoban(TextWorld):
 
     @classmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
-        """Pulls the boxes away from their targets, so that pushing them back along the way solves it."""
+        """Pull the boxes away from their targets; pushing them back the same way is the solution."""
         for attempt in range(2_000):
-            wanted = max(axes["pushes"] - attempt // 100, 1)
-            found = _pulled(rng, axes, wanted)
-            if found is not None:
-                rows, solution = found
+            min_pushes = max(axes["pushes"] - attempt // 100, 1)
+            room = _pulled(rng, axes, min_pushes)
+            if room is not None:
+                rows, solution = room
                 legend = "# is wall, _ floor, $ a box, . a target, * a box on a target, @ you, + you on a target"
                 return Puzzle(
                     f"Push every box onto a target. {legend}. You may take several steps at once.\n" + "\n".join(rows),
@@ -120,27 +125,27 @@ class Sokoban(TextWorld):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Walks the solution that the generator kept."""
+        """Walks the solution that the generator stored."""
         return walker(task, MAX_STEPS)
 
 
 def pushes_to(target: Square, floor: Iterable[Square]) -> dict[Square, int]:
-    """Pushes that a box needs from each square to the target, if it were the only one; absent: it never gets there."""
-    floor, found, edge = set(floor), {target: 0}, [target]
+    """Pushes that a single box needs from each square to the target; squares without a way are absent."""
+    floor, pushes, edge = set(floor), {target: 0}, [target]
     while edge:
         after = []
         for row, column in edge:
             for down, right in STEPS.values():  # the box came from there, pushed from beyond it
                 box, pusher = (row - down, column - right), (row - 2 * down, column - 2 * right)
-                if box in floor and pusher in floor and box not in found:
-                    found[box] = found[row, column] + 1
+                if box in floor and pusher in floor and box not in pushes:
+                    pushes[box] = pushes[row, column] + 1
                     after.append(box)
         edge = after
-    return found
+    return pushes
 
 
 def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Square]) -> str:
-    """The room with boxes, targets and player in their places."""
+    """The map with boxes, targets and player."""
     squares = [["#" if symbol == "#" else "_" for symbol in row] for row in rows]
     for row, column in targets:
         squares[row][column] = "."
@@ -150,8 +155,8 @@ def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Squa
     return "\n".join("".join(row) for row in squares)
 
 
-def _pulled(rng: random.Random, axes: Mapping[str, int], wanted: int) -> tuple[list[str], str] | None:
-    """A room whose boxes were pulled off their targets, and the steps that push them back; None if too few."""
+def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tuple[list[str], str] | None:
+    """A room with the boxes pulled off their targets, and the steps that push them back; None if these are too few."""
     side = axes["size"]
     inside = [(row, column) for row in range(1, side + 1) for column in range(1, side + 1)]
     pillars = set(rng.sample(inside, round(len(inside) * axes["pillars"] / 100)))
@@ -162,7 +167,7 @@ def _pulled(rng: random.Random, axes: Mapping[str, int], wanted: int) -> tuple[l
     at = rng.choice(standing)
     room, solution, pushes, last = set(floor), "", 0, -1
     been = {frozenset(boxes)}  # no arrangement twice, so that no push undoes another
-    for _ in range(wanted * 4):
+    for _ in range(min_pushes * 4):
         reach = distances(room - set(boxes), at)
         choices = []
         for number, (row, column) in enumerate(boxes):
@@ -180,10 +185,10 @@ def _pulled(rng: random.Random, axes: Mapping[str, int], wanted: int) -> tuple[l
         solution = letter + way(room - set(boxes), behind, at) + solution
         boxes[number], at, last, pushes = behind, before, number, pushes + 1
         been.add(frozenset(boxes))
-        if pushes >= wanted and not set(boxes) & set(targets):
+        if pushes >= min_pushes and not set(boxes) & set(targets):
             break
     reachable = set(distances(room, at))
-    if pushes < wanted or set(boxes) & set(targets) or not {*boxes, *targets} <= reachable:
+    if pushes < min_pushes or set(boxes) & set(targets) or not {*boxes, *targets} <= reachable:
         return None
     rows = ["".join("#" if (r, c) not in reachable else "_" for c in range(side + 2)) for r in range(side + 2)]
     return drawn(rows, boxes, at, targets).split("\n"), solution

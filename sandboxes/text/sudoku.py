@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, ToolError, seed_of, tool
 
-from .world import Axis, Puzzle, Script, TextWorld
+from .base import Axis, Puzzle, Script, TextEnvironment
 
 BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3)}
 """Rows and columns of a box, by the side of the grid."""
@@ -28,11 +27,11 @@ class Cell(BaseModel):
     value: int
 
 
-class Sudoku(TextWorld):
-    """A grid with one solution. In memory: nothing is isolated, and nothing needs to be.
+class Sudoku(TextEnvironment):
+    """A grid with one solution. Everything is in memory, so nothing is isolated.
 
-    Task parameters: `grid`, rows of digits with 0 where nothing is given. A value that contradicts its row, column or
-    box is refused; one that is merely wrong is taken, and may be put right later (0 empties a cell).
+    Task parameters: `grid`, rows of digits with 0 where nothing is given. A value that is already in its row, column
+    or box is refused; any other wrong value is accepted and can be corrected later (0 empties a cell).
     """
 
     id = "agentgym/text-sudoku-v1"
@@ -41,10 +40,16 @@ class Sudoku(TextWorld):
         "empty": Axis(1, 55, "cells to be filled, at most; fewer where the solution would not be the only one"),
     }
     levels = (
-        {"side": 4, "empty": 4}, {"side": 4, "empty": 6}, {"side": 4, "empty": 8}, {"side": 4, "empty": 10},
-        {"side": 6, "empty": 8}, {"side": 6, "empty": 14}, {"side": 6, "empty": 22}, {"side": 9, "empty": 30},
+        {"side": 4, "empty": 4},
+        {"side": 4, "empty": 6},
+        {"side": 4, "empty": 8},
+        {"side": 4, "empty": 10},
+        {"side": 6, "empty": 8},
+        {"side": 6, "empty": 14},
+        {"side": 6, "empty": 22},
+        {"side": 9, "empty": 30},
         {"side": 9, "empty": 45},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         rows = self.parameter("grid", list)
@@ -67,9 +72,12 @@ class Sudoku(TextWorld):
         return bool(self.state["grid"] == self._solution)
 
     def nearness(self) -> float:
-        """Right cells less wrong ones, as a share of those that were empty; not below 0."""
-        pairs = [(now, right) for now, right, was in zip(self.state["grid"], self._solution, self._given, strict=True)
-                 if not was]  # fmt: skip
+        """Right cells minus wrong cells, over the cells that were empty; at least 0."""
+        pairs = [
+            (now, right)
+            for now, right, was in zip(self.state["grid"], self._solution, self._given, strict=True)
+            if not was
+        ]
         score = sum((now == right) - (now not in (0, right)) for now, right in pairs)
         return max(score, 0) / len(pairs) if pairs else 1.0
 
@@ -86,31 +94,31 @@ class Sudoku(TextWorld):
         return "\n".join([*refused, drawn(self.state["grid"], self._side)])
 
     def _place(self, cell: Cell) -> str:
-        """Fill one cell. Returns: why it was refused, or nothing."""
+        """Fill one cell. Returns: the reason if it is refused, else an empty string."""
         row, column, value = cell.row - 1, cell.column - 1, cell.value
         if not (0 <= row < self._side and 0 <= column < self._side and 0 <= value <= self._side):
             return f"Rows, columns and values go from 1 to {self._side}."
-        grid, where, place = self.state["grid"], f"row {row + 1}, column {column + 1}", row * self._side + column
-        if self._given[place]:
-            return f"The {self._given[place]} in {where} is given."
-        if value and any(grid[other] == value for other in neighbours(self._side)[place]):
+        grid, where, index = self.state["grid"], f"row {row + 1}, column {column + 1}", row * self._side + column
+        if self._given[index]:
+            return f"The {self._given[index]} in {where} is given."
+        if value and any(grid[other] == value for other in neighbours(self._side)[index]):
             return f"A {value} in {where} is twice in its row, column or box."
-        grid[place] = value
+        grid[index] = value
         return ""
 
     @classmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
-        side = min(BOXES, key=lambda one: abs(one - axes["side"]))
+        side = min(BOXES, key=lambda known_side: abs(known_side - axes["side"]))
         full = _full(rng, side)
-        grid, left = list(full), axes["empty"]
-        for place in rng.sample(range(side * side), side * side):
-            if not left:
+        grid, to_empty = list(full), axes["empty"]
+        for index in rng.sample(range(side * side), side * side):
+            if not to_empty:
                 break
-            grid[place] = 0
+            grid[index] = 0
             if len(solve(grid, side, most=2)) == 1:
-                left -= 1
+                to_empty -= 1
             else:
-                grid[place] = full[place]
+                grid[index] = full[index]
         box = " by ".join(map(str, BOXES[side]))
         rows = ["".join(map(str, grid[start : start + side])) for start in range(0, side * side, side)]
         return Puzzle(
@@ -122,32 +130,32 @@ class Sudoku(TextWorld):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Solves the grid itself, from the task's parameters; it never reads the truth."""
+        """Solves the grid of the task parameters; it does not read the truth."""
         side = len(task.parameters["grid"])
         given = [int(digit) for row in task.parameters["grid"] for digit in row]
         return _filler(given, solve(given, side, most=1)[0], side)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Fills cells with any value that contradicts nothing yet."""
+        """Fills each cell with a random value that is not yet in its row, column or box."""
         rng = random.Random(seed_of("novice", task.id))
         side = len(task.parameters["grid"])
         given = [int(digit) for row in task.parameters["grid"] for digit in row]
-        tried = list(given)
-        for place, value in enumerate(given):
+        values = list(given)
+        for index, value in enumerate(given):
             if not value:
-                free = set(range(1, side + 1)) - {tried[other] for other in neighbours(side)[place]}
-                tried[place] = rng.choice(sorted(free) or [1])
-        return _filler(given, tried, side)
+                free = set(range(1, side + 1)) - {values[other] for other in neighbours(side)[index]}
+                values[index] = rng.choice(sorted(free) or [1])
+        return _filler(given, values, side)
 
 
-def _filler(given: Sequence[int], wanted: Sequence[int], side: int) -> Script:
-    empty = [place for place, value in enumerate(given) if not value]
+def _filler(given: Sequence[int], values: Sequence[int], side: int) -> Script:
+    empty = [index for index, value in enumerate(given) if not value]
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)
         part = empty[turn * AT_ONCE : (turn + 1) * AT_ONCE]
-        cells = [{"row": p // side + 1, "column": p % side + 1, "value": wanted[p]} for p in part]
+        cells = [{"row": p // side + 1, "column": p % side + 1, "value": values[p]} for p in part]
         return Message("assistant", "", (Call("place", {"cells": cells}),)) if cells else Message("assistant", "Done.")
 
     return script
@@ -160,7 +168,7 @@ def neighbours(side: int) -> list[tuple[int, ...]]:
     """For each cell, the others of its row, column and box."""
     if side not in _NEIGHBOURS:
         tall, wide = BOXES[side]
-        cells = [(place // side, place % side) for place in range(side * side)]
+        cells = [(index // side, index % side) for index in range(side * side)]
         _NEIGHBOURS[side] = [
             tuple(
                 other
@@ -175,26 +183,26 @@ def neighbours(side: int) -> list[tuple[int, ...]]:
 
 def solve(grid: Sequence[int], side: int, *, most: int) -> list[list[int]]:
     """Up to `most` solutions of a grid (0 is empty), found by always filling the cell with the fewest choices."""
-    near, found, cells = neighbours(side), [], list(grid)
+    near, solutions, cells = neighbours(side), [], list(grid)
     everything = (1 << side) - 1
     free = [everything] * len(cells)
-    for place, value in enumerate(cells):
-        for other in near[place] if value else ():
+    for index, value in enumerate(cells):
+        for other in near[index] if value else ():
             free[other] &= ~(1 << value - 1)
-    if any(value and not free[place] >> value - 1 & 1 for place, value in enumerate(cells)):
+    if any(value and not free[index] >> value - 1 & 1 for index, value in enumerate(cells)):
         return []
-    open_cells = {place for place, value in enumerate(cells) if not value}
+    open_cells = {index for index, value in enumerate(cells) if not value}
 
     def fill() -> bool:
-        """Returns: whether enough was found."""
+        """Returns: whether `most` solutions were found."""
         if not open_cells:
-            found.append(list(cells))
-            return len(found) >= most
+            solutions.append(list(cells))
+            return len(solutions) >= most
         best, fewest = -1, side + 1
-        for place in open_cells:
-            count = free[place].bit_count()
+        for index in open_cells:
+            count = free[index].bit_count()
             if count < fewest:
-                best, fewest = place, count
+                best, fewest = index, count
                 if count <= 1:
                     break
         choices = free[best]
@@ -215,7 +223,7 @@ def solve(grid: Sequence[int], side: int, *, most: int) -> list[list[int]]:
         return False
 
     fill()
-    return found
+    return solutions
 
 
 def drawn(grid: Sequence[int], side: int) -> str:
@@ -225,13 +233,13 @@ def drawn(grid: Sequence[int], side: int) -> str:
 
 
 def _full(rng: random.Random, side: int) -> list[int]:
-    """A full grid: the plain pattern with values renamed, and rows and columns swapped within and between bands."""
+    """A full grid: the standard pattern with values renamed, and rows and columns permuted within and between bands."""
     tall, wide = BOXES[side]
 
     def order(band: int) -> list[int]:
-        """Lines in an order that keeps bands together, `band` lines a band."""
+        """Lines in an order that keeps bands of `band` lines together."""
         bands = rng.sample(range(side // band), side // band)
-        return [one * band + line for one in bands for line in rng.sample(range(band), band)]
+        return [band_index * band + line for band_index in bands for line in rng.sample(range(band), band)]
 
     names = rng.sample(range(1, side + 1), side)
     rows, columns = order(tall), order(wide)

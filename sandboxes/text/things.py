@@ -1,8 +1,8 @@
-"""What the twenty questions know: things, each with all the properties that are true of it. Our own."""
+"""The knowledge base of twenty questions: things, each with all its properties. Written for this project."""
 
 from __future__ import annotations
 
-_USUAL = """
+_FIRST_SHELF = """
 dog: animal barks eats-meat four-legged fur indoors mammal pet tail
 cat: animal climbs eats-meat four-legged fur indoors mammal pet tail
 rabbit: animal eats-plants four-legged fur jumps mammal pet
@@ -135,7 +135,7 @@ balloon: flies made round toy
 rope: long made ties
 """
 
-_KEPT = """
+_SECOND_SHELF = """
 piano: indoors instrument keys large made music strings wood
 guitar: carried instrument made music plucked strings wood
 violin: bowed carried instrument made music small strings wood
@@ -201,7 +201,7 @@ def _read(text: str) -> dict[str, frozenset[str]]:
     return {thing: frozenset(properties.split()) for thing, _, properties in lines}
 
 
-SHELVES = (_read(_USUAL), _read(_KEPT))
-"""Properties by thing: first animals, food and what lies about a house; then instruments, vehicles and buildings."""
+SHELVES = (_read(_FIRST_SHELF), _read(_SECOND_SHELF))
+"""Properties by thing: first animals, food and household things; then instruments, vehicles and buildings."""
 THINGS = SHELVES[0] | SHELVES[1]
 PROPERTIES = tuple(sorted(frozenset().union(*THINGS.values())))

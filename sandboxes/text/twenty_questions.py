@@ -7,18 +7,16 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.errors import TaskError
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, TaskError, ToolError, seed_of, tool
 
+from .base import Axis, Puzzle, Script, TextEnvironment
 from .things import PROPERTIES, SHELVES, THINGS
-from .world import Axis, Puzzle, Script, TextWorld
 
 
-class TwentyQuestions(TextWorld):
-    """A secret thing, and a knowledge base that answers. In memory: nothing is isolated, and nothing needs to be.
+class TwentyQuestions(TextEnvironment):
+    """A secret thing, and a knowledge base that answers. Everything is in memory, so nothing is isolated.
 
-    Task parameters: `secret`; `among`, the things that it may be, which a tool lists; `questions`, how many there are.
+    Task parameters: `secret`; `among`, the candidates, which a tool lists; `questions`, the number of questions.
     Things and properties are those of `things.py`; a wrong guess costs a question.
     Source: the game is in LMRL-Gym, arXiv:2311.18232; there a language model answers, here a table, always the same.
     """
@@ -30,11 +28,16 @@ class TwentyQuestions(TextWorld):
         "shelf": Axis(0, 1, "0: animals, food, household; 1: instruments, vehicles, buildings"),
     }
     levels = (
-        {"among": 6, "spare": 3}, {"among": 10, "spare": 4}, {"among": 16, "spare": 4}, {"among": 24, "spare": 4},
-        {"among": 40, "spare": 4}, {"among": 60, "spare": 4},
-        {"among": 16, "spare": 4, "shelf": 1}, {"among": 30, "spare": 4, "shelf": 1},
+        {"among": 6, "spare": 3},
+        {"among": 10, "spare": 4},
+        {"among": 16, "spare": 4},
+        {"among": 24, "spare": 4},
+        {"among": 40, "spare": 4},
+        {"among": 60, "spare": 4},
+        {"among": 16, "spare": 4, "shelf": 1},
+        {"among": 30, "spare": 4, "shelf": 1},
         {"among": 50, "spare": 4, "shelf": 1},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)
@@ -43,7 +46,7 @@ class TwentyQuestions(TextWorld):
         return {"asked": [], "guessed": [], "left": self.parameter("questions", int)}
 
     def canonical(self) -> Any:
-        """What is known, in any order."""
+        """The questions and guesses, in any order."""
         return [sorted(set(self.state["asked"])), sorted(set(self.state["guessed"])), self.state["left"]]
 
     def solved(self) -> bool:
@@ -53,13 +56,14 @@ class TwentyQuestions(TextWorld):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """The share of the things that the answers rule out; one that is known and not said is not quite found."""
+        """The share of the candidates that the answers rule out, times 0.9 until the thing is guessed."""
         if self.solved():
             return 1.0
         among, true = self._parameters["among"], THINGS[self._parameters["secret"]]
-        asked, guessed = self.state["asked"], self.state["guessed"]
+        questions, guessed = self.state["asked"], self.state["guessed"]
         possible = sum(
-            thing not in guessed and all((one in THINGS[thing]) == (one in true) for one in asked) for thing in among
+            thing not in guessed and all((prop in THINGS[thing]) == (prop in true) for prop in questions)
+            for thing in among
         )
         return 0.9 * (len(among) - possible) / max(len(among) - 1, 1)
 
@@ -67,24 +71,24 @@ class TwentyQuestions(TextWorld):
     def ask(self, property: str) -> str:  # noqa: A002  the word that the agent reads
         """Ask whether a property is true of it, for example eaten."""
         self.check_open()
-        wanted = "-".join(property.casefold().split())
-        if wanted not in PROPERTIES:
-            close = get_close_matches(wanted[:40], PROPERTIES, n=3)
+        key = "-".join(property.casefold().split())
+        if key not in PROPERTIES:
+            close = get_close_matches(key[:40], PROPERTIES, n=3)
             hint = f" Did you mean {', '.join(close)}?" if close else ""
             raise ToolError(f"Nothing is known about {property[:40]!r}.{hint} The tool properties lists all there are.")
-        self.state["asked"].append(wanted)
+        self.state["asked"].append(key)
         self.state["left"] -= 1
         self.settle()
-        return f"{'yes' if wanted in THINGS[self._parameters['secret']] else 'no'}, {self.state['left']} left"
+        return f"{'yes' if key in THINGS[self._parameters['secret']] else 'no'}, {self.state['left']} left"
 
     @tool(inline=True)
     def guess(self, thing: str) -> str:
         """Say what it is. A wrong guess costs a question."""
         self.check_open()
-        wanted = "-".join(thing.casefold().split())
-        if wanted not in self._parameters["among"]:
+        key = "-".join(thing.casefold().split())
+        if key not in self._parameters["among"]:
             raise ToolError(f"{thing[:40]!r} is none of the things that it may be. The tool things lists them.")
-        self.state["guessed"].append(wanted)
+        self.state["guessed"].append(key)
         self.state["left"] -= 1
         self.settle()
         return f"{'right' if self.solved() else 'wrong'}, {self.state['left']} left"
@@ -115,17 +119,17 @@ class TwentyQuestions(TextWorld):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """The guess that is right, from the truth."""
+        """The right guess, from the truth."""
         return Message("assistant", "", (Call("guess", {"thing": task.truth["secret"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Lists the things, asks what splits those that are left best, and guesses the last."""
+        """Lists the things, asks the question that splits the remaining ones best, and guesses the last one."""
         return _player(halving)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Asks about anything that may be asked, and guesses once one thing is left."""
+        """Asks random questions, and guesses when one thing is left."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(_known(task.parameters["among"])))
 
@@ -135,20 +139,20 @@ def _known(among: Sequence[str]) -> list[str]:
 
 
 def halving(possible: Sequence[str]) -> str:
-    """The property that splits the things most evenly; the first by name of equals."""
+    """The property that splits the things most evenly; of equal ones the first by name."""
     counts: dict[str, int] = {}
     for thing in possible:
-        for one in THINGS[thing]:
-            counts[one] = counts.get(one, 0) + 1
-    return min(sorted(counts), key=lambda one: abs(2 * counts[one] - len(possible)))
+        for prop in THINGS[thing]:
+            counts[prop] = counts.get(prop, 0) + 1
+    return min(sorted(counts), key=lambda prop: abs(2 * counts[prop] - len(possible)))
 
 
 def _needed(among: Sequence[str], secret: str) -> int:
-    """Questions and the last guess of a player who always asks the `halving` one."""
+    """The number of questions, and the guess, of a player that always asks the `halving` property."""
     possible, count = list(among), 1
     while len(possible) > 1:
-        one = halving(possible)
-        possible = [thing for thing in possible if (one in THINGS[thing]) == (one in THINGS[secret])]
+        prop = halving(possible)
+        possible = [thing for thing in possible if (prop in THINGS[thing]) == (prop in THINGS[secret])]
         count += 1
     return count
 
@@ -158,10 +162,12 @@ def _player(choose: Any) -> Script:
         answers = [message.text for message in messages if message.role == "tool"]
         if not answers:
             return Message("assistant", "", (Call("things", {}),))
-        asked = [call.arguments["property"] for message in messages for call in message.calls if call.name == "ask"]
+        properties_asked = [
+            call.arguments["property"] for message in messages for call in message.calls if call.name == "ask"
+        ]
         possible = answers[0].split()
-        for one, answer in zip(asked, answers[1:], strict=True):
-            possible = [thing for thing in possible if (one in THINGS[thing]) == answer.startswith("yes")]
+        for prop, answer in zip(properties_asked, answers[1:], strict=True):
+            possible = [thing for thing in possible if (prop in THINGS[thing]) == answer.startswith("yes")]
         if len(possible) == 1:
             return Message("assistant", "", (Call("guess", {"thing": possible[0]}),))
         return Message("assistant", "", (Call("ask", {"property": choose(possible)}),))

@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, tool
-from agentgym.errors import TaskError
-from agentgym.task import seed_of
+from agentgym import Call, Message, Task, TaskError, ToolError, seed_of, tool
 
+from .base import Axis, Puzzle, Script, TextEnvironment
 from .words import WORDS
-from .world import Axis, Puzzle, Script, TextWorld
 
 
-class Wordle(TextWorld):
-    """A secret word to be found. In memory: nothing is isolated, and nothing needs to be.
+class Wordle(TextEnvironment):
+    """A secret word that must be found. Everything is in memory, so nothing is isolated.
 
     Task parameters: `secret`; `guesses`, how many there are; `among`, the words that it may be, which a tool lists.
     Any letters may be guessed, words or not, as long as there are as many as in the secret.
@@ -29,12 +27,16 @@ class Wordle(TextWorld):
         "guesses": Axis(3, 12, "guesses"),
     }
     levels = (
-        {"letters": 4, "among": 8, "guesses": 6}, {"letters": 4, "among": 16, "guesses": 6},
-        {"letters": 5, "among": 12, "guesses": 6}, {"letters": 5, "among": 24, "guesses": 6},
-        {"letters": 5, "among": 48, "guesses": 6}, {"letters": 5, "among": 48, "guesses": 5},
-        {"letters": 6, "among": 32, "guesses": 5}, {"letters": 6, "among": 64, "guesses": 5},
+        {"letters": 4, "among": 8, "guesses": 6},
+        {"letters": 4, "among": 16, "guesses": 6},
+        {"letters": 5, "among": 12, "guesses": 6},
+        {"letters": 5, "among": 24, "guesses": 6},
+        {"letters": 5, "among": 48, "guesses": 6},
+        {"letters": 5, "among": 48, "guesses": 5},
+        {"letters": 6, "among": 32, "guesses": 5},
+        {"letters": 6, "among": 64, "guesses": 5},
         {"letters": 5, "among": 300, "guesses": 6},
-    )  # fmt: skip
+    )
 
     def begin(self) -> dict[str, Any]:
         secret, among = self.parameter("secret", str), self.parameter("among", list)
@@ -43,7 +45,7 @@ class Wordle(TextWorld):
         return {"guessed": [], "left": self.parameter("guesses", int)}
 
     def canonical(self) -> Any:
-        """What is known: the guesses in any order."""
+        """The guesses, in any order."""
         return [sorted(self.state["guessed"]), self.state["left"]]
 
     def solved(self) -> bool:
@@ -53,12 +55,12 @@ class Wordle(TextWorld):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """The share of the words that the answers rule out; a word that is known and not said is not quite found."""
+        """The share of the words that the answers rule out, times 0.9 until the word is guessed."""
         if self.solved():
             return 1.0
         secret, among = self._parameters["secret"], self._parameters["among"]
         answers = [(guess, marks(guess, secret)) for guess in self.state["guessed"]]
-        possible = sum(all(marks(guess, word) == said for guess, said in answers) for word in among)
+        possible = sum(all(marks(guess, word) == answer_marks for guess, answer_marks in answers) for word in among)
         return 0.9 * (len(among) - possible) / max(len(among) - 1, 1)
 
     @tool(inline=True)
@@ -94,44 +96,44 @@ class Wordle(TextWorld):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """The guess that is right, from the truth."""
+        """The right guess, from the truth."""
         return Message("assistant", "", (Call("guess", {"word": task.truth["secret"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Lists the words, then guesses the possible one that splits the others best. It never reads the truth."""
+        """Lists the words, then guesses the possible one that splits the others best. It does not read the truth."""
         return _player(best)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Lists the words, then guesses any of them, whatever the answers say."""
+        """Lists the words, then guesses at random, ignoring the answers."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(task.parameters["among"]))
 
 
 @lru_cache(maxsize=400_000)
 def marks(guess: str, secret: str) -> str:
-    """One mark a letter: `G` right, `Y` in another place, `-` not there, or not there so often."""
-    said = ["G" if here == there else "-" for here, there in zip(guess, secret, strict=True)]
-    spare = [there for mark, there in zip(said, secret, strict=True) if mark == "-"]
-    for place, letter in enumerate(guess):
-        if said[place] == "-" and letter in spare:
+    """One mark per letter: `G` right, `Y` in another place, `-` not there, or not as often."""
+    result = ["G" if guessed == actual else "-" for guessed, actual in zip(guess, secret, strict=True)]
+    spare = [actual for mark, actual in zip(result, secret, strict=True) if mark == "-"]
+    for position, letter in enumerate(guess):
+        if result[position] == "-" and letter in spare:
             spare.remove(letter)
-            said[place] = "Y"
-    return "".join(said)
+            result[position] = "Y"
+    return "".join(result)
 
 
 def best(possible: Sequence[str]) -> str:
-    """The first word of those that tell the most others apart; of many, only some are tried."""
+    """The first word of those that split the possible words into most parts; only the first six are tried."""
     return max(possible[:6], key=lambda guess: len({marks(guess, word) for word in possible}))
 
 
 def _guesses_needed(among: Sequence[str], secret: str) -> int:
-    """By a player who always guesses `best`."""
+    """The number of guesses of a player that always guesses `best`."""
     possible, count = list(among), 1
     while (guess := best(possible)) != secret:
-        said = marks(guess, secret)
-        possible, count = [word for word in possible if marks(guess, word) == said], count + 1
+        answer_marks = marks(guess, secret)
+        possible, count = [word for word in possible if marks(guess, word) == answer_marks], count + 1
     return count
 
 
@@ -143,8 +145,8 @@ def _player(choose: Any) -> Script:
         guesses = [call.arguments["word"] for message in messages for call in message.calls if call.name == "guess"]
         possible = answers[0].split()
         for guess, answer in zip(guesses, answers[1:], strict=True):
-            said = answer.partition(",")[0]
-            possible = [word for word in possible if marks(guess, word) == said]
+            answer_marks = answer.partition(",")[0]
+            possible = [word for word in possible if marks(guess, word) == answer_marks]
         return Message("assistant", "", (Call("guess", {"word": choose(possible)}),))
 
     return script

@@ -10,8 +10,8 @@ from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
 from .oracle import imperfect_oracle, oracle
-from .templates import KINDS, UNSEEN_KINDS, Job
-from .words import KNOWN, UNSEEN, Words
+from .templates import KINDS, UNSEEN_KINDS, DesktopJob
+from .words import KNOWN, UNSEEN, DesktopVocabulary
 
 NAME = "gui/desktop-v1"
 SIZES = {"train": 400, "validation": 40, "unseen_words": 40, "unseen_jobs": 40}
@@ -40,10 +40,10 @@ def task_set(seed: int = 0) -> TaskSet:
     )
 
 
-Maker = Callable[[random.Random, Words], Job]
+Maker = Callable[[random.Random, DesktopVocabulary], DesktopJob]
 
 
-def _task(rng: random.Random, slot: TaskSlot, words: Words, kinds: Mapping[str, Maker]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, words: DesktopVocabulary, kinds: Mapping[str, Maker]) -> Task:
     """Make one task. Kinds alternate with the slot's index."""
     kind = sorted(kinds)[slot.index % len(kinds)]
     job = kinds[kind](rng, words)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class DesktopVocabulary:
     """A vocabulary: folders, file names without their ending, and the things that lines of text name."""
 
     folders: tuple[str, ...]
@@ -14,12 +14,12 @@ class Words:
     things: tuple[str, ...]
 
 
-KNOWN = Words(
+KNOWN = DesktopVocabulary(
     ("docs", "garden", "travel", "kitchen", "letters", "music"),
     ("notes", "plan", "list", "report", "draft", "ideas", "budget", "diary", "route", "menu"),
     ("milk", "bread", "apples", "candles", "paper", "soap", "tickets", "seeds", "honey", "maps", "boots", "tea"),
 )
-UNSEEN = Words(
+UNSEEN = DesktopVocabulary(
     ("archive", "school", "workshop", "photos"),
     ("agenda", "minutes", "poem", "recipe", "invoice", "summary"),
     ("nails", "chalk", "yarn", "pepper", "screws", "lemons", "ink", "rice", "cords"),

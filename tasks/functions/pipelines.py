@@ -13,7 +13,7 @@ from .family import Family
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     """One operation on the list `x`, in English and as an expression. `k` lists the values of its parameter `$k`."""
 
     words: str
@@ -21,42 +21,44 @@ class Step:
     k: Sequence[int] = ()
 
 
-STEPS: Mapping[str, Step] = {
-    "above": Step("keep the numbers above $k", "[v for v in x if v > $k]", range(-10, 12)),
-    "multiples": Step("keep the numbers divisible by $k", "[v for v in x if v % $k == 0]", (2, 3)),
-    "no_multiples": Step("remove the numbers divisible by $k", "[v for v in x if v % $k]", range(2, 8)),
-    "add": Step("add $k to each number", "[v + $k for v in x]", range(1, 16)),
-    "times": Step("multiply each number by $k", "[v * $k for v in x]", range(2, 10)),
-    "modulo": Step("replace each number by its remainder divided by $k", "[v % $k for v in x]", range(5, 18)),
-    "minus_first": Step("subtract the first number from every number", "[v - x[0] for v in x]"),
-    "backwards": Step("reverse the list", "x[::-1]"),
-    "sorted": Step("sort the list in ascending order", "sorted(x)"),
-    "skip": Step("leave out the first $k items", "x[$k:]", (1, 2, 3)),
-    "front": Step("keep at most the first $k items", "x[:$k]", range(2, 7)),
-    "distinct": Step("keep only the first of equal numbers", "list(dict.fromkeys(x))"),
-    "running": Step(
+STEPS: Mapping[str, PipelineStep] = {
+    "above": PipelineStep("keep the numbers above $k", "[v for v in x if v > $k]", range(-10, 12)),
+    "multiples": PipelineStep("keep the numbers divisible by $k", "[v for v in x if v % $k == 0]", (2, 3)),
+    "no_multiples": PipelineStep("remove the numbers divisible by $k", "[v for v in x if v % $k]", range(2, 8)),
+    "add": PipelineStep("add $k to each number", "[v + $k for v in x]", range(1, 16)),
+    "times": PipelineStep("multiply each number by $k", "[v * $k for v in x]", range(2, 10)),
+    "modulo": PipelineStep("replace each number by its remainder divided by $k", "[v % $k for v in x]", range(5, 18)),
+    "minus_first": PipelineStep("subtract the first number from every number", "[v - x[0] for v in x]"),
+    "backwards": PipelineStep("reverse the list", "x[::-1]"),
+    "sorted": PipelineStep("sort the list in ascending order", "sorted(x)"),
+    "skip": PipelineStep("leave out the first $k items", "x[$k:]", (1, 2, 3)),
+    "front": PipelineStep("keep at most the first $k items", "x[:$k]", range(2, 7)),
+    "distinct": PipelineStep("keep only the first of equal numbers", "list(dict.fromkeys(x))"),
+    "running": PipelineStep(
         "replace each number by the sum of all up to and including it", "[sum(x[: i + 1]) for i in range(len(x))]"
     ),
-    "gaps": Step(
+    "gaps": PipelineStep(
         "replace the list by the differences of each number and the one before it", "[b - a for a, b in zip(x, x[1:])]"
     ),
-    "limit": Step("lower every number above $k to $k", "[min(v, $k) for v in x]", range(8, 30)),
-    "positions": Step("multiply each number by its index, counted from 1", "[v * i for i, v in enumerate(x, 1)]"),
+    "limit": PipelineStep("lower every number above $k to $k", "[min(v, $k) for v in x]", range(8, 30)),
+    "positions": PipelineStep(
+        "multiply each number by its index, counted from 1", "[v * i for i, v in enumerate(x, 1)]"
+    ),
 }
 
-ENDS: Mapping[str, Step] = {
-    "sum": Step("return the sum", "sum(x)"),
-    "most": Step("return the largest number, or $k if none is left", "max(x, default=$k)", range(-30, -20)),
-    "least": Step("return the smallest number, or $k if none is left", "min(x, default=$k)", range(50, 60)),
-    "squares": Step("return the sum of the squares", "sum(v * v for v in x)"),
-    "list": Step("return the list", "x"),
-    "text": Step("return the numbers as one string, joined by commas", "','.join(map(str, x))"),
-    "spread": Step(
+ENDS: Mapping[str, PipelineStep] = {
+    "sum": PipelineStep("return the sum", "sum(x)"),
+    "most": PipelineStep("return the largest number, or $k if none is left", "max(x, default=$k)", range(-30, -20)),
+    "least": PipelineStep("return the smallest number, or $k if none is left", "min(x, default=$k)", range(50, 60)),
+    "squares": PipelineStep("return the sum of the squares", "sum(v * v for v in x)"),
+    "list": PipelineStep("return the list", "x"),
+    "text": PipelineStep("return the numbers as one string, joined by commas", "','.join(map(str, x))"),
+    "spread": PipelineStep(
         "return the largest minus the smallest number, or $k if none is left",
         "max(x) - min(x) if x else $k",
         range(-9, 0),
     ),
-    "weighed": Step(
+    "weighed": PipelineStep(
         "return the sum of all numbers, plus $k for each number there is", "sum(x) + $k * len(x)", range(3, 12)
     ),
 }

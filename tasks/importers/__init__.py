@@ -1,1 +1,1 @@
-"""Readers of public data sets: each turns a file the user has into a task set. The data is never shipped."""
+"""Importers of public data sets: each turns a file that the user has into a task set. No data is shipped."""

@@ -31,21 +31,21 @@ def load_beir(
     """
     path = Path(path)
     relevant = _relevant(path / "qrels" / f"{qrels}.tsv")
-    titles = _titles(path / "corpus.jsonl", {document for found in relevant.values() for document in found})
+    titles = _titles(path / "corpus.jsonl", {document for documents in relevant.values() for document in documents})
     tasks = []
-    for place, row in enumerate(read_items(path / "queries.jsonl")):
-        where = f"{path / 'queries.jsonl'}, item {place}"
+    for number, row in enumerate(read_items(path / "queries.jsonl")):
+        where = f"{path / 'queries.jsonl'}, item {number}"
         name = str(field(row, where, "_id"))
         if name not in relevant:
             continue
         if missing := [document for document in relevant[name] if document not in titles]:
             raise TaskError(f"{where}: the corpus has no document {missing[0]!r}, which qrels/{qrels}.tsv names.")
         gold = [titles[document] for document in relevant[name]]
-        asked = f"Find a page about this, and answer with its title: {field(row, where, 'text')}"
+        prompt = f"Find a page about this, and answer with its title: {field(row, where, 'text')}"
         tasks.append(
             question_task(
                 f"{path.resolve().name}/{name}",
-                asked,
+                prompt,
                 gold,
                 where=where,
                 corpus=path,
@@ -65,7 +65,7 @@ def _relevant(path: Path) -> dict[str, list[str]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}. A BEIR folder has qrels/test.tsv.") from error
-    found: dict[str, list[str]] = {}
+    documents_by_query: dict[str, list[str]] = {}
     for number, line in enumerate(lines, start=1):
         parts = line.split("\t")
         if number == 1 and parts[-1].strip() == "score":
@@ -78,12 +78,12 @@ def _relevant(path: Path) -> dict[str, list[str]]:
                 f"{path}, line {number}: {line[:60]!r}, where query, document and score are expected."
             ) from error
         if grade > 0:
-            found.setdefault(query, []).append(document)
-    return found
+            documents_by_query.setdefault(query, []).append(document)
+    return documents_by_query
 
 
-def _titles(path: Path, wanted: set[str]) -> dict[str, str]:
-    """What the search environment calls the wanted documents."""
+def _titles(path: Path, documents: set[str]) -> dict[str, str]:
+    """The titles of these documents in the search environment, by document id."""
     titles: dict[str, str] = {}
     taken: set[str] = set()
     try:
@@ -94,7 +94,7 @@ def _titles(path: Path, wanted: set[str]) -> dict[str, str]:
                 if not title or title.casefold() in taken:
                     title = f"{title} ({name})".strip()
                 taken.add(title.casefold())
-                if name in wanted:
+                if name in documents:
                     titles[name] = title
     except OSError as error:
         raise TaskError(f"Cannot read {path}: {error.strerror}.") from error

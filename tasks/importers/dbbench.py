@@ -77,8 +77,8 @@ def _table(table: Any, where: str) -> dict[str, Any]:
 
 
 def _type(name: Any) -> str:
-    kept = "".join(char for char in str(name) if char.isalnum() or char in "_ (),.")
-    return kept or "TEXT"
+    cleaned = "".join(char for char in str(name) if char.isalnum() or char in "_ (),.")
+    return cleaned or "TEXT"
 
 
 def _cell(value: Any) -> Any:

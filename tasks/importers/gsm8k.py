@@ -22,17 +22,17 @@ def load_gsm8k(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     Raises: TaskError naming the file, the item and what is wrong with it.
     """
     path = Path(path)
-    tasks = [_task(item, f"{path}, item {place}", place, split) for place, item in enumerate(read_items(path))]
+    tasks = [_task(item, f"{path}, item {number}", number, split) for number, item in enumerate(read_items(path))]
     return TaskSet("code/gsm8k-v1", {split: tasks}, answer=_answer)
 
 
-def _task(item: dict[str, Any], where: str, place: int, split: Split) -> Task:
+def _task(item: dict[str, Any], where: str, number: int, split: Split) -> Task:
     question, solution = text_of(item, where, "question"), text_of(item, where, "answer")
     _, mark, answer = solution.rpartition("####")
     if not mark or not answer.strip():
         raise TaskError(f"{where}: no answer after '####' in the field answer.")
     return Task(
-        id=f"gsm8k/{place + 1:04d}",
+        id=f"gsm8k/{number + 1:04d}",
         environment="agentgym/code-maths-v1",
         prompt=question,
         truth={"answer": answer.strip(), "solution": solution},

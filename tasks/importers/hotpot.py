@@ -35,8 +35,8 @@ def load_hotpot(
     """
     path = Path(path)
     tasks = []
-    for place, row in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         tasks.append(
             question_task(
                 f"{name.split('/')[-1]}/{field(row, where, '_id', 'id')}",

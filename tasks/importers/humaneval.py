@@ -39,21 +39,21 @@ def load_humanevalfix(path: str | Path, *, split: Split = "held_out") -> TaskSet
 
 
 def _completion(item: dict[str, str]) -> tuple[str, str, str]:
-    """What is asked, the gold solution, the check."""
-    asked = f"Complete this Python function and submit all of it:\n{item['prompt'].strip()}"
+    """The prompt, the gold solution and the check."""
+    prompt_text = f"Complete this Python function and submit all of it:\n{item['prompt'].strip()}"
     check = f"{item['test']}\ncheck({item['entry_point']})\n"
-    return asked, item["prompt"] + item["canonical_solution"], check
+    return prompt_text, item["prompt"] + item["canonical_solution"], check
 
 
 def _repair(item: dict[str, str]) -> tuple[str, str, str]:
     wrong = f"{item['declaration'].strip()}\n{item['buggy_solution'].rstrip()}"
     words = "\n".join(line for line in item["docstring"].strip().splitlines())
-    asked = (
+    prompt_text = (
         f"This Python function has a bug:\n{wrong}\n\nIt should do this:\n{words}\nFind the bug, mend it, and "
         f"submit the "
         "whole function."
     )
-    return asked, item["prompt"] + item["canonical_solution"], item["test"]
+    return prompt_text, item["prompt"] + item["canonical_solution"], item["test"]
 
 
 def _load(
@@ -61,10 +61,10 @@ def _load(
 ) -> TaskSet:
     path = Path(path)
     tasks = []
-    for place, item in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, item in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         try:
-            asked, gold, check = parts(item)
+            prompt_text, gold, check = parts(item)
             entry, prompt, task_id = item["entry_point"], item["prompt"], item["task_id"]
         except KeyError as error:
             raise TaskError(f"{where}: the field {error.args[0]!r} is missing.") from error
@@ -75,7 +75,7 @@ def _load(
             Task(
                 id=str(task_id),
                 environment="agentgym/code-v1",
-                prompt=asked,
+                prompt=prompt_text,
                 parameters={"tests": _examples(prompt, entry), "setup": setup},
                 truth={"check": check, "entry_point": entry, "setup": setup, "reference": gold},
                 split=split,
@@ -86,16 +86,16 @@ def _load(
 
 
 def _before(prompt: str, entry: str, where: str) -> str:
-    """What stands before the function that is asked for: imports and helper functions."""
-    found = list(re.finditer(rf"^def {re.escape(entry)}\b", prompt, re.MULTILINE))
-    if not found:
+    """The code before the requested function: imports and helper functions."""
+    definitions = list(re.finditer(rf"^def {re.escape(entry)}\b", prompt, re.MULTILINE))
+    if not definitions:
         raise TaskError(f"{where}: the prompt does not define {entry!r}.")
-    return prompt[: found[-1].start()].strip() + "\n"
+    return prompt[: definitions[-1].start()].strip() + "\n"
 
 
 def _examples(prompt: str, entry: str) -> list[str]:
     """The doctests of the prompt whose result is a literal, as assertions."""
-    found = []
+    tests = []
     try:
         parsed = doctest.DocTestParser().get_examples(prompt[prompt.rfind(f"def {entry}") :])
     except ValueError:  # a docstring whose examples are not written as doctests
@@ -106,5 +106,5 @@ def _examples(prompt: str, entry: str) -> list[str]:
             ast.parse(example.source.strip(), mode="eval")
         except (ValueError, SyntaxError):
             continue
-        found.append(f"assert {example.source.strip()} == {example.want.strip()}")
-    return found
+        tests.append(f"assert {example.source.strip()} == {example.want.strip()}")
+    return tests

@@ -1,4 +1,4 @@
-"""The items of a public data file, and their fields: what every reader of JSON begins with."""
+"""Read the items of a JSON data file, and their fields."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def read_items(path: Path) -> list[dict[str, Any]]:
             items = [json.loads(line) for line in text.split("\n") if line.strip()]
     except (json.JSONDecodeError, RecursionError) as error:
         raise TaskError(f"{path} is neither a JSON array nor JSON lines: {error}.") from error
-    for place, item in enumerate(items):
+    for number, item in enumerate(items):
         if not isinstance(item, dict):
-            raise TaskError(f"{path}, item {place}: expected a JSON object, found {type(item).__name__}.")
+            raise TaskError(f"{path}, item {number}: expected a JSON object, found {type(item).__name__}.")
     if not items:
         raise TaskError(f"{path} holds no item.")
     return list(items)
 
 
 def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
-    """The first of these fields that holds something. Raises: TaskError beginning with `where` if none does."""
+    """The first of these fields that is not empty. Raises: TaskError that begins with `where` if all are empty."""
     for name in names:
         if item.get(name) not in (None, "", []):
             return item[name]
@@ -49,7 +49,7 @@ def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
 
 
 def text_of(item: Mapping[str, Any], where: str, *names: str) -> str:
-    """The first of these fields that holds text, without outer spaces. Raises: TaskError naming them."""
+    """The first of these fields that is text, without outer spaces. Raises: TaskError that names the fields."""
     for name in names:
         if isinstance(item.get(name), str) and item[name].strip():
             return str(item[name]).strip()

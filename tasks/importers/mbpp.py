@@ -18,7 +18,7 @@ FIELDS = {
     "solution": ("gold", "code"),
     "tests": ("tests", "test_list"),
 }
-"""Names in the packagings of MBPP that are about: InterCode's, the original's, the sanitised one's."""
+"""Field names in the known packagings of MBPP: InterCode's, the original and the sanitised one."""
 
 
 def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
@@ -35,13 +35,13 @@ def load_mbpp(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     path = Path(path)
     tasks: list[Task] = []
     left_out: list[str] = []
-    seen: dict[str, int] = {}
+    index_by_id: dict[str, int] = {}
     for index, item in enumerate(read_items(path)):
         where = f"{path}, item {index}"
         task = _task(item, where, split)
-        if task.id in seen:
-            raise TaskError(f"{where}: task_id {item['task_id']!r} is already used by item {seen[task.id]}.")
-        seen[task.id] = index
+        if task.id in index_by_id:
+            raise TaskError(f"{where}: task_id {item['task_id']!r} is already used by item {index_by_id[task.id]}.")
+        index_by_id[task.id] = index
         if missing := _undefined(task, where):
             left_out.append(f"item {index} ({task.id}) needs {', '.join(sorted(missing))}")
         else:
@@ -72,7 +72,7 @@ def _task(item: dict[str, Any], where: str, split: Split) -> Task:
 
 
 def _undefined(task: Task, where: str) -> set[str]:
-    """Names that nobody could know of: used by the set-up, which runs first, or by the tests, and bound nowhere."""
+    """Names that the agent cannot know: the set-up code or the tests use them, and no code defines them."""
     setup = _names(task.truth["setup"], f"{where}: the set-up")
     tests = _names("\n".join(task.truth["tests"]), f"{where}: the tests")
     solution = _names(task.truth["reference"], f"{where}: the solution")

@@ -36,7 +36,7 @@ use-spinner
 """
 TRAIN, HELD_OUT = _TRAIN.split(), _HELD_OUT.split()
 UNLISTED = ("button-delay", "chase-circle", "hover-shape", "moving-items", "simon-says")
-"""Tasks that the split does not name: left out of the set, and playable by their name."""
+"""Tasks that the published split does not have. They are not in the set, but can be played by their name."""
 
 
 def load_miniwob(path: str | Path, *, seed: int = 0) -> TaskSet:

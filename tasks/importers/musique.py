@@ -32,8 +32,8 @@ def load_musique(
     """
     path = Path(path)
     tasks = []
-    for place, row in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         if row.get("answerable") is False:
             continue
         name = str(field(row, where, "id"))
@@ -61,6 +61,9 @@ def load_musique(
 
 
 def _supporting(paragraphs: Any, where: str) -> list[str]:
-    if not (isinstance(paragraphs, list) and all(isinstance(one, dict) and "title" in one for one in paragraphs)):
+    if not (
+        isinstance(paragraphs, list)
+        and all(isinstance(paragraph, dict) and "title" in paragraph for paragraph in paragraphs)
+    ):
         raise TaskError(f"{where}: the paragraphs are {str(paragraphs)[:80]}, where objects with a title are expected.")
-    return [str(one["title"]) for one in paragraphs if one.get("is_supporting")]
+    return [str(paragraph["title"]) for paragraph in paragraphs if paragraph.get("is_supporting")]

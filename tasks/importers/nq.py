@@ -11,7 +11,7 @@ from .question_files import ENVIRONMENT, question_set, question_task
 from .twowiki import corpus_beside
 
 ANSWERS = ("golden_answers", "answers", "answer", "short_answers")
-"""Names in the packagings that are about: Search-R1's and FlashRAG's, DPR's, NQ-open's."""
+"""Field names in the known packagings: Search-R1's and FlashRAG's, DPR's, NQ-open's."""
 
 
 def load_nq(
@@ -36,14 +36,14 @@ def load_nq(
     path = Path(path)
     pages = Path(corpus) if corpus is not None else corpus_beside(path)
     tasks = []
-    for place, row in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         answers = field(row, where, *ANSWERS)
-        asked = field(row, where, "question", "query")
+        prompt = field(row, where, "question", "query")
         tasks.append(
             question_task(
-                f"{name.split('/')[-1]}/{row.get('id', place)}",
-                asked,
+                f"{name.split('/')[-1]}/{row.get('id', number)}",
+                prompt,
                 answers,
                 where=where,
                 corpus=pages,

@@ -1,4 +1,4 @@
-"""What the importers of question answering share: making a task of the search environment."""
+"""Make tasks of the search environments, for all importers of question answering."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENVIRONMENT = "agentgym/search-v1"
 
 def question_task(
     name: str,
-    asked: Any,
+    prompt: Any,
     answers: Any,
     *,
     where: str,
@@ -34,18 +34,18 @@ def question_task(
     Raises: TaskError if question or answers are no text.
     """
     golds = [answers] if isinstance(answers, (str, int, float)) else answers
-    if not isinstance(asked, str) or not asked.strip():
-        raise TaskError(f"{where}: the question is {asked!r}, where text is expected.")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise TaskError(f"{where}: the question is {prompt!r}, where text is expected.")
     if not (isinstance(golds, (list, tuple)) and golds and all(isinstance(gold, (str, int, float)) for gold in golds)):
         raise TaskError(f"{where}: the answer is {answers!r}, where text or a list of texts is expected.")
     titles = list(dict.fromkeys(pages))
     truth: dict[str, Any] = {"answer": str(golds[0]), "answers": [str(gold) for gold in golds[1:]]}
     if titles:
-        truth["pages"] = {title: place for place, title in enumerate(titles, start=1)}
+        truth["pages"] = {title: position for position, title in enumerate(titles, start=1)}
     return Task(
         id=name,
         environment=environment,
-        prompt=asked.strip(),
+        prompt=prompt.strip(),
         parameters={"corpus": str(corpus.resolve()), "landmarks": [landmark(title) for title in titles]},
         truth=truth,
         split=split,
@@ -56,14 +56,14 @@ def question_task(
 
 def question_set(name: str, path: Path, tasks: Sequence[Task], split: Split) -> TaskSet:
     """The set of these tasks, all in one split. Raises: TaskError for an id that occurs twice."""
-    seen: dict[str, int] = {}
-    for place, task in enumerate(tasks):
-        if task.id in seen:
-            raise TaskError(f"{path}, item {place}: the id {task.id!r} is already used by item {seen[task.id]}.")
-        seen[task.id] = place
+    numbers: dict[str, int] = {}
+    for number, task in enumerate(tasks):
+        if task.id in numbers:
+            raise TaskError(f"{path}, item {number}: the id {task.id!r} is already used by item {numbers[task.id]}.")
+        numbers[task.id] = number
     return TaskSet(name, {split: tasks}, answer=_answer)
 
 
 def _answer(task: Task) -> Message:
-    """The message that answers rightly, from the truth: trainers may ask how likely it is (information gain)."""
+    """The message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))

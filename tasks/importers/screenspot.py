@@ -83,7 +83,7 @@ def _box(item: dict[str, Any], where: str, corners: bool | None) -> list[float]:
     numbers = isinstance(box, list) and len(box) == 4 and all(type(side) in (int, float) for side in box)
     if not numbers:
         raise TaskError(f"{where}: bbox is {box!r}; four numbers are wanted.")
-    left, top, third, fourth = map(float, box)  # type: ignore[arg-type]  # a list of numbers, as just seen
+    left, top, third, fourth = map(float, box)  # type: ignore[arg-type]  # a list of numbers, as checked above
     if not ("img_size" in item if corners is None else corners):
         third, fourth = left + third, top + fourth
     if not (0 <= left < third and 0 <= top < fourth):

@@ -31,7 +31,7 @@ def load_spider(path: str | Path, *, split: Split = "held_out", environment: str
     file = path if path.is_file() else first_file(path, *FILES)
     databases = databases_in(file.parent)
     tasks: list[Task] = []
-    asked: set[tuple[str, str]] = set()
+    known_questions: set[tuple[str, str]] = set()
     for index, item in enumerate(read_items(file)):
         where = f"{file}, item {index}"
         name = text_of(item, where, "db_id", "db")
@@ -39,9 +39,9 @@ def load_spider(path: str | Path, *, split: Split = "held_out", environment: str
         gold = text_of(item, where, "gold") if "gold" in item else text_of(item, where, "query")
         if name not in databases:
             raise TaskError(f"{where}: its database {name!r} is not below {file.parent}: {len(databases)} others are.")
-        if (name, " ".join(prompt.casefold().split())) in asked:
+        if (name, " ".join(prompt.casefold().split())) in known_questions:
             continue
-        asked.add((name, " ".join(prompt.casefold().split())))
+        known_questions.add((name, " ".join(prompt.casefold().split())))
         tasks.append(
             question(
                 f"spider/{index:04d}",
@@ -60,7 +60,7 @@ def load_spider(path: str | Path, *, split: Split = "held_out", environment: str
 
 
 def _suite(database: Path) -> tuple[str, ...]:
-    """Further databases of the same schema: the others in a folder that has the database's name."""
+    """Further databases of the same schema: the other files in a folder that has the database's name."""
     if database.parent.name != database.stem:
         return ()
-    return tuple(sorted(str(other) for other in database.parent.glob(f"*{database.suffix}") if other != database))
+    return tuple(sorted(str(sibling) for sibling in database.parent.glob(f"*{database.suffix}") if sibling != database))

@@ -36,30 +36,30 @@ def load_squad(
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise TaskError(f"{path} is no SQuAD file, a JSON object with the list `data`: {error}.") from error
     tasks: list[Task] = []
-    for place, article in enumerate(articles):
+    for number, article in enumerate(articles):
         try:
-            tasks += _tasks(path, article, place, split, environment, name)
+            tasks += _tasks(path, article, number, split, environment, name)
         except (KeyError, TypeError) as error:
-            raise TaskError(f"{path}, article {place}: not as SQuAD has it: {error!r}.") from error
+            raise TaskError(f"{path}, article {number}: not as SQuAD has it: {error!r}.") from error
     if not tasks:
         raise TaskError(f"{path} holds no answerable question.")
     return question_set(name, path, tasks, split)
 
 
-def _tasks(path: Path, article: Any, place: int, split: Split, environment: str, name: str) -> list[Task]:
-    title = str(article.get("title") or f"Article {place + 1}").replace("_", " ")
+def _tasks(path: Path, article: Any, number: int, split: Split, environment: str, name: str) -> list[Task]:
+    title = str(article.get("title") or f"Article {number + 1}").replace("_", " ")
     return [
         question_task(
-            f"{name.split('/')[-1]}/{asked['id']}",
-            asked["question"],
-            list(dict.fromkeys(answer["text"] for answer in asked["answers"])),
-            where=f"{path}, article {place}, question {asked['id']}",
+            f"{name.split('/')[-1]}/{question['id']}",
+            question["question"],
+            list(dict.fromkeys(answer["text"] for answer in question["answers"])),
+            where=f"{path}, article {number}, question {question['id']}",
             corpus=path,
             pages=[f"{title}, part {number}"],
             split=split,
             environment=environment,
         )
         for number, paragraph in enumerate(article["paragraphs"], start=1)
-        for asked in paragraph["qas"]
-        if asked["answers"]
+        for question in paragraph["qas"]
+        if question["answers"]
     ]

@@ -41,8 +41,8 @@ def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str |
     folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories")
     tasks: list[Task] = []
     left_out: dict[str, list[str]] = {}
-    for place, row in enumerate(read_items(path)):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(read_items(path)):
+        where = f"{path}, item {number}"
         if wrong := [name for name in TEXTS if not isinstance(row.get(name), str)]:
             raise TaskError(
                 f"{where}: the field {wrong[0]!r} is no text. An instance has {', '.join(TEXTS)} and tests."
@@ -50,46 +50,49 @@ def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str |
         clone = next((c for c in _clones(folder, row["repo"]) if c.is_dir()), None)
         stand_in = django.STANDS_IN.get(row["instance_id"])
         ids = django.unittest_ids if row["repo"] == django.REPO else pytest_ids
-        wanted = ids(_tests(row.get("FAIL_TO_PASS"), where))
+        fail_to_pass = ids(_tests(row.get("FAIL_TO_PASS"), where))
         if clone is None and stand_in is None:
             left_out.setdefault(f"no clone of {row['repo']} in {folder}", []).append(row["instance_id"])
-        elif not wanted:
+        elif not fail_to_pass:
             left_out.setdefault("its tests are not pytest's", []).append(row["instance_id"])
         else:
-            kept = ids(_tests(row.get("PASS_TO_PASS", []), where))
-            tasks.append(_task(row, f"{clone}@{row['base_commit']}" if clone else str(stand_in), wanted, kept, split))
-    said = "; ".join(f"{', '.join(names)}: {why}" for why, names in left_out.items())
+            pass_to_pass = ids(_tests(row.get("PASS_TO_PASS", []), where))
+            repository = f"{clone}@{row['base_commit']}" if clone else str(stand_in)
+            tasks.append(_task(row, repository, fail_to_pass, pass_to_pass, split))
+    reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in left_out.items())
     if not tasks:
         raise TaskError(
-            f"{path}: no instance can be played here. {said}. Clone the repositories into a folder and name it by "
+            f"{path}: no instance can be played here. {reasons}. Clone the repositories into a folder and name it by "
             f"${MIRRORS}."
         )
     if left_out:
-        warnings.warn(f"{path}: left out: {said}.", stacklevel=2)
+        warnings.warn(f"{path}: left out: {reasons}.", stacklevel=2)
     return TaskSet(NAME, {split: tasks})
 
 
-def pytest_ids(given: Sequence[str]) -> list[str]:
-    """Those that are pytest's ids; junk that recorders left among them is dropped.
+def pytest_ids(names: Sequence[str]) -> list[str]:
+    """The names that are pytest ids; anything else that was recorded among them is dropped.
 
     An id that was cut at its first blank stays cut: the judge takes it for all tests that begin so.
     """
-    return list(dict.fromkeys(test for test in given if PYTEST_ID.fullmatch(test)))
+    return list(dict.fromkeys(test for test in names if PYTEST_ID.fullmatch(test)))
 
 
-def _tests(given: Any, where: str) -> list[str]:
-    """A field that is a list of tests, or such a list as JSON text."""
-    if isinstance(given, str):
+def _tests(value: Any, where: str) -> list[str]:
+    """The tests in a field, which is a list or a list as JSON text."""
+    if isinstance(value, str):
         try:
-            given = json.loads(given)
+            value = json.loads(value)
         except ValueError as error:
-            raise TaskError(f"{where}: {given[:60]!r} is no list of tests.") from error
-    if not isinstance(given, list) or not all(isinstance(test, str) for test in given):
-        raise TaskError(f"{where}: {given!r:.60} is no list of tests.")
-    return given
+            raise TaskError(f"{where}: {value[:60]!r} is no list of tests.") from error
+    if not isinstance(value, list) or not all(isinstance(test, str) for test in value):
+        raise TaskError(f"{where}: {value!r:.60} is no list of tests.")
+    return value
 
 
-def _task(row: Mapping[str, Any], repository: str, wanted: list[str], kept: list[str], split: Split) -> Task:
+def _task(
+    row: Mapping[str, Any], repository: str, fail_to_pass: list[str], pass_to_pass: list[str], split: Split
+) -> Task:
     is_django = row["repo"] == django.REPO
     test_files = re.findall(r"^\+\+\+ b/(\S+)", row["test_patch"], re.M)
     return Task(
@@ -98,8 +101,8 @@ def _task(row: Mapping[str, Any], repository: str, wanted: list[str], kept: list
         prompt=row["problem_statement"],
         parameters={"repository": repository, **(django.PARAMETERS if is_django else {})},
         truth={
-            "fail_to_pass": wanted,
-            "pass_to_pass": kept,
+            "fail_to_pass": fail_to_pass,
+            "pass_to_pass": pass_to_pass,
             "tests": ["tests/*", "*/tests/*", "test_*.py", "*/test_*.py", *test_files],
             "test_patch": row["test_patch"],
             "gold": row["patch"],

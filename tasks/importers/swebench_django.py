@@ -49,7 +49,7 @@ NOT_HERE = frozenset(
         "tests/expressions/tests.py::BasicExpressionsTests::test_annotation_with_outerref",
     }
 )
-"""Tests that were recorded, and do not pass here with the gold patch either."""
+"""Recorded tests that do not pass here, not even with the gold patch."""
 STANDS_IN = dict.fromkeys(
     (f"django__django-{number}" for number in (10914, 10924, 11001, 11039, 11049)), "Django==2.2b1"
 )
@@ -57,10 +57,10 @@ STANDS_IN = dict.fromkeys(
 and of their tests those fail and pass that should. It is a neighbour of the base commit, not the commit."""
 
 
-def unittest_ids(given: Sequence[str]) -> list[str]:
-    """pytest's ids of tests that are named as unittest does; descriptions in place of a name are dropped."""
-    found = dict.fromkeys(
+def unittest_ids(names: Sequence[str]) -> list[str]:
+    """The pytest ids of tests with unittest names; descriptions in place of a name are dropped."""
+    ids = dict.fromkeys(
         f"tests/{at.rpartition('.')[0].replace('.', '/')}.py::{at.rpartition('.')[2]}::{name}"
-        for name, at in (match.groups() for match in map(UNITTEST_ID.fullmatch, given) if match)
+        for name, at in (match.groups() for match in map(UNITTEST_ID.fullmatch, names) if match)
     )
-    return [test for test in found if test not in NOT_HERE]
+    return [test for test in ids if test not in NOT_HERE]

@@ -1,4 +1,4 @@
-"""What the readers of public text-to-SQL sets share: databases in folders, and tasks of a question."""
+"""Find databases in folders and make tasks of questions, for all importers of text-to-SQL."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def first_file(folder: Path, *names: str) -> Path:
 
 def databases_in(folder: Path) -> dict[str, Path]:
     """SQLite files below a folder by their own names, without the ending: as a flat folder and a folder for each."""
-    found: dict[str, Path] = {}
+    databases: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix in SUFFIXES and path.is_file():
-            found.setdefault(path.stem, path)
-    return found
+            databases.setdefault(path.stem, path)
+    return databases
 
 
 def question(

@@ -41,8 +41,8 @@ def load_twowiki(
     pages = Path(corpus) if corpus is not None else corpus_beside(path)
     titles = {str(row.get("title", "")) for row in read_items(pages)}
     tasks = []
-    for place, row in enumerate(rows):
-        where = f"{path}, item {place}"
+    for number, row in enumerate(rows):
+        where = f"{path}, item {number}"
         subjects = _subjects(row.get("evidence", row.get("evidences", [])), where)
         tasks.append(
             question_task(
@@ -63,14 +63,14 @@ def load_twowiki(
 def corpus_beside(path: Path) -> Path:
     """The corpus in the folder of a file of questions. Raises: TaskError if there is none."""
     for name in ("corpus.json", "corpus.jsonl"):
-        if (found := path.parent / name).is_file():
-            return found
+        if (corpus := path.parent / name).is_file():
+            return corpus
     raise TaskError(
         f"{path} holds questions and no pages to search. Put corpus.json or corpus.jsonl beside it, or give corpus=."
     )
 
 
 def _subjects(evidence: Any, where: str) -> list[str]:
-    if not (isinstance(evidence, list) and all(isinstance(one, list) and len(one) == 3 for one in evidence)):
+    if not (isinstance(evidence, list) and all(isinstance(fact, list) and len(fact) == 3 for fact in evidence)):
         raise TaskError(f"{where}: the evidence is {str(evidence)[:80]}, where triples are expected.")
-    return [str(one[0]) for one in evidence]
+    return [str(fact[0]) for fact in evidence]

@@ -67,32 +67,32 @@ def _gold(query: Mapping[str, Any], header: list[str], types: list[str]) -> str:
     chosen = quoted[query["sel"]]
     aggregate = AGGREGATES[query["agg"]]
     conditions = []
-    for place, operator, value in query["conds"]:
-        if types[place] == "real":
+    for column, operator, value in query["conds"]:
+        if types[column] == "real":
             text = repr(_cell(value, "real"))
-            conditions.append(f"{quoted[place]} {OPERATORS[operator]} {text if text != 'None' else 'NULL'}")
+            conditions.append(f"{quoted[column]} {OPERATORS[operator]} {text if text != 'None' else 'NULL'}")
         else:
             literal = str(value).casefold().replace("'", "''")
-            conditions.append(f"LOWER({quoted[place]}) {OPERATORS[operator]} '{literal}'")
+            conditions.append(f"LOWER({quoted[column]}) {OPERATORS[operator]} '{literal}'")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {f'{aggregate}({chosen})' if aggregate else chosen} FROM data{where}"
 
 
 def _columns(header: list[str], types: list[str]) -> list[list[str]]:
-    """Names as the table has them, without quotes, and different from each other without case."""
-    seen: set[str] = set()
+    """The table's column names without quotes, made distinct without case."""
+    used: set[str] = set()
     columns = []
-    for place, (name, kind) in enumerate(zip(header, types, strict=True)):
-        name = str(name).replace('"', "").strip() or f"column {place + 1}"
-        while name.casefold() in seen:
+    for number, (name, kind) in enumerate(zip(header, types, strict=True)):
+        name = str(name).replace('"', "").strip() or f"column {number + 1}"
+        while name.casefold() in used:
             name += "_"
-        seen.add(name.casefold())
+        used.add(name.casefold())
         columns.append([name, TYPES[kind]])
     return columns
 
 
 def _cell(value: Any, kind: str) -> Any:
-    """A number where the column is one and the value reads as one; text else."""
+    """The value as a number if the column is numeric and the value can be read as one, else as text."""
     if value is None:
         return None
     if kind == "real":

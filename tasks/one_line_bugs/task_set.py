@@ -14,7 +14,7 @@ from agentgym import Split, Task, TaskSet
 from ..generator import TaskGenerator, TaskSlot
 from .names import NAMES, UNSEEN
 from .oracle import imperfect_oracle, module_of, oracle
-from .templates import TEMPLATES, Template
+from .templates import TEMPLATES, BugTemplate
 
 NAME, WITH_SHELL, GIVEN = "swe/one-line-v1", "swe/one-line-shell-v1", "swe/one-line-given-v1"
 SIZES = {"train": 1_200, "validation": 150, "unseen_names": 150, "unseen_templates": 150}
@@ -71,11 +71,11 @@ def _generate(seed: int) -> dict[Split, list[Task]]:
     }
 
 
-def _draw(rng: random.Random, slot: TaskSlot, templates: Sequence[Template], names: Sequence[str]) -> Task | None:
+def _draw(rng: random.Random, slot: TaskSlot, templates: Sequence[BugTemplate], names: Sequence[str]) -> Task | None:
     return _task(rng, slot, rng.choice(templates), rng.choice(names), rng.choice(NUMBERS))
 
 
-def _task(rng: random.Random, slot: TaskSlot, template: Template, name: str, number: int) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, template: BugTemplate, name: str, number: int) -> Task | None:
     """Make the task, or return None where no drawn input makes the bug visible."""
     bug_index, wrong_line = rng.choice(template.bugs)
     lines = [line.format(k=number) for line in template.lines]

@@ -27,7 +27,7 @@ def _number(rng: random.Random) -> int:
 
 
 @dataclass(frozen=True)
-class Template:
+class BugTemplate:
     """A function with the placeholder `{k}` for a number.
 
     Attributes:
@@ -44,7 +44,7 @@ class Template:
 
 
 TEMPLATES = (
-    Template(
+    BugTemplate(
         "adds up the numbers above {k}",
         ("total = 0", "for item in items:", "    if item > {k}:", "        total += item", "return total"),
         (
@@ -56,7 +56,7 @@ TEMPLATES = (
         ),
         _numbers,
     ),
-    Template(
+    BugTemplate(
         "counts the numbers up to {k}",
         ("count = 0", "for item in items:", "    if item <= {k}:", "        count += 1", "return count"),
         (
@@ -68,13 +68,13 @@ TEMPLATES = (
         ),
         _numbers,
     ),
-    Template(
+    BugTemplate(
         "is the largest number, and {k} if none is larger",
         ("best = {k}", "for item in items:", "    if item > best:", "        best = item", "return best"),
         ((2, "    if item < best:"), (3, "        best = best"), (4, "return item"), (0, "best = {k} + 1")),
         _numbers,
     ),
-    Template(
+    BugTemplate(
         "multiplies each number by {k}",
         ("found = []", "for item in items:", "    found.append(item * {k})", "return found"),
         (
@@ -85,7 +85,7 @@ TEMPLATES = (
         ),
         _numbers,
     ),
-    Template(
+    BugTemplate(
         "keeps the numbers that {k} divides",
         ("found = []", "for item in items:", "    if item % {k} == 0:", "        found.append(item)", "return found"),
         (
@@ -96,7 +96,7 @@ TEMPLATES = (
         ),
         _numbers,
     ),
-    Template(
+    BugTemplate(
         "joins the words longer than {k} letters",
         (
             "kept = []",
@@ -113,13 +113,13 @@ TEMPLATES = (
         ),
         _words,
     ),
-    Template(
+    BugTemplate(
         "gives the first {k} letters of each word",
         ("found = []", "for word in items:", "    found.append(word[:{k}])", "return found"),
         ((2, "    found.append(word[{k}:])"), (2, "    found.append(word[1:{k}])"), (3, "return items")),
         _words,
     ),
-    Template(
+    BugTemplate(
         "counts how often the commonest letter comes, at least {k}",
         (
             "best = {k}",
@@ -131,7 +131,7 @@ TEMPLATES = (
         ((3, "    best = min(best, count)"), (2, "    count = items.index(letter)"), (4, "return count")),
         _text,
     ),
-    Template(
+    BugTemplate(
         "turns a text round after its first {k} letters",
         ("head = items[:{k}]", "tail = items[{k}:]", "return head + tail[::-1]"),
         (
@@ -142,7 +142,7 @@ TEMPLATES = (
         ),
         _text,
     ),
-    Template(
+    BugTemplate(
         "sums the numbers from {k} up to it",
         ("total = 0", "for number in range({k}, items + 1):", "    total += number", "return total"),
         (
@@ -153,13 +153,13 @@ TEMPLATES = (
         ),
         _number,
     ),
-    Template(
+    BugTemplate(
         "counts down from it to 0 in steps of {k}",
         ("found = []", "while items > 0:", "    found.append(items)", "    items -= {k}", "return found"),
         ((1, "while items > {k}:"), (1, "while items >= 0:"), (2, "    found.append({k})"), (4, "return items")),
         _number,
     ),
-    Template(
+    BugTemplate(
         "gives the differences of neighbours, times {k}",
         (
             "found = []",
@@ -177,14 +177,14 @@ TEMPLATES = (
         _numbers,
         held_out=True,
     ),
-    Template(
+    BugTemplate(
         "is true where no number is above {k}",
         ("for item in items:", "    if item > {k}:", "        return False", "return True"),
         ((1, "    if item >= {k}:"), (1, "    if item < {k}:"), (2, "        return True"), (3, "return False")),
         _numbers,
         held_out=True,
     ),
-    Template(
+    BugTemplate(
         "moves the first {k} items to the end",
         ("head = items[:{k}]", "tail = items[{k}:]", "return tail + head"),
         ((0, "head = items[{k}:]"), (2, "return head + tail"), (1, "tail = items[:{k}]")),

@@ -116,7 +116,7 @@ def elements_of(
     Args:
         boxes: as `Web.boxes` returns them. broken: corners, as `_BROKEN` returns them.
     """
-    whole, partial_names = [], set()
+    complete, partial_names = [], set()
     for _, _, line, (left, top, right, bottom) in boxes:
         named = _NAMED.match(line)
         if named is None or right <= 0 or bottom <= 0 or left >= viewport[0] or top >= viewport[1]:
@@ -125,10 +125,10 @@ def elements_of(
         box: Box = (round(left), round(top), round(right), round(bottom))
         large_enough = box[2] - box[0] >= SMALLEST and box[3] - box[1] >= SMALLEST
         if inside and large_enough and not any(abs(left - x) < 1 and abs(top - y) < 1 for x, y in broken):
-            whole.append(Element(named[1], named[2], box))
+            complete.append(Element(named[1], named[2], box))
         else:
             partial_names.add(named[2])
-    return [element for element in whole if element.name not in partial_names]
+    return [element for element in complete if element.name not in partial_names]
 
 
 def packed(image: bytes) -> tuple[tuple[int, int], bytes]:

@@ -145,8 +145,8 @@ def _mail(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequenc
 def _calendar(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:
     data = _data("web/calendar", seed)
     event = rng.choice(data["events"])
-    place = event["place"].replace(" ", "+")
-    return data, ("/", f"/?q={place}", f"/event?id={event['id']}", "/new")
+    location = event["place"].replace(" ", "+")
+    return data, ("/", f"/?q={location}", f"/event?id={event['id']}", "/new")
 
 
 def _form(rng: random.Random, seed: int, stratum: str) -> tuple[AppData, Sequence[str]]:

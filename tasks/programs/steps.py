@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgramStep:
     """One operation on `x`, the `i`-th number counted from 1, with a parameter `K`.
 
     Attributes:
@@ -43,21 +43,21 @@ class Ending:
     each: bool = False
 
 
-STEPS: Mapping[str, Step] = {
-    "add": Step("add K to it", "x + K", range(1, 60)),
-    "times": Step("multiply it by K", "x * K", range(2, 13)),
-    "modulo": Step("replace it by its remainder when divided by K", "x % K", range(5, 60)),
-    "halve": Step("replace it by x divided by K, rounded down", "IDIV(x,K)", range(2, 9)),
-    "square": Step("replace it by the remainder of its square divided by K", "x * x % K", range(11, 90)),
-    "index": Step("add to it its position in the input, counted from 1, times K", "x + i * K", range(1, 15)),
-    "far": Step("replace it by its distance from K", "(x > K ? x - K : K - x)", range(20, 300), "abs(x - K)"),
-    "cap": Step("lower it to K if it is larger", "(x > K ? K : x)", range(50, 500), "min(x, K)"),
-    "raise": Step("raise it to K if it is smaller", "(x < K ? K : x)", range(50, 500), "max(x, K)"),
-    "multiples": Step("skip it unless it is divisible by K", "x % K == 0", range(2, 5), keeps=True),
-    "no_multiples": Step("skip it if it is divisible by K", "x % K != 0", range(2, 9), keeps=True),
-    "above": Step("skip it unless it is above K", "x > K", range(5, 300), keeps=True),
-    "below": Step("skip it unless it is below K", "x < K", range(200, 900), keeps=True),
-    "every": Step(
+STEPS: Mapping[str, ProgramStep] = {
+    "add": ProgramStep("add K to it", "x + K", range(1, 60)),
+    "times": ProgramStep("multiply it by K", "x * K", range(2, 13)),
+    "modulo": ProgramStep("replace it by its remainder when divided by K", "x % K", range(5, 60)),
+    "halve": ProgramStep("replace it by x divided by K, rounded down", "IDIV(x,K)", range(2, 9)),
+    "square": ProgramStep("replace it by the remainder of its square divided by K", "x * x % K", range(11, 90)),
+    "index": ProgramStep("add to it its position in the input, counted from 1, times K", "x + i * K", range(1, 15)),
+    "far": ProgramStep("replace it by its distance from K", "(x > K ? x - K : K - x)", range(20, 300), "abs(x - K)"),
+    "cap": ProgramStep("lower it to K if it is larger", "(x > K ? K : x)", range(50, 500), "min(x, K)"),
+    "raise": ProgramStep("raise it to K if it is smaller", "(x < K ? K : x)", range(50, 500), "max(x, K)"),
+    "multiples": ProgramStep("skip it unless it is divisible by K", "x % K == 0", range(2, 5), keeps=True),
+    "no_multiples": ProgramStep("skip it if it is divisible by K", "x % K != 0", range(2, 9), keeps=True),
+    "above": ProgramStep("skip it unless it is above K", "x > K", range(5, 300), keeps=True),
+    "below": ProgramStep("skip it unless it is below K", "x < K", range(200, 900), keeps=True),
+    "every": ProgramStep(
         "skip it unless its position in the input, counted from 1, is divisible by K",
         "i % K == 0",
         range(2, 4),
@@ -123,6 +123,6 @@ def reference(steps: Sequence[Chosen], ending: Chosen, numbers: Sequence[int]) -
     return "".join(f"{line}\n" for line in printed) if template.each else f"{acc}\n"
 
 
-def in_python(step: Step, k: int) -> str:
+def in_python(step: ProgramStep, k: int) -> str:
     """A step's expression in Python."""
     return (step.python or step.code).replace("IDIV(x,K)", "x // K").replace("K", str(k))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from .template import Template, some_bound, some_child, some_choice, some_parent
+from .template import SchemaTemplate, some_bound, some_child, some_choice, some_parent
 
 
 def _money(rng: random.Random) -> str:
@@ -12,44 +12,44 @@ def _money(rng: random.Random) -> str:
 
 
 TRAIN = (
-    Template(
+    SchemaTemplate(
         "set_money",
         "Set the {b_money} of the {b} '{x}' to {n}.",
         ("UPDATE {bs} SET {b_money} = {n} WHERE {b_name} = '{x}'",),
         lambda d, r: {"x": some_child(d, r)[0], "n": _money(r)},
     ),
-    Template(
+    SchemaTemplate(
         "rename_parent",
         "Rename the {a} '{x}' to '{y} {k}'.",
         ("UPDATE {as} SET {a_name} = '{y} {k}' WHERE {a_name} = '{x}'",),
         lambda d, r: {**dict(zip("xy", some_parent(d, r, 2), strict=True)), "k": r.randrange(2, 90)},
     ),
-    Template(
+    SchemaTemplate(
         "add_parent",
         "Add a {a} with the id {k}, the {a_name} '{y} {k}', the {a_city} 'Oslo' and the {a_number} {n}.",
         ("INSERT INTO {as} (id, {a_name}, {a_city}, {a_number}) VALUES ({k}, '{y} {k}', 'Oslo', {n})",),
         lambda d, r: {"k": r.randrange(100, 900), "y": some_parent(d, r)[0], "n": r.randrange(5, 500)},
     ),
-    Template(
+    SchemaTemplate(
         "raise_choice",
         "Raise the {b_money} of every {b} of the {b_choice} '{v}' by {n}.",
         ("UPDATE {bs} SET {b_money} = {b_money} + {n} WHERE {b_choice} = '{v}'",),
         lambda d, r: {"v": some_choice(d, r)[0], "n": r.randrange(1, 200)},
     ),
-    Template(
+    SchemaTemplate(
         "set_where_above",
         "Set the {b_choice} of every {b} whose {b_number} is above {n} to '{v}'.",
         ("UPDATE {bs} SET {b_choice} = '{v}' WHERE {b_number} > {n}",),
         lambda d, r: {"v": some_choice(d, r)[0], "n": some_bound(d, r)},
     ),
-    Template(
+    SchemaTemplate(
         "delete_events",
         "Delete all {cs} of the {b} '{x}'.",
         ("DELETE FROM {cs} WHERE {c_id} = (SELECT id FROM {bs} WHERE {b_name} = '{x}')",),
         lambda d, r: {"x": some_child(d, r)[0]},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "move_children",
         "Move every {b} of the {b_choice} '{v}' from the {a} '{x}' to the {a} '{y}'.",
         (
@@ -59,7 +59,7 @@ TRAIN = (
         lambda d, r: {"v": some_choice(d, r)[0], **dict(zip("xy", some_parent(d, r, 2), strict=True))},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "delete_child",
         "Delete the {b} '{x}' together with its {cs}.",
         (
@@ -72,7 +72,7 @@ TRAIN = (
 )
 
 HELD_OUT = (
-    Template(
+    SchemaTemplate(
         "swap_money",
         "Swap the {b_money} of the {b} '{x}' and the {b} '{y}'.",
         (
@@ -82,7 +82,7 @@ HELD_OUT = (
         lambda d, r: dict(zip("xy", some_child(d, r, 2), strict=True)),
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "merge_parents",
         "Give every {b} of the {a} '{x}' to the {a} '{y}', then delete the {a} '{x}'.",
         (
@@ -93,7 +93,7 @@ HELD_OUT = (
         lambda d, r: dict(zip("xy", some_parent(d, r, 2), strict=True)),
         3.0,
     ),
-    Template(
+    SchemaTemplate(
         "delete_below_average",
         "Delete every {c} of {bs} of the {b_choice} '{v}' whose {c_number} is below the "
         "average {c_number} of all {cs}.",
@@ -104,7 +104,7 @@ HELD_OUT = (
         lambda d, r: {"v": some_choice(d, r)[0]},
         3.0,
     ),
-    Template(
+    SchemaTemplate(
         "new_table",
         "Make a table called {t} with the columns {b_choice} and total: one row for each {b_choice} of "
         "the {bs} whose {b_number} is above {n}, with how many there are.",

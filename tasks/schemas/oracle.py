@@ -8,7 +8,7 @@ from agentgym import Call, Message, Task
 
 from . import alterations, questions
 from .domains import domains
-from .template import Template
+from .template import SchemaTemplate
 
 Script = Callable[[Sequence[Message]], Message]
 
@@ -30,7 +30,7 @@ def answer(task: Task) -> Message:
     return Message("assistant", "", (Call("submit", {"sql": task.truth["sql"]}),))
 
 
-def _read(task: Task, templates: Sequence[Template]) -> list[str]:
+def _read(task: Task, templates: Sequence[SchemaTemplate]) -> list[str]:
     domain = next(domain for domain in domains() if domain.name in task.tags)
     for template in templates:
         if template.name in task.tags and (statements := template.read(domain, task.prompt)):

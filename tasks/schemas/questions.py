@@ -6,62 +6,62 @@ import random
 
 from .database import CITIES
 from .domains import Domain
-from .template import Template, some_bound, some_child, some_choice, some_parent
+from .template import SchemaTemplate, some_bound, some_child, some_choice, some_parent
 
 TRAIN = (
-    Template(
+    SchemaTemplate(
         "count_choice",
         "How many {bs} have the {b_choice} '{v}'?",
         ("SELECT COUNT(*) FROM {bs} WHERE {b_choice} = '{v}'",),
         lambda d, r: {"v": some_choice(d, r)[0]},
     ),
-    Template(
+    SchemaTemplate(
         "list_above",
         "List the {b_name} of every {b} whose {b_number} is above {n}.",
         ("SELECT {b_name} FROM {bs} WHERE {b_number} > {n}",),
         lambda d, r: {"n": some_bound(d, r)},
     ),
-    Template(
+    SchemaTemplate(
         "count_below_in_choice",
         "How many {bs} of the {b_choice} '{v}' have a {b_number} below {n}?",
         ("SELECT COUNT(*) FROM {bs} WHERE {b_choice} = '{v}' AND {b_number} < {n}",),
         lambda d, r: {"v": some_choice(d, r)[0], "n": some_bound(d, r)},
     ),
-    Template(
+    SchemaTemplate(
         "value_of_one",
         "What is the {b_money} of the {b} '{x}'?",
         ("SELECT {b_money} FROM {bs} WHERE {b_name} = '{x}'",),
         lambda d, r: {"x": some_child(d, r)[0]},
     ),
-    Template(
+    SchemaTemplate(
         "parent_of_one",
         "What is the {a_name} of the {a} of the {b} '{x}'?",
         ("SELECT p.{a_name} FROM {bs} k JOIN {as} p ON p.id = k.{b_id} WHERE k.{b_name} = '{x}'",),
         lambda d, r: {"x": some_child(d, r)[0]},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "children_of_parent",
         "List the {b_name} of all {bs} of the {a} '{x}'.",
         ("SELECT k.{b_name} FROM {bs} k JOIN {as} p ON p.id = k.{b_id} WHERE p.{a_name} = '{x}'",),
         lambda d, r: {"x": some_parent(d, r)[0]},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "children_in_city",
         "How many {bs} belong to a {a} whose {a_city} is '{v}'?",
         ("SELECT COUNT(*) FROM {bs} k JOIN {as} p ON p.id = k.{b_id} WHERE p.{a_city} = '{v}'",),
         lambda d, r: {"v": r.choice(CITIES)},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "average_by_choice",
         "For each {b_choice} that has {bs} with a {b_number} above {n}, give it and their average {b_money}.",
         ("SELECT {b_choice}, AVG({b_money}) FROM {bs} WHERE {b_number} > {n} GROUP BY {b_choice}",),
         lambda d, r: {"n": some_bound(d, r)},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "sorted_choice",
         "List the {b_name} and {b_number} of the {bs} of the {b_choice} '{v}' with a {b_number} above "
         "{n}, highest {b_number} first.",
@@ -72,7 +72,7 @@ TRAIN = (
         lambda d, r: {"v": some_choice(d, r)[0], "n": some_bound(d, r)},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "above_average",
         "Which {bs} of the {b_choice} '{v}' have a {b_money} above the average {b_money} of all {bs}? "
         "Give their {b_name}.",
@@ -80,14 +80,14 @@ TRAIN = (
         lambda d, r: {"v": some_choice(d, r)[0]},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "events_of_one",
         "How many {cs} does the {b} '{x}' have?",
         ("SELECT COUNT(*) FROM {cs} e JOIN {bs} k ON k.id = e.{c_id} WHERE k.{b_name} = '{x}'",),
         lambda d, r: {"x": some_child(d, r)[0]},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "busy_children",
         "Give the {b_name} of every {b} of the {b_choice} '{v}' that has at least {k} {cs}.",
         (
@@ -97,7 +97,7 @@ TRAIN = (
         lambda d, r: {"v": some_choice(d, r)[0], "k": r.randrange(2, 5)},
         3.0,
     ),
-    Template(
+    SchemaTemplate(
         "total_of_parent",
         "What is the total {c_number} of all {cs} of {bs} of the {a} '{x}'?",
         (
@@ -110,14 +110,14 @@ TRAIN = (
 )
 
 HELD_OUT = (
-    Template(
+    SchemaTemplate(
         "without_events",
         "Which {bs} of the {b_choice} '{v}' have no {c}? Give their {b_name}.",
         ("SELECT {b_name} FROM {bs} WHERE {b_choice} = '{v}' AND id NOT IN (SELECT {c_id} FROM {cs})",),
         lambda d, r: {"v": some_choice(d, r)[0]},
         2.0,
     ),
-    Template(
+    SchemaTemplate(
         "both_choices",
         "Which {as} have both {bs} of the {b_choice} '{v}' and of the {b_choice} '{w}'? Give their {a_name}.",
         (
@@ -127,7 +127,7 @@ HELD_OUT = (
         lambda d, r: dict(zip("vw", some_choice(d, r, 2), strict=True)),
         3.0,
     ),
-    Template(
+    SchemaTemplate(
         "highest_of_parent",
         "Which {b} of the {a} '{x}' has the highest {b_money}? Give its {b_name}.",
         (
@@ -137,7 +137,7 @@ HELD_OUT = (
         lambda d, r: {"x": some_parent(d, r)[0]},
         3.0,
     ),
-    Template(
+    SchemaTemplate(
         "events_by_parent",
         "For each {a} whose {a_number} is above {n}, give its {a_name} and the number of {cs} of its {bs}, 0 included.",
         (
@@ -147,7 +147,7 @@ HELD_OUT = (
         lambda d, r: {"n": _parent_bound(d, r)},
         3.0,
     ),
-    Template(
+    SchemaTemplate(
         "events_between",
         "How many {cs} of {bs} of the {b_choice} '{v}' were from {f} to {t}, both included?",
         (

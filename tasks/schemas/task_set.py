@@ -16,7 +16,7 @@ from . import alterations, questions
 from .database import VARIANTS, database
 from .domains import UNSEEN, Domain, domains
 from .oracle import answer, changer, oracle
-from .template import Template
+from .template import SchemaTemplate
 
 SIZES = {"train": 1_200, "validation": 120, "unseen_schemas": 120, "unseen_templates": 120}
 SUITE = (1, 2)
@@ -96,7 +96,7 @@ class SchemaTasks:
     used: set[tuple[int, str]]
 
     def draw(
-        self, split: Split, stratum: str, templates: Sequence[Template], chosen: Sequence[Domain]
+        self, split: Split, stratum: str, templates: Sequence[SchemaTemplate], chosen: Sequence[Domain]
     ) -> Iterator[Task]:
         for index in range(SIZES[stratum]):
             rng = random.Random(seed_of(self.family, split, stratum, self.seed, index))
@@ -128,8 +128,8 @@ def _generate(
     family: str,
     environment: str,
     seed: int,
-    train: tuple[Template, ...],
-    held_out: tuple[Template, ...],
+    train: tuple[SchemaTemplate, ...],
+    held_out: tuple[SchemaTemplate, ...],
     truth_of: Callable[[sqlite3.Connection, int, Sequence[str]], dict[str, Any] | None],
 ) -> dict[str, list[Task]]:
     """Generate the splits. The sets of different engines differ only in their environment."""

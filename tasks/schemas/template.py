@@ -16,7 +16,7 @@ Draw = Callable[[Domain, random.Random], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class SchemaTemplate:
     """One kind of question or change.
 
     Attributes:

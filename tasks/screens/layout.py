@@ -6,14 +6,14 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from .words import PLACES, Words
+from .words import PLACES, ScreenVocabulary
 
 WIDTHS, HEIGHTS = (480, 560, 640, 800, 1024), (360, 420, 480, 600, 720)
 Box = list[int]
 
 
 @dataclass(slots=True)
-class Target:
+class TargetWidget:
     """A widget that can be pointed at, and its description by kind of question."""
 
     widget: dict[str, Any]
@@ -29,26 +29,26 @@ class Layout:
     """A screen as plain data, and the widgets on it that can be pointed at."""
 
     screen: dict[str, Any]
-    targets: list[Target] = field(default_factory=list)
+    targets: list[TargetWidget] = field(default_factory=list)
 
     def add(
         self, kind: str, box: Box, text: str = "", on: bool = False, descriptions: dict[str, str] | None = None
-    ) -> Target:
+    ) -> TargetWidget:
         """Add a widget to the screen. `descriptions` says what to call it, by kind of question."""
         widget: dict[str, Any] = {"kind": kind, "box": box, "text": text} | ({"on": True} if on else {})
         self.screen["widgets"].append(widget)
-        target = Target(widget, descriptions or {})
+        target = TargetWidget(widget, descriptions or {})
         self.targets.append(target)
         return target
 
-    def targets_of(self, question: str) -> list[Target]:
+    def targets_of(self, question: str) -> list[TargetWidget]:
         """The widgets that this kind of question can be about: those whose description no other widget shares."""
         targets = [target for target in self.targets if question in target.descriptions]
         descriptions = [target.descriptions[question] for target in targets]
         return [target for target in targets if descriptions.count(target.descriptions[question]) == 1]
 
 
-def layout(rng: random.Random, words: Words) -> Layout:
+def layout(rng: random.Random, words: ScreenVocabulary) -> Layout:
     """Draw a window with a toolbar, tabs, a form and a list at random positions."""
     width, height = rng.choice(WIDTHS), rng.choice(HEIGHTS)
     window = Layout({"width": width, "height": height, "theme": rng.choice(("light", "dark", "paper")), "widgets": []})
@@ -70,7 +70,7 @@ def layout(rng: random.Random, words: Words) -> Layout:
     return window
 
 
-def _toolbar(window: Layout, rng: random.Random, words: Words, left: int, right: int, top: int) -> int:
+def _toolbar(window: Layout, rng: random.Random, words: ScreenVocabulary, left: int, right: int, top: int) -> int:
     side = rng.randint(18, 28)
     step = side + rng.randint(3, 8)
     for number, icon in enumerate(rng.sample(sorted(set(PLACES) - {"cross"}), rng.randint(3, 7))):
@@ -82,7 +82,7 @@ def _toolbar(window: Layout, rng: random.Random, words: Words, left: int, right:
     return top + side
 
 
-def _tabs(window: Layout, rng: random.Random, words: Words, left: int, right: int, top: int) -> int:
+def _tabs(window: Layout, rng: random.Random, words: ScreenVocabulary, left: int, right: int, top: int) -> int:
     names = rng.sample(words.tabs, rng.randint(2, 4))
     tab_width, tab_height = min(110, (right - left) // len(names)), rng.randint(20, 26)
     chosen = rng.randrange(len(names))
@@ -92,7 +92,9 @@ def _tabs(window: Layout, rng: random.Random, words: Words, left: int, right: in
     return top + tab_height
 
 
-def _form(window: Layout, rng: random.Random, words: Words, left: int, right: int, top: int, bottom: int) -> None:
+def _form(
+    window: Layout, rng: random.Random, words: ScreenVocabulary, left: int, right: int, top: int, bottom: int
+) -> None:
     field_height, gap = rng.randint(20, 26), rng.randint(6, 12)
     count = max(1, min(6, (bottom - top) // (field_height + gap)))
     half = left + (right - left) * 2 // 5
@@ -103,7 +105,9 @@ def _form(window: Layout, rng: random.Random, words: Words, left: int, right: in
         window.add("field", [half + 4, y, right, y + field_height], value, descriptions={"field": f"field of {name}"})
 
 
-def _rows(window: Layout, rng: random.Random, words: Words, left: int, right: int, top: int, bottom: int) -> None:
+def _rows(
+    window: Layout, rng: random.Random, words: ScreenVocabulary, left: int, right: int, top: int, bottom: int
+) -> None:
     row_height = rng.randint(22, 28)
     count = max(1, min(8, (bottom - top) // (row_height + 2)))
     action = rng.choice(words.buttons)
@@ -122,7 +126,7 @@ def _rows(window: Layout, rng: random.Random, words: Words, left: int, right: in
         window.add("button", [right - 54, y, right, y + row_height], action, descriptions={"relation": description})
 
 
-def _buttons(window: Layout, rng: random.Random, words: Words, left: int, right: int, top: int) -> None:
+def _buttons(window: Layout, rng: random.Random, words: ScreenVocabulary, left: int, right: int, top: int) -> None:
     names = rng.sample(words.buttons, rng.randint(2, 3))
     width, height = rng.randint(64, 96), 26
     ends_right = rng.random() < 0.5

@@ -11,7 +11,7 @@ from agentgym import Message, Task, TaskSet, seed_of
 from ..generator import TaskGenerator, TaskSlot
 from ..pointing import elsewhere, looks_and_points, points
 from .layout import layout
-from .words import KNOWN, UNSEEN, Words
+from .words import KNOWN, UNSEEN, ScreenVocabulary
 
 NAME = "gui/screens-v1"
 SIZES = {"train": 2_000, "validation": 200, "unseen_words": 200, "unseen_questions": 200}
@@ -43,7 +43,7 @@ def task_set(seed: int = 0) -> TaskSet:
     )
 
 
-def _task(rng: random.Random, slot: TaskSlot, words: Words, questions: Sequence[str]) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, words: ScreenVocabulary, questions: Sequence[str]) -> Task | None:
     """Make the task, or return None where the screen has no element for the kind of question."""
     window = layout(rng, words)
     question = rng.choice(questions)

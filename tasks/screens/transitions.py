@@ -11,7 +11,7 @@ from agentgym import Call, Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
 from .layout import Layout, layout
-from .words import KNOWN, UNSEEN, Words
+from .words import KNOWN, UNSEEN, ScreenVocabulary
 
 NAME = "gui/transitions-v1"
 SIZES = {"train": 1_000, "validation": 100, "unseen_words": 100, "two_steps": 100}
@@ -40,7 +40,7 @@ def task_set(seed: int = 0) -> TaskSet:
     )
 
 
-def _task(rng: random.Random, slot: TaskSlot, words: Words) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, words: ScreenVocabulary) -> Task | None:
     """Make the task, or return None where the screen does not allow the action or the action changes nothing."""
     two_steps = slot.stratum == "two_steps"
     window = layout(rng, words)
@@ -76,7 +76,7 @@ def _ready(window: Layout, kind: str, rng: random.Random) -> dict[str, Any] | No
     return screen
 
 
-def _act(screen: dict[str, Any], kind: str, rng: random.Random, words: Words) -> list[Any] | None:
+def _act(screen: dict[str, Any], kind: str, rng: random.Random, words: ScreenVocabulary) -> list[Any] | None:
     """Apply the action to the screen. Returns: the action and its argument; None if no widget allows it."""
     widgets = {
         name: [w for w in screen["widgets"] if w["kind"] == name] for name in ("checkbox", "tab", "row", "field")
@@ -116,7 +116,7 @@ def _switch(widget: dict[str, Any], on: bool) -> None:
         widget["on"] = True
 
 
-def _new_row(rng: random.Random, words: Words, texts: list[str]) -> str:
+def _new_row(rng: random.Random, words: ScreenVocabulary, texts: list[str]) -> str:
     """The text of a row that was not on the screen before."""
     return next(row for row in iter(lambda: f"{rng.choice(words.things)} {rng.randint(2, 99)}", "") if row not in texts)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ScreenVocabulary:
     """Names of windows, buttons, fields, tabs, and of the things and people in rows and values."""
 
     windows: tuple[str, ...]
@@ -17,7 +17,7 @@ class Words:
     people: tuple[str, ...]
 
 
-KNOWN = Words(
+KNOWN = ScreenVocabulary(
     ("Mail", "Orders", "Contacts", "Tickets", "Invoices", "Library", "Stock", "Garden"),
     (
         "Save",
@@ -42,7 +42,7 @@ KNOWN = Words(
     ("lamp", "kettle", "notebook", "bicycle", "chair", "lens", "rope", "kite", "drum", "ladder", "basket", "clock"),
     ("Mara Lind", "Jon Beck", "Ida Falk", "Omar Reis", "Pia Holm", "Teo Vance", "Ruth Kane", "Sven Aalto"),
 )
-UNSEEN = Words(
+UNSEEN = ScreenVocabulary(
     ("Recipes", "Flights", "Patients", "Lessons"),
     (
         "Archive",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from agentgym import Call, Message, Task, seed_of
 
-from .templates import BY_NAME, Template
+from .templates import BY_NAME, QuestionTemplate
 
 Script = Callable[[Sequence[Message]], Message]
 COLUMNS = {
@@ -49,7 +49,7 @@ def imperfect_oracle(task: Task) -> Script:
     return _player((*before, last.replace(column, wrong, 1)), name)
 
 
-def _template_and_name(task: Task) -> tuple[Template, str]:
+def _template_and_name(task: Task) -> tuple[QuestionTemplate, str]:
     template = next(BY_NAME[tag] for tag in task.tags if tag in BY_NAME)
     name = template.named_in(task.prompt)
     if name is None:

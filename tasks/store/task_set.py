@@ -13,7 +13,7 @@ from agentgym import Split, Task, TaskError, TaskSet, seed_of
 from .database import database
 from .names import cast
 from .oracle import answer, imperfect_oracle, oracle
-from .templates import HELD_OUT, TRAIN, Template
+from .templates import HELD_OUT, TRAIN, QuestionTemplate
 
 NAME = "sql/store-v1"
 SIZES = {"train": 2_400, "validation": 240, "unseen_entities": 240, "unseen_templates": 240}
@@ -32,7 +32,7 @@ def task_set(seed: int = 0) -> TaskSet:
     used: set[tuple[str, str]] = set()
     with closing(_connect()) as connection:
 
-        def draw(split: Split, stratum: str, templates: Sequence[Template], reserved: bool) -> list[Task]:
+        def draw(split: Split, stratum: str, templates: Sequence[QuestionTemplate], reserved: bool) -> list[Task]:
             return [
                 _draw(connection, used, split, stratum, templates, reserved, seed, index)
                 for index in range(SIZES[stratum])
@@ -50,7 +50,7 @@ def _draw(
     used: set[tuple[str, str]],
     split: Split,
     stratum: str,
-    templates: Sequence[Template],
+    templates: Sequence[QuestionTemplate],
     reserved: bool,
     seed: int,
     index: int,
@@ -70,7 +70,7 @@ def _draw(
 
 
 def _task(
-    connection: sqlite3.Connection, template: Template, name: str, split: Split, stratum: str, index: int
+    connection: sqlite3.Connection, template: QuestionTemplate, name: str, split: Split, stratum: str, index: int
 ) -> Task:
     evidence: list[str] = []
     for step in template.steps:

@@ -10,7 +10,7 @@ Kind = Literal["customer", "product", "supplier", "employee", "order"]
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class QuestionTemplate:
     """One kind of question.
 
     Attributes:
@@ -38,8 +38,8 @@ class Template:
         return match[1] if match else None
 
 
-def _one_hop(name: str, kind: Kind, question: str, query: str) -> Template:
-    return Template(name, kind, question, query, (query,))
+def _one_hop(name: str, kind: Kind, question: str, query: str) -> QuestionTemplate:
+    return QuestionTemplate(name, kind, question, query, (query,))
 
 
 TRAIN = (
@@ -79,28 +79,28 @@ TRAIN = (
         "When was order '{name}' placed?",
         "SELECT placed FROM orders WHERE code = '{name}'",
     ),
-    Template(
+    QuestionTemplate(
         "product_supplier_phone",
         "product",
         "What is the phone number of the supplier of '{name}'?",
         "SELECT s.phone FROM products p JOIN suppliers s ON s.id = p.supplier_id WHERE p.name = '{name}'",
         ("SELECT supplier_id FROM products WHERE name = '{name}'", "SELECT phone FROM suppliers WHERE id = {0}"),
     ),
-    Template(
+    QuestionTemplate(
         "order_customer_email",
         "order",
         "What is the e-mail of the customer of order '{name}'?",
         "SELECT c.email FROM orders o JOIN customers c ON c.id = o.customer_id WHERE o.code = '{name}'",
         ("SELECT customer_id FROM orders WHERE code = '{name}'", "SELECT email FROM customers WHERE id = {0}"),
     ),
-    Template(
+    QuestionTemplate(
         "order_customer_phone",
         "order",
         "What is the phone number of the customer of order '{name}'?",
         "SELECT c.phone FROM orders o JOIN customers c ON c.id = o.customer_id WHERE o.code = '{name}'",
         ("SELECT customer_id FROM orders WHERE code = '{name}'", "SELECT phone FROM customers WHERE id = {0}"),
     ),
-    Template(
+    QuestionTemplate(
         "employee_manager_phone",
         "employee",
         "What is the phone number of the manager of '{name}'?",
@@ -110,14 +110,14 @@ TRAIN = (
 )
 
 HELD_OUT = (
-    Template(
+    QuestionTemplate(
         "order_employee_email",
         "order",
         "What is the e-mail of the employee who took order '{name}'?",
         "SELECT e.email FROM orders o JOIN employees e ON e.id = o.employee_id WHERE o.code = '{name}'",
         ("SELECT employee_id FROM orders WHERE code = '{name}'", "SELECT email FROM employees WHERE id = {0}"),
     ),
-    Template(
+    QuestionTemplate(
         "order_total",
         "order",
         "What is the total value of order '{name}'?",
@@ -128,7 +128,7 @@ HELD_OUT = (
             "SELECT ROUND(SUM(quantity * unit_price), 2) FROM order_lines WHERE order_id = {0}",
         ),
     ),
-    Template(
+    QuestionTemplate(
         "customer_last_order",
         "customer",
         "What is the code of the latest order of '{name}'?",
@@ -139,7 +139,7 @@ HELD_OUT = (
             "SELECT code FROM orders WHERE customer_id = {0} ORDER BY placed DESC LIMIT 1",
         ),
     ),
-    Template(
+    QuestionTemplate(
         "supplier_dearest_sku",
         "supplier",
         "What is the SKU of the dearest product of the supplier '{name}'?",
@@ -150,7 +150,7 @@ HELD_OUT = (
             "SELECT sku FROM products WHERE supplier_id = {0} ORDER BY price DESC, id LIMIT 1",
         ),
     ),
-    Template(
+    QuestionTemplate(
         "last_order_employee_phone",
         "customer",
         "What is the phone number of the employee who took the latest order of '{name}'?",

@@ -31,7 +31,7 @@ region = {{row["{key}"]: row["region"] for row in csv.DictReader(open("regions.c
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DataTable:
     """A table and the region of each key.
 
     Attributes:
@@ -56,7 +56,7 @@ Question = tuple[str, str, str]
 """The question, the last notebook cell of a solution, and the answer."""
 
 
-def total(t: Table, rng: random.Random) -> Question:
+def total(t: DataTable, rng: random.Random) -> Question:
     """The sum over one key, from some month on."""
     key, month = rng.choice(t.rows)[0], rng.randint(2, 9)
     answer = sum(v for k, m, v in t.rows if k == key and m >= month)
@@ -64,7 +64,7 @@ def total(t: Table, rng: random.Random) -> Question:
     return f"What is the sum of {t.value} of the {t.key} {key} from month {month} on?", code, str(answer)
 
 
-def mean(t: Table, rng: random.Random) -> Question:
+def mean(t: DataTable, rng: random.Random) -> Question:
     """The mean over one region, rounded."""
     region = rng.choice(sorted(set(t.region.values())))
     values = [v for k, _, v in t.rows if t.region[k] == region]
@@ -77,7 +77,7 @@ def mean(t: Table, rng: random.Random) -> Question:
     return question, code, str(answer)
 
 
-def busiest_month(t: Table, rng: random.Random) -> Question:
+def busiest_month(t: DataTable, rng: random.Random) -> Question:
     """The month with the largest sum."""
     minimum = rng.randint(1, 30)
     sums: Counter[int] = Counter()
@@ -95,7 +95,7 @@ def busiest_month(t: Table, rng: random.Random) -> Question:
     return question, code, str(answer)
 
 
-def rows_between(t: Table, rng: random.Random) -> Question:
+def rows_between(t: DataTable, rng: random.Random) -> Question:
     """The number of rows that meet two conditions."""
     low, width = rng.randint(1, 50), rng.randint(10, 40)
     region = rng.choice(sorted(set(t.region.values())))
@@ -107,7 +107,7 @@ def rows_between(t: Table, rng: random.Random) -> Question:
     return question, code, str(answer)
 
 
-def spread(t: Table, rng: random.Random) -> Question:
+def spread(t: DataTable, rng: random.Random) -> Question:
     """The difference of the largest and the smallest value."""
     key, month = rng.choice(t.rows)[0], rng.randint(7, 12)
     values = [v for k, m, v in t.rows if k == key and m <= month] or [0]
@@ -122,7 +122,7 @@ def spread(t: Table, rng: random.Random) -> Question:
     return question, code, str(max(values) - min(values))
 
 
-def median_of_sums(t: Table, rng: random.Random) -> Question:
+def median_of_sums(t: DataTable, rng: random.Random) -> Question:
     """The median of the weighted sums by key."""
     weight = rng.randint(2, 9)
     sums: dict[str, int] = defaultdict(int)
@@ -142,7 +142,7 @@ def median_of_sums(t: Table, rng: random.Random) -> Question:
     return question, code, str(answer)
 
 
-def best_region_share(t: Table, rng: random.Random) -> Question:
+def best_region_share(t: DataTable, rng: random.Random) -> Question:
     """The share of the largest region, in percent."""
     deduction = rng.randint(1, 25)
     sums: Counter[str] = Counter()
@@ -161,10 +161,10 @@ def best_region_share(t: Table, rng: random.Random) -> Question:
     return question, code, str(answer)
 
 
-KNOWN: Mapping[str, Callable[[Table, random.Random], Question]] = {
+KNOWN: Mapping[str, Callable[[DataTable, random.Random], Question]] = {
     family.__name__: family for family in (total, mean, busiest_month, rows_between, spread)
 }
-UNSEEN: Mapping[str, Callable[[Table, random.Random], Question]] = {
+UNSEEN: Mapping[str, Callable[[DataTable, random.Random], Question]] = {
     family.__name__: family for family in (median_of_sums, best_region_share)
 }
 
@@ -202,7 +202,7 @@ def answer(task: Task) -> Message:
 
 
 def _task(
-    rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[Table, random.Random], Question]]
+    rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[DataTable, random.Random], Question]]
 ) -> Task:
     """Make one task. Families of questions alternate with the slot's index."""
     kinds_of_table = UNSEEN_TABLES if slot.split == "held_out" else KNOWN_TABLES
@@ -211,7 +211,7 @@ def _task(
     keys = [f"{name}{number}" for name in names for number in rng.sample(range(1, 9), 2)]
     region = {k: rng.choice(("east", "west", "south")) for k in keys}
     rows = [(rng.choice(keys), rng.randint(1, 12), rng.randint(1, 99)) for _ in range(rng.randint(20, 70))]
-    table = Table(file, key, value, rows, region)
+    table = DataTable(file, key, value, rows, region)
     name = list(families)[slot.index % len(families)]
     question, code, solution = families[name](table, rng)
     return Task(

@@ -1,4 +1,4 @@
-"""The task sets `text/<world>-v1`: one for each text world, drawn from the world's own generator. See CARD.md."""
+"""The task sets of the text games, `text/<game>-v1`: eight games, each in many sizes. See CARD.md."""
 
 from .task_set import adventure, countdown, frozen_lake, number_guess, sokoban, sudoku, twenty_questions, wordle
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from .plan import TaskPlan, Template, button, done, link, typed
+from .plan import TaskPlan, WebTemplate, button, done, link, typed
 from .words import words_of
 
 Data = Mapping[str, Any]
@@ -69,21 +69,21 @@ def _where(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     )
 
 
-def _place(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+def _change_place(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     event = rng.choice(data["events"])
-    place, wrong = rng.sample([p for p in words_of(seed).places if p != event["place"]], 2)
+    location, wrong = rng.sample([p for p in words_of(seed).places if p != event["place"]], 2)
     return TaskPlan(
-        f'"{event["title"]}" takes place in another place: {place}. Change it.',
-        (link(event["title"]), typed("Place", place), button("Save"), done()),
-        {"changed": {event["id"]: {"place": place}}},
+        f'"{event["title"]}" takes place in another place: {location}. Change it.',
+        (link(event["title"]), typed("Place", location), button("Save"), done()),
+        {"changed": {event["id"]: {"place": location}}},
         wrong=(link(event["title"]), typed("Place", wrong), button("Save"), done()),
     )
 
 
 CALENDAR = (
-    Template("add", "calendar", _add, difficulty=2),
-    Template("remove", "calendar", _remove),
-    Template("shift", "calendar", _shift, difficulty=2),
-    Template("where", "calendar", _where),
-    Template("change_place", "calendar", _place, held_out=True, difficulty=2),
+    WebTemplate("add", "calendar", _add, difficulty=2),
+    WebTemplate("remove", "calendar", _remove),
+    WebTemplate("shift", "calendar", _shift, difficulty=2),
+    WebTemplate("where", "calendar", _where),
+    WebTemplate("change_place", "calendar", _change_place, held_out=True, difficulty=2),
 )

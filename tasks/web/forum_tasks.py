@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from .plan import TaskPlan, Template, button, chosen, done, link, typed
+from .plan import TaskPlan, WebTemplate, button, chosen, done, link, typed
 from .words import words_of
 
 Data = Mapping[str, Any]
@@ -72,9 +72,9 @@ def _most(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 
 FORUM = (
-    Template("vote", "forum", _vote),
-    Template("answer", "forum", _answer, difficulty=2),
-    Template("new_thread", "forum", _new, difficulty=2),
-    Template("first_answer", "forum", _first),
-    Template("vote_for_most", "forum", _most, held_out=True, difficulty=2),
+    WebTemplate("vote", "forum", _vote),
+    WebTemplate("answer", "forum", _answer, difficulty=2),
+    WebTemplate("new_thread", "forum", _new, difficulty=2),
+    WebTemplate("first_answer", "forum", _first),
+    WebTemplate("vote_for_most", "forum", _most, held_out=True, difficulty=2),
 )

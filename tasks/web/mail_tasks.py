@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .plan import Step, TaskPlan, Template, button, chosen, done, link, typed
+from .plan import Step, TaskPlan, WebTemplate, button, chosen, done, link, typed
 from .words import address_of, words_of
 
 Data = Mapping[str, Any]
@@ -113,12 +113,12 @@ def _latest(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 
 MAIL = (
-    Template("star", "mail", _marking('Star the message "{subject}" from {name}.', "Star", "starred", True)),
-    Template("delete", "mail", _marking('Delete the message "{subject}" from {name}.', "Delete", "moved", "Trash")),
-    Template("move", "mail", _move, difficulty=2),
-    Template("reply", "mail", _reply, difficulty=2),
-    Template("write", "mail", _write, difficulty=2),
-    Template("reference", "mail", _reference),
-    Template("forward", "mail", _forward, held_out=True, difficulty=2),
-    Template("star_latest", "mail", _latest, held_out=True, difficulty=2),
+    WebTemplate("star", "mail", _marking('Star the message "{subject}" from {name}.', "Star", "starred", True)),
+    WebTemplate("delete", "mail", _marking('Delete the message "{subject}" from {name}.', "Delete", "moved", "Trash")),
+    WebTemplate("move", "mail", _move, difficulty=2),
+    WebTemplate("reply", "mail", _reply, difficulty=2),
+    WebTemplate("write", "mail", _write, difficulty=2),
+    WebTemplate("reference", "mail", _reference),
+    WebTemplate("forward", "mail", _forward, held_out=True, difficulty=2),
+    WebTemplate("star_latest", "mail", _latest, held_out=True, difficulty=2),
 )

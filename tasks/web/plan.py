@@ -33,7 +33,7 @@ class TaskPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class WebTemplate:
     """A kind of task on one application. With `held_out` it is never trained on."""
 
     name: str

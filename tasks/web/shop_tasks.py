@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from .plan import Step, TaskPlan, Template, button, chosen, done, link, typed
+from .plan import Step, TaskPlan, WebTemplate, button, chosen, done, link, typed
 
 SHIPPING = {"standard": "Standard", "express": "Express", "pickup": "Pick up at the store"}
 Data = Mapping[str, Any]
@@ -165,13 +165,13 @@ def _stock(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 
 SHOP = (
-    Template("buy", "shop", _buy, difficulty=3),
-    Template("buy_two", "shop", _buy_two, difficulty=4),
-    Template("buy_cheapest", "shop", _cheapest, difficulty=3),
-    Template("price", "shop", _price, difficulty=1),
-    Template("best_rated", "shop", _best, difficulty=2),
-    Template("wish", "shop", _wish, difficulty=1),
-    Template("cancel", "shop", _cancel, difficulty=1),
-    Template("coupon", "shop", _coupon, held_out=True, difficulty=4),
-    Template("article_number", "shop", _stock, held_out=True, difficulty=2),
+    WebTemplate("buy", "shop", _buy, difficulty=3),
+    WebTemplate("buy_two", "shop", _buy_two, difficulty=4),
+    WebTemplate("buy_cheapest", "shop", _cheapest, difficulty=3),
+    WebTemplate("price", "shop", _price, difficulty=1),
+    WebTemplate("best_rated", "shop", _best, difficulty=2),
+    WebTemplate("wish", "shop", _wish, difficulty=1),
+    WebTemplate("cancel", "shop", _cancel, difficulty=1),
+    WebTemplate("coupon", "shop", _coupon, held_out=True, difficulty=4),
+    WebTemplate("article_number", "shop", _stock, held_out=True, difficulty=2),
 )

@@ -15,7 +15,7 @@ from .calendar_tasks import CALENDAR
 from .forum_tasks import FORUM
 from .mail_tasks import MAIL
 from .oracle import imperfect_oracle, oracle
-from .plan import TaskPlan, Template
+from .plan import TaskPlan, WebTemplate
 from .shop_tasks import SHOP
 
 NAME, ENVIRONMENT = "web/apps-v1", "agentgym/web-v1"
@@ -57,7 +57,7 @@ def task_set(seed: int = 0) -> TaskSet:
     )
 
 
-def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[Template], seeds: Sequence[int]) -> Task:
+def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[WebTemplate], seeds: Sequence[int]) -> Task:
     app = rng.choices(list(_SHARE), list(_SHARE.values()))[0]
     template = rng.choice([t for t in templates if t.app == app])
     seed = rng.choice(seeds)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WebVocabulary:
     """A vocabulary. `domain` is the domain of its mail addresses."""
 
     qualities: tuple[str, ...]
@@ -20,7 +20,7 @@ class Words:
     domain: str
 
 
-TRAINED = Words(
+TRAINED = WebVocabulary(
     qualities=("Amber", "Nordic", "Compact", "Classic", "Silent", "Sturdy", "Bright", "Folding", "Velvet", "Alpine"),
     goods={
         "Kitchen": ("Kettle", "Pan", "Grater", "Bowl", "Toaster"),
@@ -47,7 +47,7 @@ TRAINED = Words(
     topics=("Cooking", "Cycling", "Gardening", "Music"),
     domain="post.test",
 )
-HELD_OUT = Words(
+HELD_OUT = WebVocabulary(
     qualities=("Copper", "Coastal", "Slim", "Modern", "Gentle", "Rugged", "Pale", "Sliding", "Linen", "Polar"),
     goods={
         "Bath": ("Towel", "Mirror", "Brush", "Basin", "Scale"),
@@ -86,10 +86,10 @@ HELD_OUT = Words(
 CODES = ("SPRING10", "WELCOME15", "LUCKY20")
 
 
-def words_of(seed: int) -> Words:
+def words_of(seed: int) -> WebVocabulary:
     """The vocabulary of a seed: seeds from 100 on are held out and have other words."""
     return TRAINED if seed < 100 else HELD_OUT
 
 
-def address_of(person: str, words: Words) -> str:
+def address_of(person: str, words: WebVocabulary) -> str:
     return f"{person.lower().replace(' ', '.')}@{words.domain}"

@@ -40,7 +40,7 @@ _LAST = _split(
     "Abel Amberg Baum Berg Carlin Dorn Eckart Falk Feld Garber Haller Hartwin Imhoff Janda Kessler Kolb Lindner "
     "Lorenz Maro Merten Novak Orlow Palme Quist Reuter Ritter Sander Sorel Tamm Ulmer Varga Weller Wenz Zander"
 )
-_PLACE = _split(
+_TOWN = _split(
     "Alder Ash Birch Brook Clay Crow Elm Fern Fox Glen Hazel Heath Iron Kings Larch Lark Moss Oak Raven Salt "
     "Stone Thorn Wheat Wolf"
 )
@@ -133,7 +133,7 @@ def _names(kind: str, wiki_index: int) -> tuple[str, ...]:
 
 _PARTS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "person": (_FIRST, _LAST),
-    "town": (_PLACE, _ENDING),
+    "town": (_TOWN, _ENDING),
     "region": (_REGION, ("land", "mark", "shire", "vale")),
     "river": (_RIVER, ("a", "en", "is", "o", "une")),
     "firm": (_LAST, _TRADE),

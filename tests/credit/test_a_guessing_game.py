@@ -72,10 +72,10 @@ def learn(advantages_of: Callable[[Group], list[np.ndarray]], steps: int, rate: 
                 turn_rewards=[e[1] for e in episodes],
                 state_keys=[[state for state, _, _ in e[0]] for e in episodes],
             )
-            for (played, _, outcome), advantages in zip(episodes, advantages_of(group), strict=True):
+            for (steps, _, outcome), advantages in zip(episodes, advantages_of(group), strict=True):
                 wins += outcome
-                surrenders += played[-1][2] == GIVE_UP
-                for ((low, high), chances, action), advantage in zip(played, advantages, strict=True):
+                surrenders += steps[-1][2] == GIVE_UP
+                for ((low, high), chances, action), advantage in zip(steps, advantages, strict=True):
                     gradient[low, high] -= advantage * chances
                     gradient[low, high, action] += advantage
         table.logits += rate * gradient / (TASKS * GROUP)
@@ -87,12 +87,14 @@ def learn(advantages_of: Callable[[Group], list[np.ndarray]], steps: int, rate: 
 def naive(group: Group) -> list[np.ndarray]:
     """Return-to-go of turn rewards alone, standardised at each index over those that reached it."""
     rewards = np.nan_to_num(group.turn_rewards)
-    worth = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
-    found = np.zeros_like(worth)
-    for k in range(worth.shape[1]):
+    turn_returns = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+    advantages = np.zeros_like(turn_returns)
+    for k in range(turn_returns.shape[1]):
         here = group.turn_mask[:, k]
-        found[here, k] = (worth[here, k] - worth[here, k].mean()) / (worth[here, k].std() + 1e-6)
-    return [row[:count] for row, count in zip(found, group.turns, strict=True)]
+        advantages[here, k] = (turn_returns[here, k] - turn_returns[here, k].mean()) / (
+            turn_returns[here, k].std() + 1e-6
+        )
+    return [row[:count] for row, count in zip(advantages, group.turns, strict=True)]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -126,7 +128,7 @@ def test_standardised_at_each_index_the_agent_stops_calling_tools(name, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_it_is_the_spread_of_an_index_and_not_who_is_compared(seed):
+def test_the_division_per_index_causes_it_and_not_the_choice_of_trajectories(seed):
     """Over those who reached a turn alone, but in reward units, this game is learned. The flip problem is not."""
     course = learn(estimator("mt_grpo", absent="left_out"), steps=120, rate=2.0, seed=seed)
     assert np.mean(course.solved[-10:]) > 0.8

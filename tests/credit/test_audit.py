@@ -12,8 +12,8 @@ from agentgym.credit.audit import agreement, counterfactual_credit, group_statis
 
 def test_counterfactual_credit_is_the_rise_in_value_and_the_turns_own_reward():
     """r + V' - V: 0.1 + 0.6 - 0.5, missing counts 0: 0.2 - 0.6, and 0 + 1 - 0.2."""
-    found = counterfactual_credit(np.array([0.1, np.nan, 0.0]), np.array([0.5, 0.6, 0.2, 1.0]))
-    np.testing.assert_allclose(found, [0.2, -0.4, 0.8])
+    actual = counterfactual_credit(np.array([0.1, np.nan, 0.0]), np.array([0.5, 0.6, 0.2, 1.0]))
+    np.testing.assert_allclose(actual, [0.2, -0.4, 0.8])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -30,10 +30,10 @@ def test_no_correlation_where_one_side_does_not_vary():
 
 def test_signs_are_compared_where_both_have_one():
     """Pairs (1, 2), (-1, 1), (0, 1), (2, 3): of the three with two signs, two agree."""
-    found = agreement([np.array([1.0, -1.0]), np.array([0.0, 2.0])], [np.array([2.0, 1.0]), np.array([1.0, 3.0])])
-    assert (found.turns, found.signed) == (4, 3)
-    assert found.sign == pytest.approx(2 / 3)
-    assert found.sign_low <= found.sign <= found.sign_high
+    actual = agreement([np.array([1.0, -1.0]), np.array([0.0, 2.0])], [np.array([2.0, 1.0]), np.array([1.0, 3.0])])
+    assert (actual.turns, actual.signed) == (4, 3)
+    assert actual.sign == pytest.approx(2 / 3)
+    assert actual.sign_low <= actual.sign <= actual.sign_high
 
 
 def test_credit_of_other_turns_is_refused():
@@ -52,6 +52,6 @@ def test_facts_of_groups():
     assert facts.variance == (pytest.approx(0.5), 0.0)  # 0, 0, 1, -1 at turn 0; 2 alone at turn 1
 
 
-def test_without_state_keys_nothing_is_said_of_singletons():
+def test_without_state_keys_the_share_of_singletons_is_nan():
     group = Group.from_arrays(outcomes=[1, 0])
     assert np.isnan(group_statistics([group], [[np.ones(1), np.ones(1)]]).singletons)

@@ -32,7 +32,7 @@ def nothing(group: Group) -> Array:
     return np.zeros(group.turn_mask.shape)
 
 
-def test_the_true_credit_is_what_an_exhaustive_sum_gives():
+def test_the_true_credit_equals_an_exhaustive_sum():
     """Q(s, a) - V(s) by summing over every completion of every prefix of a task of three turns."""
     task, chance = BifurcationTask(3, 1, good=0.8, bad=0.3), np.array([0.6, 0.3, 0.5])
 
@@ -82,14 +82,14 @@ def test_noise_has_error_of_nearly_1_and_no_credit_has_1():
 
 def test_a_critic_without_error_is_exact(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(BifurcationTask, "errors", lambda self: np.zeros((self.turns + 1, 2)))
-    found = measure_credit(critic, 8, groups=20)
-    assert found.error.value == pytest.approx(0, abs=1e-6)
-    assert (found.sign.value, found.focus.value) == (1.0, pytest.approx(1.0))
+    actual = measure_credit(critic, 8, groups=20)
+    assert actual.error.value == pytest.approx(0, abs=1e-6)
+    assert (actual.sign.value, actual.focus.value) == (1.0, pytest.approx(1.0))
 
 
 def test_intervals_hold_their_value():
-    found = measure_credit(estimator("rloo"), 4, groups=60)
-    for figure in (found.error, found.sign, found.focus, found.noise):
+    actual = measure_credit(estimator("rloo"), 4, groups=60)
+    for figure in (actual.error, actual.sign, actual.focus, actual.noise):
         assert figure.low <= figure.value <= figure.high
 
 
@@ -99,7 +99,7 @@ def test_credit_on_the_right_turn_teaches_faster_than_noise():
     assert good.never == 0
 
 
-def test_a_run_is_the_same_again_and_says_what_it_skips():
+def test_a_benchmark_is_reproducible_and_reports_what_it_skips():
     first = run_benchmark(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
     assert first == run_benchmark(["rloo", "grpo"], turns=(2, 4), groups=10, seeds=2, most=20)
     assert [(row.name, row.turns) for row in first] == [("rloo", 2), ("rloo", 4), ("grpo", 2), ("grpo", 4)]

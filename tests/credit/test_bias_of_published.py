@@ -40,7 +40,7 @@ def test_probabilities_of_all_paths_sum_to_one_and_an_exact_critic_agrees_with_t
         ("user_rl", {"score": "sum", **LEFT_OUT}),
     ],
 )
-def test_an_estimator_whose_baseline_holds_others_alone_is_unbiased(name, options, problem, size):
+def test_a_baseline_of_other_trajectories_only_is_unbiased(name, options, problem, size):
     chosen = make(name, **options)
     assert chosen.bias == "unbiased"
     np.testing.assert_allclose(problem.estimated_gradient(chosen, size), problem.true_gradient(), rtol=0, atol=1e-9)
@@ -48,27 +48,27 @@ def test_an_estimator_whose_baseline_holds_others_alone_is_unbiased(name, option
 
 @pytest.mark.parametrize("size", [1, *SIZES])
 @pytest.mark.parametrize("problem", [*PROBLEMS_WITH_SIGNALS.values(), *PROBLEMS_WITH_WRONG_CRITIC.values()])
-def test_turn_gae_at_lambda_1_is_unbiased_whatever_the_critic_says(problem: Problem, size: int):
+def test_turn_gae_at_lambda_1_is_unbiased_whatever_the_critic_predicts(problem: Problem, size: int):
     chosen = make("turn_gae")
     assert chosen.bias == "unbiased"
     if size > 1:
-        got = problem.estimated_gradient(chosen, size)
+        actual = problem.estimated_gradient(chosen, size)
     else:  # a group of one is as good as any
-        got = sum(p * (chosen(group)[0] @ paths[0].score) for p, group, paths in problem.groups(1))
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+        actual = sum(p * (chosen(group)[0] @ paths[0].score) for p, group, paths in problem.groups(1))
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])
 @every_problem
 def test_with_an_exact_critic_turn_gae_is_exact_at_every_lambda(problem: Problem, lam: float):
-    got = problem.estimated_gradient(make("turn_gae", lam=lam), 2)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(make("turn_gae", lam=lam), 2)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @every_problem
 def test_archer_is_exact_where_its_critic_is(problem: Problem):
-    got = problem.estimated_gradient(make("archer"), 2)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(make("archer"), 2)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @every_problem
@@ -85,18 +85,18 @@ def test_archer_is_as_wrong_as_its_critic(problem: Problem):
         for p in problem.paths
         for k in range(len(p.steps))
     )
-    got = flattered.estimated_gradient(make("archer"), 2)
+    actual = flattered.estimated_gradient(make("archer"), 2)
     assert make("archer").bias == "biased"
-    np.testing.assert_allclose(got, problem.true_gradient() + pushed, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(actual, problem.true_gradient() + pushed, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("problem", [*PROBLEMS_WITH_SIGNALS.values(), *PROBLEMS_WITH_WRONG_CRITIC.values()])
-def test_bilevel_gae_at_ones_is_unbiased_whatever_the_critic_says(problem: Problem, size: int):
+def test_bilevel_gae_with_all_decays_1_is_unbiased_whatever_the_critic_predicts(problem: Problem, size: int):
     chosen = make("bilevel_gae")
     assert chosen.bias == "unbiased"
-    got = with_tokens(problem).estimated_gradient(chosen, size)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = with_tokens(problem).estimated_gradient(chosen, size)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -105,8 +105,8 @@ def test_gigpo_left_out_is_exactly_one_plus_its_step_weight_of_the_gradient(prob
     """Even where a trajectory is in one state twice: it is compared with others there, or with the group."""
     chosen = make("gigpo", gamma=1.0, alone="group", step_weight=0.5, **LEFT_OUT)
     assert chosen.bias == "direction"
-    got = problem.estimated_gradient(chosen, size)
-    np.testing.assert_allclose(got, 1.5 * problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(chosen, size)
+    np.testing.assert_allclose(actual, 1.5 * problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @every_problem
@@ -134,12 +134,12 @@ def test_an_estimator_that_scales_keeps_the_direction_where_returns_take_two_val
     [("opo", {"baseline": "loo"}), ("turn_gae", {}), ("user_rl", {"score": "sum", **LEFT_OUT})],
 )
 def test_failures_that_the_agent_does_not_cause_leave_an_unbiased_estimator_unbiased(name, options, problem):
-    got = problem.with_failures(0.2).estimated_gradient(make(name, **options), 3)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.with_failures(0.2).estimated_gradient(make(name, **options), 3)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("form", "problem"), [(form, problem) for form in RECORDED for problem in RECORDED[form]])
-def test_a_biased_form_is_as_biased_as_recorded(form, problem):
+def test_a_biased_form_has_the_recorded_bias(form, problem):
     """Pins: distance from the true gradient in units of its length, for groups of 2, 3 and 4."""
     name, options = form[0], dict(form[1:])
     chosen = make(name, **options)
@@ -148,11 +148,11 @@ def test_a_biased_form_is_as_biased_as_recorded(form, problem):
         (PROBLEMS_WITH_WRONG_CRITIC if name in ("turn_gae", "ragen") else PROBLEMS_WITH_SIGNALS)[problem]
     )
     true = decision.true_gradient()
-    got = [
+    actual = [
         apart(decision.estimated_gradient(chosen, size), true)
         for size, _ in zip(SIZES, RECORDED[form][problem], strict=False)
     ]
-    assert got == pytest.approx(list(RECORDED[form][problem]), abs=2e-4)
+    assert actual == pytest.approx(list(RECORDED[form][problem]), abs=2e-4)
 
 
 @pytest.mark.parametrize("name", ["kevin", "user_rl"])
@@ -170,7 +170,7 @@ def test_the_others_have_the_right_sign_on_the_flip_problem(name: str, size: int
     assert (PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make(name), size) > 0).all()
 
 
-def test_opo_pushes_a_choice_that_makes_no_difference():
+def test_opo_gives_a_gradient_to_a_choice_that_makes_no_difference():
     """The first choice changes nothing but how many tokens there are, the second decides, in few tokens or many."""
     paths = tuple(
         ProblemPath(

@@ -24,8 +24,8 @@ Z = 1 / math.sqrt(3), 1 / math.sqrt(2)
 
 def test_siblings_are_compared_with_each_other():
     """V(a) = 1/2, V(b) = 0: +-1/2. V(x) = 1, V(y) = 0: +-1. z was the only try after b and inherits -1/2."""
-    got = estimator("sibling", weigh="leaves")(FORKED)
-    expect(got, [[0.5, 1], [0.5, -1], [-0.5, -0.5]])
+    actual = estimator("sibling", weigh="leaves")(FORKED)
+    expect(actual, [[0.5, 1], [0.5, -1], [-0.5, -0.5]])
 
 
 def test_a_turn_counts_as_often_as_it_was_sampled_and_not_as_often_as_it_was_followed():
@@ -37,7 +37,7 @@ def test_a_turn_without_siblings_can_be_left_out():
     expect(estimator("sibling", alone="zero", weigh="leaves")(FORKED), [[0.5, 1], [0.5, -1], [-0.5, 0]])
 
 
-def test_a_trajectory_that_was_forked_off_needs_not_repeat_what_came_before():
+def test_a_forked_trajectory_need_not_repeat_the_turns_before_the_fork():
     """The second lists y alone, after a: then a stands once, and counts 3 * 1/2 = 1.5 there."""
     forked = Group.from_arrays(outcomes=[1, 0, 0], branches=[["a", "x"], ["y"], ["b", "z"]], parents=[None, "a", None])
     expect(estimator("sibling")(forked), [[0.75, 0.75], [-0.75], [-0.75, -0.75]])
@@ -45,7 +45,7 @@ def test_a_trajectory_that_was_forked_off_needs_not_repeat_what_came_before():
     assert tree.path.tolist() == [[0, 1], [0, 2], [3, 4]]
 
 
-def test_a_reward_before_the_fork_does_not_distinguish_what_came_after():
+def test_a_reward_before_the_fork_does_not_change_credit_after_it():
     rewarded = FORKED.with_signals(turn_rewards=[[0.25, 0], [0.25, 0], [0, 0]])
     expect(estimator("sibling", weigh="leaves")(rewarded), [[0.75, 1], [0.75, -1], [-0.75, -0.75]])
 
@@ -110,9 +110,9 @@ FANS = [(2,), (3,), (4,), (2, 2), (2, 1, 2)]
 def test_sibling_credit_is_unbiased_wherever_trees_branch(problem, fan):
     grown = trees(problem, fan)
     assert sum(p for p, _ in grown) == pytest.approx(1, abs=1e-12)
-    got = estimated_gradient(problem, estimator("sibling"), fan)
+    actual = estimated_gradient(problem, estimator("sibling"), fan)
     assert estimator("sibling").bias == "unbiased"
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -129,17 +129,17 @@ def test_a_biased_form_over_trees_is_as_biased_as_recorded(name, options, proble
     """Pins: distance from the true gradient in units of its length."""
     chosen, true = estimator(name, **options), PROBLEMS_WITH_EVIDENCE[problem].true_gradient()
     assert chosen.bias == "biased"
-    got = estimated_gradient(PROBLEMS_WITH_EVIDENCE[problem], chosen, fan)
-    assert np.linalg.norm(got - true) / np.linalg.norm(true) == pytest.approx(error, abs=1e-4)
+    actual = estimated_gradient(PROBLEMS_WITH_EVIDENCE[problem], chosen, fan)
+    assert np.linalg.norm(actual - true) / np.linalg.norm(true) == pytest.approx(error, abs=1e-4)
 
 
 def totals(group: Group) -> dict:
     """What each turn of the tree is pushed by in all, however many rows list it."""
-    found: defaultdict = defaultdict(float)
+    total_of: defaultdict = defaultdict(float)
     for labels, advantages in zip(group.branches, estimator("sibling")(group), strict=True):
         for label, advantage in zip(labels, advantages, strict=True):
-            found[label] += advantage
-    return found
+            total_of[label] += advantage
+    return total_of
 
 
 @settings(max_examples=30, deadline=None)
@@ -148,7 +148,7 @@ def totals(group: Group) -> dict:
         st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(-8, 8)), min_size=2, max_size=6
     )
 )
-def test_whole_rows_and_forked_rows_push_every_turn_alike(rows):
+def test_complete_and_forked_trajectories_give_every_turn_the_same_gradient(rows):
     """P7: a trajectory that lists only what came after its fork, against one that repeats the beginning."""
     paths = list({tuple(actions): outcome / 8 for actions, outcome in rows}.items())
     paths = [(way, o) for way, o in paths if not any(other[: len(way)] == way and other != way for other, _ in paths)]
@@ -163,6 +163,6 @@ def test_whole_rows_and_forked_rows_push_every_turn_alike(rows):
         parents.append(row[len(row) - len(fresh) - 1] if len(fresh) < len(row) else None)
         listed.update(fresh)
     outcomes = [outcome for _, outcome in paths]
-    whole = totals(Group.from_arrays(outcomes=outcomes, branches=labels))
+    whole_totals = totals(Group.from_arrays(outcomes=outcomes, branches=labels))
     forked = totals(Group.from_arrays(outcomes=outcomes, branches=own, parents=parents))
-    assert forked == pytest.approx(whole, abs=1e-12)
+    assert forked == pytest.approx(whole_totals, abs=1e-12)

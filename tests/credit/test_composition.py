@@ -32,9 +32,9 @@ def test_a_composition_is_an_estimator_that_declares_itself():
 
 def test_wrappers_apply_in_the_order_in_which_they_are_written():
     """Cut, then made to a bonus, is something else than the other way round."""
-    told = GROUP.with_signals(entropies=[[1, 1], [1], [1, 1, 1]], stop_reasons=["answered", "max_turns", "answered"])
-    got = estimator("rloo | masked(over_turn=True) | entropy_weighted")(told)
-    assert got[1].tolist() == [0]
+    group = GROUP.with_signals(entropies=[[1, 1], [1], [1, 1, 1]], stop_reasons=["answered", "max_turns", "answered"])
+    actual = estimator("rloo | masked(over_turn=True) | entropy_weighted")(group)
+    assert actual[1].tolist() == [0]
 
 
 def test_wrapping_by_hand_is_the_same():
@@ -42,7 +42,7 @@ def test_wrapping_by_hand_is_the_same():
     expect(by_hand(GROUP), [list(a) for a in estimator("rloo | gated(threshold=1.0)")(GROUP)])
 
 
-def test_the_caution_of_the_wrapped_estimator_is_still_said():
+def test_a_wrapped_estimator_still_warns():
     with pytest.warns(CreditWarning, match="use 'mt_grpo'"):
         estimator("mt_grpo_reach | masked")
 
@@ -67,7 +67,7 @@ def test_the_caution_of_the_wrapped_estimator_is_still_said():
         ("rloo(gama=1) | gated", "'rloo' has no option 'gama'"),
     ],
 )
-def test_what_cannot_be_read_says_why(text, says):
+def test_an_invalid_composition_names_the_reason(text, says):
     with pytest.raises(CreditError, match=says):
         estimator(text)
 
@@ -83,7 +83,7 @@ def test_a_wrapper_of_ones_own():
     @define_wrapper(source="our own")
     def halved(estimate, groups, *, by: float = 0.5):
         """Half of it."""
-        return [by * found for found in estimate(groups)]
+        return [by * advantages for advantages in estimate(groups)]
 
     chosen = halved(estimator("rloo"), by=0.25)
     assert (chosen.bias, chosen.name) == ("unbiased", "rloo | halved")
@@ -93,13 +93,13 @@ def test_a_wrapper_of_ones_own():
 
 
 @pytest.mark.parametrize("name", names("credit_wrappers"))
-def test_a_registered_wrapper_says_what_it_does(name):
-    made = load("credit_wrappers", name)
-    assert made.name == name
-    assert made.function.__doc__
+def test_every_registered_wrapper_has_a_summary(name):
+    registered = load("credit_wrappers", name)
+    assert registered.name == name
+    assert registered.function.__doc__
 
 
-def test_what_a_wrapped_estimator_is_set_to_can_be_asked_of_its_innermost():
+def test_the_unwrapped_estimator_has_the_resolved_options():
     chosen = estimator("gigpo(turn_weight=0.5) | gated | off_policy(mode='mis')")
     assert chosen.unwrapped.name == "gigpo"
     assert (chosen.unwrapped.resolved_options["gamma"], chosen.unwrapped.resolved_options["turn_weight"]) == (0.95, 0.5)

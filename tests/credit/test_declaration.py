@@ -72,10 +72,10 @@ def test_choosing_a_misleading_one_warns_and_the_others_do_not():
         estimator("mt_grpo_reach")
     warned = set()
     for name in names("estimators"):
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             estimator(name)
-        warned |= {name} if said else set()
+        warned |= {name} if caught else set()
     assert warned == {"mt_grpo_reach", "mt_grpo_two_segment", "gtpo", "kevin"}
 
 
@@ -92,14 +92,14 @@ def test_a_group_with_one_survivor_gets_zero():
     assert credit.flags == ("too_few", "failed")
 
 
-def test_a_group_that_failed_as_a_whole_gets_zero():
+def test_a_group_of_failed_trajectories_gets_zero():
     group = Group.from_arrays(outcomes=[None, None], turn_rewards=[[1, 2], []], valid=[False, False])
     credit = estimator("grpo").explain(group)
     assert [a.tolist() for a in credit.advantages] == [[0, 0], []]
     assert credit.flags == ("none_valid", "failed")
 
 
-def test_a_group_without_any_difference_says_so():
+def test_a_group_without_any_difference_is_flagged():
     credit = estimator("grpo").explain(Group.from_arrays(outcomes=[0.1, 0.1, 0.1], truncated=[0, 1, 0]))
     assert [a.tolist() for a in credit.advantages] == [[0], [0], [0]]
     assert credit.flags == ("no_spread", "truncated")
@@ -153,8 +153,8 @@ def test_a_users_estimator_gets_the_edge_rules_for_free():
 
     register("above_half", above_half, kind="estimators")
     group = Group.from_arrays(outcomes=[1, None, 0], turn_rewards=[[0, 0], [0], [0]], valid=[1, 0, 1])
-    got = estimator("above_half", half=0.25)(group)
-    assert [a.tolist() for a in got] == [[0.75, 0.75], [0], [-0.25]]
+    actual = estimator("above_half", half=0.25)(group)
+    assert [a.tolist() for a in actual] == [[0.75, 0.75], [0], [-0.25]]
     assert sizes == [2]
 
 
@@ -166,24 +166,24 @@ def test_an_undeclared_function_under_an_estimators_name_is_refused():
 
 def test_an_estimator_over_a_batch_sees_the_valid_of_the_groups_that_are_large_enough():
     """A group of one is left out, a failed trajectory is too; both get 0, and everyone else what the batch says."""
-    seen = []
+    batches = []
 
     @define_estimator(requires=("outcomes",), bias="biased", source="our own", scope="batch")
     def above_all(groups: list[Group]) -> list[np.ndarray]:
-        seen.append([group.size for group in groups])
+        batches.append([group.size for group in groups])
         mean = np.mean(np.concatenate([group.outcomes for group in groups]))
         return [np.broadcast_to((group.outcomes - mean)[:, None], group.turn_mask.shape) for group in groups]
 
     three = Group.from_arrays(outcomes=[3, None, 1], turns=[1, 2, 2], valid=[1, 0, 1])
     lone, pair = Group.from_arrays(outcomes=[9]), Group.from_arrays(outcomes=[2, 6])
-    found = above_all.batch([three, lone, pair])
-    assert seen == [[2, 2]]
-    assert [[a.tolist() for a in credit.advantages] for credit in found] == [
+    actual = above_all.batch([three, lone, pair])
+    assert batches == [[2, 2]]
+    assert [[a.tolist() for a in credit.advantages] for credit in actual] == [
         [[0], [0, 0], [-2, -2]],
         [[0]],
         [[-1], [3]],
     ]
-    assert [credit.flags for credit in found] == [("failed",), ("too_few",), ()]
+    assert [credit.flags for credit in actual] == [("failed",), ("too_few",), ()]
     assert above_all.batch([lone, lone])[0].flags == ("too_few",)
     assert above_all.batch([]) == []
     assert batch_advantages(above_all, [pair])[0][1].tolist() == [2]

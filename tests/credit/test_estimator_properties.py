@@ -40,10 +40,10 @@ every_form = pytest.mark.parametrize(
 @given(rows=ROWS, order=st.randoms(use_true_random=False))
 def test_the_order_of_trajectories_does_not_matter(chosen, rows, order):
     """P1."""
-    places = list(range(len(rows)))
-    order.shuffle(places)
-    got = chosen(group_of([rows[p] for p in places]))
-    same(got, [chosen(group_of(rows))[p] for p in places])
+    positions = list(range(len(rows)))
+    order.shuffle(positions)
+    actual = chosen(group_of([rows[p] for p in positions]))
+    same(actual, [chosen(group_of(rows))[p] for p in positions])
 
 
 @every_form
@@ -85,9 +85,9 @@ def test_trajectory_advantages_sum_to_zero(name, rows):
 def test_return_to_go_sums_to_zero_over_those_that_reached_a_turn(rows):
     """P5, at every index that more than one reached."""
     group = group_of(rows)
-    got = make("return_to_go")(group)
+    actual = make("return_to_go")(group)
     for k in range(group.turn_mask.shape[1]):
-        reached = [a[k] for a in got if len(a) > k]
+        reached = [a[k] for a in actual if len(a) > k]
         if len(reached) > 1:
             assert sum(reached) == pytest.approx(0, abs=1e-9)
 
@@ -121,8 +121,8 @@ def test_without_turn_rewards_only_the_outcome_is_left(rows, nothing):
         identical(make(reach, scale="none", baseline="loo")(group), make("rloo")(group))
         identical(make(reach, scale="std", baseline="mean")(group), make("grpo")(group))
     everyone = int(group.turns.min())
-    for got, base in zip(make("return_to_go")(group), make("rloo")(group), strict=True):
-        np.testing.assert_array_equal(got[:everyone], base[:everyone])
+    for actual, base in zip(make("return_to_go")(group), make("rloo")(group), strict=True):
+        np.testing.assert_array_equal(actual[:everyone], base[:everyone])
 
 
 @few
@@ -137,15 +137,15 @@ def test_turn_weight_zero_is_bit_for_bit_no_turn_rewards(rows):
 
 @every_form
 @few
-@given(rows=ROWS, place=st.integers(0, 6), broken=st.tuples(turn_reward, st.lists(turn_reward, max_size=9)))
-def test_a_failed_trajectory_changes_nobodys_advantage(chosen, rows, place, broken):
+@given(rows=ROWS, position=st.integers(0, 6), broken=st.tuples(turn_reward, st.lists(turn_reward, max_size=9)))
+def test_a_failed_trajectory_does_not_change_other_advantages(chosen, rows, position, broken):
     """P9, and P8 with it: neither its numbers nor the padding that its length adds are seen. It gets 0."""
-    place = min(place, len(rows))
-    with_broken = [*rows[:place], broken, *rows[place:]]
-    got = chosen(group_of(with_broken, valid=[i != place for i in range(len(with_broken))]))
-    assert not got[place].any()
-    assert len(got[place]) == len(broken[1])
-    identical(got[:place] + got[place + 1 :], chosen(group_of(rows)))
+    position = min(position, len(rows))
+    with_broken = [*rows[:position], broken, *rows[position:]]
+    actual = chosen(group_of(with_broken, valid=[i != position for i in range(len(with_broken))]))
+    assert not actual[position].any()
+    assert len(actual[position]) == len(broken[1])
+    identical(actual[:position] + actual[position + 1 :], chosen(group_of(rows)))
 
 
 @every_form
@@ -165,9 +165,9 @@ def test_truncation_is_a_flag_and_not_a_score(chosen, rows, flags):
 )
 def test_finite_signals_give_finite_advantages_one_per_turn(chosen, rows):
     """P11, R10, P10."""
-    got = chosen(group_of(rows))
-    assert [len(a) for a in got] == [len(r) for _, r in rows]
-    assert all(a.dtype == np.float64 and np.isfinite(a).all() for a in got)
+    actual = chosen(group_of(rows))
+    assert [len(a) for a in actual] == [len(r) for _, r in rows]
+    assert all(a.dtype == np.float64 and np.isfinite(a).all() for a in actual)
 
 
 @pytest.mark.parametrize("ddof", [0, 1])
@@ -183,8 +183,8 @@ def test_grpo_is_bounded_by_the_size_of_the_group(ddof, rows):
 @pytest.mark.parametrize("size", [2, 4, 9])
 def test_grpo_reaches_its_bound(size):
     outcomes = [1.0] + [0.0] * (size - 1)
-    got = make("grpo")(Group.from_arrays(outcomes=outcomes))
-    assert got[0][0] == pytest.approx((size - 1) / math.sqrt(size), rel=1e-4)
+    actual = make("grpo")(Group.from_arrays(outcomes=outcomes))
+    assert actual[0][0] == pytest.approx((size - 1) / math.sqrt(size), rel=1e-4)
 
 
 @every_form
@@ -226,8 +226,8 @@ def test_signals_in_single_precision_are_close_enough(chosen, rows):
     """P17: a third of each, so that the rounding is real."""
     thirds = [(o / 3, [x / 3 for x in r]) for o, r in rows]
     rounded = [(float(np.float32(o)), [float(np.float32(x)) for x in r]) for o, r in thirds]
-    base, got = chosen(group_of(thirds)), chosen(group_of(rounded))
-    for a, b in zip(base, got, strict=True):
+    base, actual = chosen(group_of(thirds)), chosen(group_of(rounded))
+    for a, b in zip(base, actual, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-3)
 
 
@@ -240,27 +240,27 @@ def test_dr_grpo_is_rloo_times_one_minus_one_nth(rows):
 
 
 @few
-@given(rows=ROWS, places=st.data())
-def test_return_to_go_by_loops_is_return_to_go_by_arrays(rows, places):
+@given(rows=ROWS, data=st.data())
+def test_return_to_go_by_loops_is_return_to_go_by_arrays(rows, data):
     """The vectorised form against the formula, written out with nothing but lists."""
-    gamma = places.draw(st.sampled_from([1.0, 0.5]))
-    worth, whole = [], []
+    gamma = data.draw(st.sampled_from([1.0, 0.5]))
+    turn_returns, returns = [], []
     for outcome, rewards in rows:
         given_rewards = [0.0 if math.isnan(x) else x for x in rewards]
         last = len(rewards) - 1
-        worth.append(
+        turn_returns.append(
             [
                 sum(gamma ** (m - k) * x for m, x in enumerate(given_rewards) if m >= k) + gamma ** (last - k) * outcome
                 for k in range(len(rewards))
             ]
         )
-        whole.append(sum(given_rewards) + outcome)
+        returns.append(sum(given_rewards) + outcome)
     expected = []
-    for i, own in enumerate(worth):
+    for i, own in enumerate(turn_returns):
         row = []
         for k, value in enumerate(own):
-            others = [w[k] for j, w in enumerate(worth) if j != i and len(w) > k]
-            others = others or [w for j, w in enumerate(whole) if j != i]
+            others = [w[k] for j, w in enumerate(turn_returns) if j != i and len(w) > k]
+            others = others or [w for j, w in enumerate(returns) if j != i]
             row.append(value - sum(others) / len(others))
         expected.append(row)
     same(make("return_to_go", gamma=gamma)(group_of(rows)), expected, tolerance=1e-9)

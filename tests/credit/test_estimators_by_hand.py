@@ -45,7 +45,7 @@ def test_outcome_only_is_turn_weight_0():
     expect(estimator("rloo", turn_weight=0.0)(GROUP), [[1, 1], [-0.5], [-0.5] * 3])
 
 
-def test_return_to_go_compares_what_still_came_at_each_index():
+def test_return_to_go_compares_returns_from_each_index_on():
     """Returns-to-go: [1.5, 1.0], [0], [0.3, 0.3, 0.1].
 
     Turn 0, all three: 1.5 - 0.15 = 1.35; 0 - 0.9 = -0.9; 0.3 - 0.75 = -0.45.
@@ -57,8 +57,8 @@ def test_return_to_go_compares_what_still_came_at_each_index():
 
 def test_return_to_go_with_the_mean_keeps_the_own_trajectory_in():
     """Turn 0: mean 0.6. Turn 1: (1.0 + 0.3)/2 = 0.65. Turn 2, alone: the mean of all whole returns, 0.6."""
-    got = estimator("return_to_go", baseline="mean")(GROUP)
-    expect(got, [[0.9, 0.35], [-0.6], [-0.3, -0.35, -0.5]])
+    actual = estimator("return_to_go", baseline="mean")(GROUP)
+    expect(actual, [[0.9, 0.35], [-0.6], [-0.3, -0.35, -0.5]])
 
 
 def test_return_to_go_discounts_per_turn_and_leaves_the_last_turn_its_outcome():
@@ -67,8 +67,8 @@ def test_return_to_go_discounts_per_turn_and_leaves_the_last_turn_its_outcome():
     That is [0.125, 0.25, 0.1]. Turn 0: 1 - (0 + 0.125)/2 = 0.9375; 0 - 1.125/2 = -0.5625; 0.125 - 0.5 = -0.375.
     Turn 1: 1 - 0.25 = 0.75 and -0.75. Turn 2, alone: whole returns are not discounted, 0.1 - (1.5 + 0)/2 = -0.65.
     """
-    got = estimator("return_to_go", gamma=0.5)(GROUP)
-    expect(got, [[0.9375, 0.75], [-0.5625], [-0.375, -0.75, -0.65]])
+    actual = estimator("return_to_go", gamma=0.5)(GROUP)
+    expect(actual, [[0.9375, 0.75], [-0.5625], [-0.375, -0.75, -0.65]])
 
 
 def test_return_to_go_scaled_divides_the_whole_group_by_one_number():
@@ -81,7 +81,7 @@ def test_return_to_go_scaled_divides_the_whole_group_by_one_number():
     expect(estimator("return_to_go", scale="std")(GROUP), [[a / std for a in row] for row in expected])
 
 
-def test_mt_grpo_gives_a_trajectory_that_stopped_what_it_missed():
+def test_mt_grpo_counts_zero_for_the_missing_turns_of_a_trajectory_that_stopped():
     """Padded turn rewards: [0.5, 0, 0], [0, 0, 0], [0, 0.2, 0.1]; minus the mean of the other two:
 
     index 0: 0.5, -0.25, -0.25; index 1: -0.1, -0.1, 0.2; index 2: -0.05, -0.05, 0.1. Outcome: 1, -0.5, -0.5.
@@ -138,7 +138,7 @@ def test_a_reward_of_zero_is_not_a_missing_reward():
     expect(chosen(zero), [[1], [-0.5], [-0.5]])
 
 
-def test_turn_rewards_reach_the_gradient_where_outcomes_say_nothing():
+def test_turn_rewards_give_a_gradient_if_outcomes_are_equal():
     """Both fail, one after a useful turn: 0.5 above 0. The turn after it earned nothing, and is told so."""
     group = Group.from_arrays(outcomes=[0, 0], turn_rewards=[[0.5, 0], [0, 0]])
     expect(estimator("return_to_go")(group), [[0.5, 0], [-0.5, 0]])

@@ -43,9 +43,11 @@ PREDICTIONS |= {"counterfactuals"}
 Signals = dict[str, Any]
 
 
-def with_promise(**wanted: object) -> list[str]:
+def with_promise(**properties: object) -> list[str]:
     return [
-        name for name, promise in sorted(PROMISES.items()) if all(getattr(promise, k) == v for k, v in wanted.items())
+        name
+        for name, promise in sorted(PROMISES.items())
+        if all(getattr(promise, k) == v for k, v in properties.items())
     ]
 
 
@@ -60,18 +62,22 @@ def group_of(given_signals: Signals) -> Group:
     return Group.from_arrays(**given_signals)
 
 
-def mapped(one: Any, change: Callable[[float], float]) -> Any:
+def mapped(signal: Any, change: Callable[[float], float]) -> Any:
     """Every number of nested rows changed; None stays."""
-    if isinstance(one, dict):
-        return {key: mapped(part, change) for key, part in one.items()}
-    if isinstance(one, (list, tuple)):
-        return [mapped(part, change) for part in one]
-    return None if one is None else change(one)
+    if isinstance(signal, dict):
+        return {key: mapped(part, change) for key, part in signal.items()}
+    if isinstance(signal, (list, tuple)):
+        return [mapped(part, change) for part in signal]
+    return None if signal is None else change(signal)
 
 
-def rows_of(one: Any, rows: list[int]) -> Any:
+def rows_of(signal: Any, rows: list[int]) -> Any:
     """The rows of some trajectories, of named parts too."""
-    return {key: rows_of(part, rows) for key, part in one.items()} if isinstance(one, dict) else [one[i] for i in rows]
+    return (
+        {key: rows_of(part, rows) for key, part in signal.items()}
+        if isinstance(signal, dict)
+        else [signal[i] for i in rows]
+    )
 
 
 def test_every_registered_estimator_is_held_to_its_properties():
@@ -85,10 +91,10 @@ def test_every_registered_estimator_is_held_to_its_properties():
 def test_the_order_of_trajectories_does_not_matter(name, seed):
     """P1."""
     given_signals, chosen = signals(seed), make(name)
-    places = [int(i) for i in np.random.default_rng(seed).permutation(len(given_signals["outcomes"]))]
-    shuffled = {field: rows_of(rows, places) for field, rows in given_signals.items()}
-    found = chosen(group_of(given_signals))
-    same(chosen(group_of(shuffled)), [found[p] for p in places], tolerance=1e-9)
+    positions = [int(i) for i in np.random.default_rng(seed).permutation(len(given_signals["outcomes"]))]
+    shuffled = {field: rows_of(rows, positions) for field, rows in given_signals.items()}
+    actual = chosen(group_of(given_signals))
+    same(chosen(group_of(shuffled)), [actual[p] for p in positions], tolerance=1e-9)
 
 
 @every
@@ -99,10 +105,10 @@ def test_only_a_batch_estimator_looks_at_other_groups(name, first, second):
     chosen, groups = make(name), [group_of(signals(first)), group_of(signals(second))]
     together = batch_advantages(chosen, groups)
     if chosen.scope == "group":
-        for found, group in zip(together, groups, strict=True):
-            identical(found, chosen(group))
+        for actual, group in zip(together, groups, strict=True):
+            identical(actual, chosen(group))
     else:
-        assert [len(found) for found in together] == [group.size for group in groups]
+        assert [len(actual) for actual in together] == [group.size for group in groups]
 
 
 @pytest.mark.parametrize("name", with_promise(shift=True))
@@ -122,17 +128,17 @@ def test_larger_rewards_scale_advantages_or_leave_them(name, seed, factor):
     """P4."""
     before = signals(seed)
     after = {f: mapped(rows, lambda x: x * factor) if f in UNITS else rows for f, rows in before.items()}
-    found, base = make(name)(group_of(after)), make(name)(group_of(before))
+    actual, base = make(name)(group_of(after)), make(name)(group_of(before))
     if PROMISES[name].scale == "units":
-        same(found, [factor * a for a in base], tolerance=1e-9)
+        same(actual, [factor * a for a in base], tolerance=1e-9)
     else:
-        same(found, base, tolerance=5e-3)
+        same(actual, base, tolerance=5e-3)
 
 
 @pytest.mark.parametrize("name", with_promise(zero_sum=True))
 @few
 @given(seed=seeds)
-def test_what_one_trajectory_gains_others_lose(name, seed):
+def test_advantages_of_the_trajectories_sum_to_zero(name, seed):
     """P5."""
     assert sum(a.mean() for a in make(name)(group_of(signals(seed)))) == pytest.approx(0, abs=1e-8)
 
@@ -144,7 +150,7 @@ def test_with_one_turn_each_it_is_a_trajectory_estimator_bit_for_bit(name, seed)
     """P6. Where each has one turn, all have the same past: the same potential, no gain to speak of."""
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 7))
-    one = Group.from_arrays(
+    signal = Group.from_arrays(
         outcomes=list(rng.integers(-8, 9, size) / 8),
         turn_rewards=[[x] for x in rng.integers(-8, 9, size) / 8],
         contributions=[[x] for x in rng.normal(size=size)],
@@ -152,27 +158,27 @@ def test_with_one_turn_each_it_is_a_trajectory_estimator_bit_for_bit(name, seed)
         gold_logprobs=[[-1.0, x] for x in -rng.random(size)],
         counterfactuals=[{(): x, (0,): 1 - x} for x in rng.random(size)],
     )
-    identical(make(name)(one), make(str(PROMISES[name].one_turn))(one))
+    identical(make(name)(signal), make(str(PROMISES[name].one_turn))(signal))
 
 
 @every
 @few
 @given(seed=seeds, other=seeds)
-def test_a_failed_trajectory_changes_nobodys_advantage(name, seed, other):
+def test_a_failed_trajectory_does_not_change_other_advantages(name, seed, other):
     """P8 and P9: neither its numbers, nor the padding that its length adds. It gets 0."""
     mine, more, chosen = signals(seed), signals(other), make(name)
-    size, place = len(mine["outcomes"]), seed % (len(mine["outcomes"]) + 1)
-    joined = {field: _with(rows, more[field], place) for field, rows in mine.items()}
-    joined["valid"] = [i != place for i in range(size + 1)]
-    found = chosen(group_of(joined))
-    assert not found[place].any()
-    same(found[:place] + found[place + 1 :], chosen(group_of(mine)), tolerance=1e-12)
+    size, position = len(mine["outcomes"]), seed % (len(mine["outcomes"]) + 1)
+    joined = {field: _with(rows, more[field], position) for field, rows in mine.items()}
+    joined["valid"] = [i != position for i in range(size + 1)]
+    actual = chosen(group_of(joined))
+    assert not actual[position].any()
+    same(actual[:position] + actual[position + 1 :], chosen(group_of(mine)), tolerance=1e-12)
 
 
-def _with(rows: Any, more: Any, place: int) -> Any:
+def _with(rows: Any, more: Any, position: int) -> Any:
     if isinstance(rows, dict):
-        return {key: _with(part, more[key], place) for key, part in rows.items()}
-    return [*rows[:place], more[0], *rows[place:]]
+        return {key: _with(part, more[key], position) for key, part in rows.items()}
+    return [*rows[:position], more[0], *rows[position:]]
 
 
 @every
@@ -182,9 +188,9 @@ def test_finite_signals_give_finite_advantages_one_per_turn(name, seed, size):
     """P10, P11, R10. Largest rewards of 1e9; the kit of any estimator checks the rest (check_estimator)."""
     raised = {f: mapped(rows, lambda x: x * size) if f in UNITS else rows for f, rows in signals(seed).items()}
     group = group_of(raised)
-    found = make(name)(group)
-    assert [len(a) for a in found] == group.turns.tolist()
-    assert all(a.dtype == np.float64 and np.isfinite(a).all() for a in found)
+    actual = make(name)(group)
+    assert [len(a) for a in actual] == group.turns.tolist()
+    assert all(a.dtype == np.float64 and np.isfinite(a).all() for a in actual)
 
 
 @pytest.mark.parametrize("name", with_promise(bounded=True))
@@ -233,9 +239,9 @@ def test_single_precision_signals_are_close_enough(name, seed):
     """P17: and the same group twice gives the same bits."""
     before, chosen = signals(seed), make(name)
     rounded = {f: mapped(rows, lambda x: float(np.float32(x))) if f in UNITS else rows for f, rows in before.items()}
-    found = chosen(group_of(before))
-    identical(found, chosen(group_of(before)))
-    for a, b in zip(found, chosen(group_of(rounded)), strict=True):
+    actual = chosen(group_of(before))
+    identical(actual, chosen(group_of(before)))
+    for a, b in zip(actual, chosen(group_of(rounded)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
 
 
@@ -244,7 +250,7 @@ def test_single_precision_signals_are_close_enough(name, seed):
 
 @few
 @given(seed=seeds)
-def test_vine_pays_the_return_above_what_was_expected_at_first(seed):
+def test_vine_sums_to_the_return_minus_the_first_value(seed):
     """Sum of r_k + V_{k+1} - V_k: R - V_0."""
     given_signals = signals(seed)
     group = group_of(given_signals)
@@ -258,9 +264,11 @@ def test_vine_pays_the_return_above_what_was_expected_at_first(seed):
 def test_a_critic_or_a_potential_that_is_paid_back_moves_the_first_turn_alike(seed):
     """turn_gae at ones is G_k - V_k; potential shaping of all of them is G_k - Phi_k above the same of the others."""
     group = group_of(signals(seed))
-    worth = [np.cumsum(np.nan_to_num(r[:k][::-1]))[::-1] for r, k in zip(group.turn_rewards, group.turns, strict=True)]
+    turn_returns = [
+        np.cumsum(np.nan_to_num(r[:k][::-1]))[::-1] for r, k in zip(group.turn_rewards, group.turns, strict=True)
+    ]
     for i, a in enumerate(make("turn_gae")(group)):
-        np.testing.assert_allclose(a, worth[i] + group.outcomes[i] - group.values[i, : len(a)], atol=1e-9)
+        np.testing.assert_allclose(a, turn_returns[i] + group.outcomes[i] - group.values[i, : len(a)], atol=1e-9)
 
 
 @few
@@ -277,7 +285,7 @@ def test_spa_shares_sum_to_the_outcome(seed):
 
 @few
 @given(seed=seeds)
-def test_igpo_pays_from_the_first_turn_on_what_the_answer_became_likelier_and_the_outcome(seed):
+def test_igpo_pays_every_gain_and_the_outcome(seed):
     """Gains of all turns but the last telescope to p_K - p_1; each of the K_i rewards is taken its mean off."""
     group = group_of(signals(seed))
     p, last = np.exp(group.gold_logprobs), group.turns - 1

@@ -19,7 +19,7 @@ LN2 = math.log(2)
 PROGRESS = [[0.2, 0.6], [0.2], [0.2, 0.5, 0.1]]
 
 
-def test_a_potential_is_taken_off_what_still_came():
+def test_a_potential_is_subtracted_from_the_return_to_go():
     """Returns-to-go less progress: [1.3, 0.4], [-0.2], [0.1, -0.2, 0.0].
 
     Turn 0: 1.3 - (-0.1)/2 = 1.35; -0.2 - 1.4/2 = -0.9; 0.1 - 1.1/2 = -0.45: as without, since all start alike.
@@ -37,7 +37,7 @@ def test_information_gain_is_the_probability_of_the_gold_answer_as_a_potential()
     expect(estimator("information_gain")(group), [[1.35, 0.6], [-0.9], [-0.45, -0.6, -0.55]])
 
 
-def test_shaping_adds_what_the_potential_gained_and_ends_it_at_nothing():
+def test_shaping_adds_differences_of_the_potential_and_ends_it_at_zero():
     """Written out: the first gets 0.5 + (0.6 - 0.2) = 0.9 and 0 + (0 - 0.6) = -0.6, and then its outcome 1.
 
     The third 0 + 0.3, 0.2 - 0.4, 0.1 - 0.1; the second 0 - 0.2. `return_to_go` of these is the shaped estimator.
@@ -84,10 +84,10 @@ def test_igpo_of_the_released_code_can_keep_gains_and_outcomes_apart():
     expect(estimator("igpo", normalise="separate", ddof=0)(TOLD), [[1, 1], [-1]], tolerance=3e-6)
 
 
-def test_igpo_gives_a_truncated_trajectory_its_gain_where_asked():
+def test_igpo_can_give_a_truncated_trajectory_its_gain_in_place_of_the_outcome():
     """The second gains -0.1 and has no answer. Mean (0.4 + 1 - 0.1)/3 = 13/30: -1/30 + 17/30, 17/30; -16/30."""
-    got = estimator("igpo", truncated="gain", scale="none")(TOLD)
-    expect(got, [[16 / 30, 17 / 30], [-16 / 30]])
+    actual = estimator("igpo", truncated="gain", scale="none")(TOLD)
+    expect(actual, [[16 / 30, 17 / 30], [-16 / 30]])
 
 
 GAPS = Group.from_arrays(
@@ -98,18 +98,18 @@ GAPS = Group.from_arrays(
 )
 
 
-def test_trace_averages_what_the_next_turns_closed_of_the_gap():
+def test_trace_averages_how_much_the_next_turns_closed_the_gap():
     """log(8/2) = 2 ln 2, log(2/1) = ln 2; the answer turn is no tool turn. Outcomes: 1 - 0 = 1 and -1.
 
     Window 2, decay 0.5: turn 0 (2 + 0.5)/1.5 ln 2, turn 1 ln 2; both windows reach the end: + A = 1.
     """
-    got = estimator("trace", window=2, gamma=0.5, scale="none")(GAPS)
-    expect(got, [[1 + 0.2 * (2.5 / 1.5 * LN2 + 1), 1 + 0.2 * (LN2 + 1), 1], [-1]])
+    actual = estimator("trace", window=2, gamma=0.5, scale="none")(GAPS)
+    expect(actual, [[1 + 0.2 * (2.5 / 1.5 * LN2 + 1), 1 + 0.2 * (LN2 + 1), 1], [-1]])
 
 
 def test_trace_with_a_window_of_one_adds_the_outcome_only_to_the_last_tool_turn():
-    got = estimator("trace", window=1, scale="none", outcome_share=0.5)(GAPS)
-    expect(got, [[1 + 0.2 * 2 * LN2, 1 + 0.2 * (LN2 + 0.5), 1], [-1]])
+    actual = estimator("trace", window=1, scale="none", outcome_share=0.5)(GAPS)
+    expect(actual, [[1 + 0.2 * 2 * LN2, 1 + 0.2 * (LN2 + 0.5), 1], [-1]])
 
 
 def test_trace_closes_gaps_that_add_up():
@@ -125,13 +125,13 @@ def test_trace_without_a_tool_turn_is_the_outcome():
 SHARES = [[0.3, 0.9], [0.4], [0.1, 0.2, 0.7]]
 
 
-def test_spa_lets_the_last_turn_take_what_is_left_of_the_outcome():
+def test_spa_gives_the_last_turn_the_rest_of_the_outcome():
     """Shares 0.3, 0.7 | 0 | 0.1, 0.2, -0.3 on top of the rewards: [0.8, 0.7], [0], [0.1, 0.4, -0.2].
 
     Returns-to-go [1.5, 0.7], [0], [0.3, 0.2, -0.2]. Turn 1: 0.5 and -0.5; turn 2, alone: -0.2 - 1.5/2 = -0.95.
     """
-    got = estimator("spa")(GROUP.with_signals(contributions=SHARES))
-    expect(got, [[1.35, 0.5], [-0.9], [-0.45, -0.5, -0.95]])
+    actual = estimator("spa")(GROUP.with_signals(contributions=SHARES))
+    expect(actual, [[1.35, 0.5], [-0.9], [-0.45, -0.5, -0.95]])
 
 
 def test_spa_of_the_paper_pays_the_shares_whatever_they_sum_to():
@@ -139,17 +139,17 @@ def test_spa_of_the_paper_pays_the_shares_whatever_they_sum_to():
 
     Turn 0: 1.7 - 0.85, 0.4 - 1.5, 1.3 - 1.05; turn 1: -0.3, 0.3; turn 2, alone: 0.8 - (1.7 + 0.4)/2.
     """
-    got = estimator("spa", remainder="none")(GROUP.with_signals(contributions=SHARES))
-    expect(got, [[0.85, -0.3], [-1.1], [0.25, 0.3, -0.25]])
+    actual = estimator("spa", remainder="none")(GROUP.with_signals(contributions=SHARES))
+    expect(actual, [[0.85, -0.3], [-1.1], [0.25, 0.3, -0.25]])
 
 
 def test_spa_grounding_pays_for_turns_that_called_a_tool():
     """0.5 more at turn 0 of the first, turns 0 and 1 of the third: to go [2, 0.7], [0], [1.3, 0.7, -0.2]."""
-    told = GROUP.with_signals(contributions=SHARES)
+    group = GROUP.with_signals(contributions=SHARES)
     with pytest.raises(MissingSignalError, match="carries no tool_turn"):
-        estimator("spa", grounding_weight=1.0)(told)
-    got = estimator("spa", grounding_weight=1.0)(told.with_signals(tool_turn=[[1, 0], [0], [1, 1, 0]]))
-    expect(got, [[1.35, 0.0], [-1.65], [0.3, 0.0, -1.2]])
+        estimator("spa", grounding_weight=1.0)(group)
+    actual = estimator("spa", grounding_weight=1.0)(group.with_signals(tool_turn=[[1, 0], [0], [1, 1, 0]]))
+    expect(actual, [[1.35, 0.0], [-1.65], [0.3, 0.0, -1.2]])
 
 
 def test_hindsight_leans_to_the_turns_that_moved_the_belief():
@@ -165,11 +165,11 @@ def test_hindsight_leans_to_the_turns_that_moved_the_belief():
 def test_hindsight_evidence_decays():
     """With gamma 0 the second turn alone speaks: ln 3 to 3/4, then 0 back to 1/2: moves 0.25, -0.25."""
     group = Group.from_arrays(outcomes=[1, 0], hindsight=[[math.log(3), 0], [0, 0]])
-    got = estimator("hindsight", scale="none", gamma=0.0)(group)
-    expect(got, [[1.25, 0.75], [-1, -1]], tolerance=1e-5)
+    actual = estimator("hindsight", scale="none", gamma=0.0)(group)
+    expect(actual, [[1.25, 0.75], [-1, -1]], tolerance=1e-5)
 
 
-def test_hca_weighs_what_came_by_how_telling_the_turn_was():
+def test_hca_weights_the_return_by_how_much_likelier_the_turn_made_it():
     """Twice as likely in hindsight: (1 - 1/2) * 1.5; half as likely: (1 - 2) * 1.5; and nothing came of the other."""
     group = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[0, 0.5], [0]], hindsight=[[LN2, -LN2], [2 * LN2]])
     expect(estimator("hca")(group), [[0.75, -1.5], [0]])
@@ -207,5 +207,5 @@ def test_with_its_weight_at_zero_an_estimator_is_its_base_bit_for_bit(name, opti
         tool_turn=[[1, 0], [1], [0, 1, 1]],
         counterfactuals=[{frozenset(k for k in range(n) if m >> k & 1): m / 8 for m in range(2**n)} for n in (2, 1, 3)],
     )
-    for got, expected in zip(estimator(name, **options)(group), estimator(base[0], **base[1])(group), strict=True):
-        np.testing.assert_array_equal(got, expected)
+    for actual, expected in zip(estimator(name, **options)(group), estimator(base[0], **base[1])(group), strict=True):
+        np.testing.assert_array_equal(actual, expected)

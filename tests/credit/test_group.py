@@ -24,7 +24,7 @@ def test_rows_of_unequal_length_are_padded_with_nan():
     assert not group.truncated.any()
 
 
-def test_numpy_and_ragged_object_rows_are_both_welcome():
+def test_numpy_arrays_and_ragged_lists_are_both_accepted():
     group = Group.from_arrays(outcomes=np.array([1.0, 0.0]), turn_rewards=np.array([[0.5, 0.0], [1.0, 2.0]]))
     assert group.turns.tolist() == [2, 2]
 
@@ -54,14 +54,14 @@ def test_every_signal_is_carried():
     assert group.truncated.tolist() == [False, True]
 
 
-def test_only_keeps_the_rows_asked_for_and_cuts_the_padding():
+def test_select_keeps_the_chosen_rows_and_cuts_the_padding():
     group = Group.from_arrays(
         outcomes=[1, 0, 2], turn_rewards=[[1, 2, 3], [4], [5, 6]], state_keys=[["a", "b", "c"], ["d"], ["e", "f"]]
     )
-    kept = group.select(np.array([False, True, True]))
-    assert kept.turns.tolist() == [1, 2]
-    np.testing.assert_array_equal(kept.turn_rewards, [[4, math.nan], [5, 6]])
-    assert kept.state_keys == (("d",), ("e", "f"))
+    selected = group.select(np.array([False, True, True]))
+    assert selected.turns.tolist() == [1, 2]
+    np.testing.assert_array_equal(selected.turn_rewards, [[4, math.nan], [5, 6]])
+    assert selected.state_keys == (("d",), ("e", "f"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_failed_trajectory_may_have_no_outcome_and_no_turn():
     assert group.turns.tolist() == [1, 2, 0]
 
 
-def test_a_missing_signal_says_what_is_carried_and_what_to_do():
+def test_the_error_for_a_missing_signal_lists_the_carried_ones_and_a_remedy():
     group = Group.from_arrays(turn_rewards=[[1, 2], [3]])
     with pytest.raises(MissingSignalError, match=r"carries no outcomes; it carries turn_rewards.*outcome` method"):
         estimator("rloo")(group)

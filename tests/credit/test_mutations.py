@@ -81,8 +81,8 @@ def test_the_tests_pass_on_the_copy_and_run_against_it(copied):
     """Else a mutation would be caught by something else than its error, or never be seen."""
     where = "import agentgym.credit.estimators.rloo as m; print(m.__file__)"
     env = {**os.environ, "PYTHONPATH": str(copied)}
-    got = subprocess.run([sys.executable, "-P", "-c", where], env=env, capture_output=True, text=True, check=True)
-    assert got.stdout.strip() == str(copied / "agentgym" / "credit" / "estimators" / "rloo.py")
+    output = subprocess.run([sys.executable, "-P", "-c", where], env=env, capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == str(copied / "agentgym" / "credit" / "estimators" / "rloo.py")
     assert passes(copied, *sorted({tests for *_, tests in MUTATIONS}))
 
 

@@ -68,8 +68,8 @@ MODES = st.sampled_from(["tis", "mis", "icepop"])
 @given(ratios=st.lists(st.lists(RATIOS, min_size=1, max_size=4), min_size=1, max_size=4), mode=MODES)
 def test_turns_of_one_token_weigh_alike_at_token_and_turn(ratios, mode):
     logs = np.array([[[x] for x in row] + [[math.nan]] * (4 - len(row)) for row in ratios])
-    found = [ratio_weights(logs, mode=mode, level=level) for level in ("token", "turn")]
-    np.testing.assert_array_equal(found[0], found[1])
+    weights = [ratio_weights(logs, mode=mode, level=level) for level in ("token", "turn")]
+    np.testing.assert_array_equal(weights[0], weights[1])
 
 
 @few
@@ -80,8 +80,8 @@ def test_turns_of_one_token_weigh_alike_at_token_and_turn(ratios, mode):
 )
 def test_trajectories_of_one_turn_weigh_alike_at_turn_and_sequence(ratios, mode, over):
     logs = np.array([[row + [math.nan] * (4 - len(row))] for row in ratios])
-    found = [ratio_weights(logs, mode=mode, level=level, over=over) for level in ("turn", "sequence")]
-    np.testing.assert_array_equal(found[0], found[1])
+    weights = [ratio_weights(logs, mode=mode, level=level, over=over) for level in ("turn", "sequence")]
+    np.testing.assert_array_equal(weights[0], weights[1])
 
 
 @few
@@ -89,9 +89,9 @@ def test_trajectories_of_one_turn_weigh_alike_at_turn_and_sequence(ratios, mode,
 def test_uncapped_turn_ratios_multiply_to_that_of_the_sequence(ratios):
     logs = np.array([[[x] for x in row] + [[math.nan]] * (4 - len(row)) for row in ratios])
     turns = ratio_weights(logs, mode="tis", level="turn", high=1e300)
-    whole = ratio_weights(logs, mode="tis", level="sequence", high=1e300)
+    of_sequence = ratio_weights(logs, mode="tis", level="sequence", high=1e300)
     for i, row in enumerate(ratios):
-        np.testing.assert_allclose(turns[i, : len(row), 0].prod(), whole[i, 0, 0], rtol=1e-12)
+        np.testing.assert_allclose(turns[i, : len(row), 0].prod(), of_sequence[i, 0, 0], rtol=1e-12)
 
 
 def test_a_turn_gets_the_mean_of_its_tokens_weights():

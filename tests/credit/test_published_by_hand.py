@@ -27,7 +27,7 @@ def batch_of(name: str, *groups: Group, **options: object) -> list[list[list[flo
     return [[a.tolist() for a in credit.advantages] for credit in estimator(name, **options).batch(groups)]
 
 
-def test_reinforce_pp_whitens_what_still_came_each_trajectory_weighing_the_same():
+def test_reinforce_pp_whitens_returns_to_go_with_equal_weight_per_trajectory():
     """The mean of the trajectories' means: (2.5/2 + 0 + 0.7/3)/3; squares likewise."""
     m = (1.25 + 0 + 0.7 / 3) / 3
     square = (((1.5 - m) ** 2 + (1 - m) ** 2) / 2 + m**2 + (2 * (0.3 - m) ** 2 + (0.1 - m) ** 2) / 3) / 3
@@ -84,7 +84,7 @@ def test_opo_without_any_token_is_the_plain_mean():
     expect(estimator("opo", baseline="loo")(group), [[1.35, 1.35], [-0.9], [-0.45] * 3])
 
 
-def test_otb_weighs_returns_by_what_their_scores_weigh_up_to_the_turn():
+def test_otb_weights_returns_by_the_score_norms_up_to_the_turn():
     """Norms [1, 2], [2], [1, 0, 3]; summed up [1, 3], [2], [1, 1, 4].
 
     Turn 0: (1 * 1.5 + 2 * 0 + 1 * 0.3)/4 = 0.45. Turn 1: (3 * 1 + 1 * 0.3)/4 = 0.825. Turn 2: itself.
@@ -107,12 +107,12 @@ def test_mt_grpo_two_segment_counts_turn_rewards_up_to_the_tools_result():
     """
     group = GROUP.with_signals(tool_turn=[[True, False], [False], [True, True, False]])
     plain = {"scale": "none"}
-    got = estimator("mt_grpo_two_segment", **plain)(group)
-    expect(got, [[0.9, 2 / 3], [-0.6], [-0.3, -0.3, -1 / 3]])
-    got = estimator("mt_grpo_two_segment", boundary="first", **plain)(group)
-    expect(got, [[0.9, 2 / 3], [-0.6], [-0.3, -1 / 3, -1 / 3]])
-    got = estimator("mt_grpo_two_segment", alpha=10.0, **plain)(group)
-    expect(got, [[9 / 3, 2 / 3], [-0.6], [0, 0, -1 / 3]])
+    actual = estimator("mt_grpo_two_segment", **plain)(group)
+    expect(actual, [[0.9, 2 / 3], [-0.6], [-0.3, -0.3, -1 / 3]])
+    actual = estimator("mt_grpo_two_segment", boundary="first", **plain)(group)
+    expect(actual, [[0.9, 2 / 3], [-0.6], [-0.3, -1 / 3, -1 / 3]])
+    actual = estimator("mt_grpo_two_segment", alpha=10.0, **plain)(group)
+    expect(actual, [[9 / 3, 2 / 3], [-0.6], [0, 0, -1 / 3]])
     both = Group.from_arrays(outcomes=[1, 0], turn_rewards=[[3, 0], [0, 0]], tool_turn=[[1, 0], [1, 0]])
     expect(estimator("mt_grpo_two_segment")(both), [[2 * Z, Z], [-2 * Z, -Z]], ABOUT)
 
@@ -120,18 +120,18 @@ def test_mt_grpo_two_segment_counts_turn_rewards_up_to_the_tools_result():
 def test_gtpo_standardises_each_index_over_those_that_reached_it():
     """Turn 0: 0.9, -0.6, -0.3 over sqrt(0.63). Turn 1: two that differ. Turn 2: nobody else was there."""
     with pytest.warns(CreditWarning, match="use 'return_to_go'"):
-        got = estimator("gtpo")(GROUP)
+        actual = estimator("gtpo")(GROUP)
     s = math.sqrt(0.63)
-    expect(got, [[0.9 / s, Z], [-0.6 / s], [-0.3 / s, -Z, 0]], ABOUT)
+    expect(actual, [[0.9 / s, Z], [-0.6 / s], [-0.3 / s, -Z, 0]], ABOUT)
 
 
 @pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")
 def test_kevin_discounts_and_standardises_over_all_turns():
     """gamma 0.4: first [0.5 + 0.4 * 1, 1] = [0.9, 1]; third [0.4 * 0.24, 0.2 + 0.4 * 0.1, 0.1] = [0.096, 0.24, 0.1]."""
-    worth = [0.9, 1.0, 0.0, 0.096, 0.24, 0.1]
-    m = sum(worth) / 6
-    s = math.sqrt(sum((w - m) ** 2 for w in worth) / 6) + 1e-6
-    a = [(w - m) / s for w in worth]
+    turn_returns = [0.9, 1.0, 0.0, 0.096, 0.24, 0.1]
+    m = sum(turn_returns) / 6
+    s = math.sqrt(sum((w - m) ** 2 for w in turn_returns) / 6) + 1e-6
+    a = [(w - m) / s for w in turn_returns]
     expect(estimator("kevin")(GROUP), [a[:2], a[2:3], a[3:]])
 
 
@@ -140,8 +140,8 @@ def test_hybrid_adds_a_share_of_the_outcome():
 
     The outcome minus 1/3, times 0.3: 0.2, -0.1, -0.1.
     """
-    got = estimator("hybrid", gamma=0.5, scale="none")(GROUP)
-    expect(got, [[0.825, 0.575], [-0.475], [-0.35, -0.475, -0.1]])
+    actual = estimator("hybrid", gamma=0.5, scale="none")(GROUP)
+    expect(actual, [[0.825, 0.575], [-0.475], [-0.35, -0.475, -0.1]])
 
 
 ROOMS = GROUP.with_signals(state_keys=[["a", "b"], ["a"], ["a", "b", "a"]])
@@ -149,18 +149,18 @@ ROOMS = GROUP.with_signals(state_keys=[["a", "b"], ["a"], ["a", "b", "a"]])
 
 def test_gigpo_compares_turns_made_in_the_same_state():
     """In a: 1.5, 0, 0.3, 0.1 minus 0.475; in b: 1, 0.3 minus 0.65. The episode: 0.9, -0.6, -0.3."""
-    got = estimator("gigpo", gamma=1.0, scale="none")(ROOMS)
-    expect(got, [[0.9 + 1.025, 0.9 + 0.35], [-0.6 - 0.475], [-0.3 - 0.175, -0.3 - 0.35, -0.3 - 0.375]])
+    actual = estimator("gigpo", gamma=1.0, scale="none")(ROOMS)
+    expect(actual, [[0.9 + 1.025, 0.9 + 0.35], [-0.6 - 0.475], [-0.3 - 0.175, -0.3 - 0.35, -0.3 - 0.375]])
 
 
-def test_gigpo_left_out_compares_with_other_trajectories_alone():
+def test_gigpo_with_leave_one_out_compares_with_other_trajectories_only():
     """In a the first meets 0, 0.3, 0.1 (mean 0.4/3), the second 1.5, 0.3, 0.1 (1.9/3), the third 1.5, 0 (0.75)."""
-    got = estimator("gigpo", gamma=1.0, scale="none", baseline="loo")(ROOMS)
+    actual = estimator("gigpo", gamma=1.0, scale="none", baseline="loo")(ROOMS)
     expected = [[1.35 + 1.5 - 0.4 / 3, 1.35 + 0.7], [-0.9 - 1.9 / 3], [-0.45 - 0.45, -0.45 - 0.7, -0.45 - 0.65]]
-    expect(got, expected)
+    expect(actual, expected)
 
 
-def test_gigpo_compares_a_state_that_nobody_shares_with_the_group():
+def test_gigpo_compares_a_singleton_state_with_the_group():
     """c, met once: 0.1 minus the others' mean return 0.75, or minus that of all, 0.6."""
     group = GROUP.with_signals(state_keys=[["a", "b"], ["a"], ["a", "b", "c"]])
     options = {"gamma": 1.0, "scale": "none"}
@@ -183,15 +183,15 @@ def test_hgpo_weighs_longer_histories_more():
     Turn 1 of the first: (1 * (1 - 1.3/3) + 2 * 0.35)/3, of the third (1 * (0.3 - 1.3/3) - 2 * 0.35)/3.
     """
     group = GROUP.with_signals(state_keys=[["a", "b"], ["b"], ["a", "b", "a"]])
-    got = estimator("hgpo", gamma=1.0, scale="none", history=1)(group)
+    actual = estimator("hgpo", gamma=1.0, scale="none", history=1)(group)
     a, b = 1.9 / 3, 1.3 / 3
-    expect(got, [[1.5 - a, (1 - b + 0.7) / 3], [-b], [0.3 - a, (0.3 - b - 0.7) / 3, 0.1 - a]])
-    got = estimator("hgpo", gamma=1.0, scale="none", history=1, episode=True)(group)
+    expect(actual, [[1.5 - a, (1 - b + 0.7) / 3], [-b], [0.3 - a, (0.3 - b - 0.7) / 3, 0.1 - a]])
+    actual = estimator("hgpo", gamma=1.0, scale="none", history=1, episode=True)(group)
     first = [(0.9 + 2 * (1.5 - a)) / 3, (0.9 + 2 * (1 - b) + 3 * 0.35) / 6]
-    expect(got[:2], [first, [(-0.6 - 2 * b) / 3]])
+    expect(actual[:2], [first, [(-0.6 - 2 * b) / 3]])
 
 
-def test_rtmc_subtracts_what_the_state_was_worth_from_what_the_action_was():
+def test_rtmc_subtracts_the_value_of_the_state_from_that_of_the_action():
     """V_0 = 0.6. V(a) = (1.8 + 0.6)/4 = 0.6 over first visits, V(b) = (1.3 + 0.6)/3 = 1.9/3.
 
     Q(a, x) = (1.5 + 0.3 + 0.6)/3 = 0.8, Q(a, y) = (0 + 0.6)/2, Q(b, x) = (1 + 1.9/3)/2, Q(b, y) = (0.3 + 1.9/3)/2.
@@ -201,7 +201,7 @@ def test_rtmc_subtracts_what_the_state_was_worth_from_what_the_action_was():
     expect(estimator("rtmc")(group), [[0.2, (1 + b) / 2 - b], [-0.3], [0.2, (0.3 + b) / 2 - b, 0.2]])
 
 
-def test_rtmc_counts_a_trajectorys_first_turn_in_a_state_alone():
+def test_rtmc_counts_only_the_first_turn_of_a_trajectory_in_a_state():
     """The first is in a twice, worth 2 and 1 then; V_0 = 1, V(a) = (2 + 0 + 1)/3, Q(a, x) = V(a) = 1, for both."""
     group = Group.from_arrays(
         outcomes=[1, 0], turn_rewards=[[1, 0], [0]], state_keys=[["a", "a"], ["a"]], action_keys=[["x", "x"], ["x"]]
@@ -214,7 +214,7 @@ def test_rtmc_counts_a_trajectorys_first_turn_in_a_state_alone():
 VALUED = GROUP.with_signals(values=[[0.5, 0.25], [0.4], [0.1, 0.2, 0.3]])
 
 
-def test_turn_gae_at_lambda_1_is_what_came_above_what_was_predicted():
+def test_turn_gae_at_lambda_1_is_the_return_minus_the_prediction():
     expect(estimator("turn_gae")(VALUED), [[1.0, 0.75], [-0.4], [0.2, 0.1, -0.2]])
 
 
@@ -266,11 +266,11 @@ def test_ragen_lets_the_last_token_stand_for_the_turn():
     At lambda 1 and gamma 0.95 the last token's value of the first turn, 0.6, comes in and goes out again:
     return 0.5 + 0.95 * 1 = 1.45, above the first token's 0.5.
     """
-    got = estimator("bilevel_gae", lam=0.0, boundary="last")(TOKENS)
-    assert got[0].tolist() == pytest.approx([0.25, 0.75])
+    actual = estimator("bilevel_gae", lam=0.0, boundary="last")(TOKENS)
+    assert actual[0].tolist() == pytest.approx([0.25, 0.75])
     three = GROUP.with_signals(token_values=[[[0.5], [0.1, 0.2, 0.4]], [[0]], [[0], [0], [0]]])
-    got = estimator("bilevel_gae", lam=0.0, boundary="last")(three)  # 0.5 + 0.4, less 0.5; then 1 less 0.1
-    assert got[0].tolist() == pytest.approx([0.4, 0.9])
+    actual = estimator("bilevel_gae", lam=0.0, boundary="last")(three)  # 0.5 + 0.4, less 0.5; then 1 less 0.1
+    assert actual[0].tolist() == pytest.approx([0.4, 0.9])
     assert estimator("ragen")(TOKENS)[0].tolist() == pytest.approx([0.95, 0.75])
     mixed = estimator("ragen", lam=0.5, gamma=1.0)(TOKENS)  # surprises 0.15, 0.75: return 0.6 + 0.525, less 0.5
     assert mixed[0].tolist() == pytest.approx([0.625, 0.75])
@@ -306,13 +306,13 @@ def test_gdpo_standardises_every_component_by_itself():
     assert second == [[0], [0]]
 
 
-def test_mapo_mixes_deviation_and_share_by_how_sure_the_group_is():
+def test_mapo_mixes_two_deviations_by_how_much_the_group_agrees():
     """1, 1, 1, 0: p = 0.75, lambda = 1 - 4 * 0.1875 = 0.25, mean 0.75, std 0.5.
 
     0.75 * 0.25/0.5 + 0.25 * 0.25/0.75 = 0.375 + 1/12; 0.75 * -1.5 + 0.25 * -1 = -1.375.
     """
-    got = estimator("mapo")(Group.from_arrays(outcomes=[1, 1, 1, 0]))
-    expect(got, [[0.375 + 1 / 12]] * 3 + [[-1.375]], ABOUT)
+    actual = estimator("mapo")(Group.from_arrays(outcomes=[1, 1, 1, 0]))
+    expect(actual, [[0.375 + 1 / 12]] * 3 + [[-1.375]], ABOUT)
 
 
 def test_mapo_without_a_mean_has_no_share():
@@ -337,8 +337,8 @@ def test_user_rl_shares_the_advantage_out_over_the_turns():
     """Above the mean: 0.9, -0.6, -0.3. With gamma 0.5, G = [1, 1], [0], [0.125, 0.25, 0.1], the last's mean 0.475/3."""
     plain = {"scale": "none", "score": "sum"}
     expect(estimator("user_rl", **plain)(GROUP), [[0.9, 0.9], [-0.6], [-0.3] * 3])
-    got = estimator("user_rl", turn_credit="return_to_go", gamma=0.5, **plain)(GROUP)
-    expect(got, [[0.9, 0.9], [0], [-0.3 * x / (0.475 / 3) for x in (0.125, 0.25, 0.1)]])
+    actual = estimator("user_rl", turn_credit="return_to_go", gamma=0.5, **plain)(GROUP)
+    expect(actual, [[0.9, 0.9], [0], [-0.3 * x / (0.475 / 3) for x in (0.125, 0.25, 0.1)]])
     discounted = estimator("user_rl", gamma=0.5, scale="none")(GROUP)
     expect(discounted, [[0.625, 0.625], [-0.375], [-0.25] * 3])
 
@@ -346,9 +346,9 @@ def test_user_rl_shares_the_advantage_out_over_the_turns():
 def test_user_rl_maps_rewards_to_credit_between_a_half_and_one():
     """0.5 + 0.5 (1 - exp(-2r))/(1 - exp(-2)): 0 gives 0.5, 1 (0 and the outcome) gives 1, 0.5 gives c."""
     c = 0.5 + 0.5 * (1 - math.exp(-1)) / (1 - math.exp(-2))
-    got = estimator("user_rl", turn_credit="exponential", scale="none", score="sum")(GROUP)
+    actual = estimator("user_rl", turn_credit="exponential", scale="none", score="sum")(GROUP)
     mean = (c + 1) / 2
-    expect(got[:2], [[0.9 * c / mean, 0.9 / mean], [-0.6]])
+    expect(actual[:2], [[0.9 * c / mean, 0.9 / mean], [-0.6]])
 
 
 def test_presets_are_our_estimators_under_a_published_name():

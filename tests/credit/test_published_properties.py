@@ -80,11 +80,11 @@ def test_groups_change_each_other_only_where_the_batch_is_the_scope(name, first,
     chosen, groups = make(name), [group_of(first), group_of(second)]
     together = batch_advantages(chosen, groups)
     if chosen.scope == "group":
-        for got, group in zip(together, groups, strict=True):
-            identical(got, chosen(group))
+        for actual, group in zip(together, groups, strict=True):
+            identical(actual, chosen(group))
     backwards = batch_advantages(chosen, groups[::-1])[::-1]
-    for got, other in zip(together, backwards, strict=True):
-        same(got, other, tolerance=1e-9)
+    for actual, other in zip(together, backwards, strict=True):
+        same(actual, other, tolerance=1e-9)
 
 
 @pytest.mark.parametrize("name", [n for n in PUBLISHED if make(n).scope == "batch"])
@@ -104,11 +104,11 @@ def test_a_batch_that_cannot_be_compared_gets_zero(name):
 
 @few
 @given(first=seeds, second=seeds)
-def test_what_is_whitened_has_mean_0_and_variance_1_each_trajectory_weighing_the_same(first, second):
+def test_whitened_advantages_have_mean_0_and_variance_1_with_equal_weight_per_trajectory(first, second):
     groups = [group_of(first), group_of(second)]
-    found = [np.concatenate(one) for one in batch_advantages(make("reinforce_pp"), groups)]
+    actual = [np.concatenate(value) for value in batch_advantages(make("reinforce_pp"), groups)]
     weights = [averaging_weights(group, "trajectories")[group.turn_mask] for group in groups]
-    flat, weight = np.concatenate(found), np.concatenate(weights)
+    flat, weight = np.concatenate(actual), np.concatenate(weights)
     assert weight.sum() == pytest.approx(sum(group.size for group in groups))
     assert np.average(flat, weights=weight) == pytest.approx(0, abs=1e-9)
     assert np.average(flat**2, weights=weight) == pytest.approx(1, abs=1e-4)
@@ -162,44 +162,44 @@ def test_gigpo_with_every_state_met_once_is_the_episode_estimator_bit_for_bit(se
 def test_gigpo_with_one_state_compares_all_turns_with_each_other(seed):
     group = group_of(seed)
     pooled = group.with_signals(state_keys=[["s"] * count for count in group.turns])
-    got = make("gigpo", gamma=1.0, scale="none")(pooled)
-    worth = [
+    actual = make("gigpo", gamma=1.0, scale="none")(pooled)
+    turn_returns = [
         [np.nansum(r[k : len(r)]) + o for k in range(n)]
         for r, o, n in zip(group.turn_rewards, group.outcomes, group.turns, strict=True)
     ]
-    mean = np.mean([w for row in worth for w in row])
-    step = [np.array(row) - mean for row in worth]
-    same(got, [a + b for a, b in zip(make("dr_grpo")(group), step, strict=True)], tolerance=1e-9)
+    mean = np.mean([w for row in turn_returns for w in row])
+    step = [np.array(row) - mean for row in turn_returns]
+    same(actual, [a + b for a, b in zip(make("dr_grpo")(group), step, strict=True)], tolerance=1e-9)
 
 
 @few
 @given(seed=seeds, gamma=st.sampled_from([1.0, 0.5]))
 def test_gigpo_by_loops_is_gigpo_by_arrays(seed, gamma):
     group = group_of(seed)
-    worth = worth_of(group, gamma)
+    turn_returns = worth_of(group, gamma)
     expected = []
-    for i, (row, episode) in enumerate(zip(worth, make("rloo")(group), strict=True)):
-        found = []
+    for i, (row, episode) in enumerate(zip(turn_returns, make("rloo")(group), strict=True)):
+        actual = []
         for k, own in enumerate(row):
             others = [
-                worth[j][m]
+                turn_returns[j][m]
                 for j in range(group.size)
                 if j != i
                 for m in range(group.turns[j])
                 if group.state_keys[j][m] == group.state_keys[i][k]
             ]
-            found.append(episode[k] + 0.5 * (own - np.mean(others) if others else 0.0))
-        expected.append(np.array(found))
-    got = make("gigpo", gamma=gamma, baseline="loo", scale="none", step_weight=0.5)(group)
-    same(got, expected, tolerance=1e-9)
+            actual.append(episode[k] + 0.5 * (own - np.mean(others) if others else 0.0))
+        expected.append(np.array(actual))
+    actual = make("gigpo", gamma=gamma, baseline="loo", scale="none", step_weight=0.5)(group)
+    same(actual, expected, tolerance=1e-9)
 
 
 @few
 @given(seed=seeds, history=st.integers(0, 3), alpha=st.sampled_from([0.0, 1.0, 2.0]))
 def test_hgpo_by_loops_is_hgpo_by_arrays(seed, history, alpha):
     group = group_of(seed)
-    worth, levels = worth_of(group, 0.95), defaultdict(list)
-    for i, row in enumerate(worth):
+    turn_returns, levels = worth_of(group, 0.95), defaultdict(list)
+    for i, row in enumerate(turn_returns):
         for k, own in enumerate(row):
             for h in range(1, min(history + 1, k + 1) + 1):
                 levels[group.state_keys[i][k + 1 - h : k + 1]].append((i, k, own))
@@ -219,24 +219,24 @@ def test_hgpo_by_loops_is_hgpo_by_arrays(seed, history, alpha):
                 for k in range(len(row))
             ]
         )
-        for i, row in enumerate(worth)
+        for i, row in enumerate(turn_returns)
     ]
     same(make("hgpo", history=history, alpha=alpha)(group), expected, tolerance=1e-7)
 
 
 def worth_of(group: Group, gamma: float) -> list[list[float]]:
     """Returns-to-go written out with lists."""
-    found = []
+    actual = []
     for row, outcome, count in zip(group.turn_rewards, group.outcomes, group.turns, strict=True):
         rewards = [0.0 if math.isnan(x) else x for x in row[:count]]
         last = count - 1
-        found.append(
+        actual.append(
             [
                 sum(gamma ** (m - k) * rewards[m] for m in range(k, count)) + gamma ** (last - k) * outcome
                 for k in range(count)
             ]
         )
-    return found
+    return actual
 
 
 @few
@@ -258,8 +258,8 @@ def test_bilevel_gae_with_one_token_a_turn_is_turn_gae(seed, lam, gamma):
     group = Group.from_arrays(**{**given_signals, "token_values": rows})
     options = {"lam": lam, "gamma": gamma, "truncated": "bootstrap"}
     for boundary in ("first", "last"):
-        got = make("bilevel_gae", boundary=boundary, token_lam=0.3, token_gamma=0.7, **options)(group)
-        same(got, make("turn_gae", **options)(group))
+        actual = make("bilevel_gae", boundary=boundary, token_lam=0.3, token_gamma=0.7, **options)(group)
+        same(actual, make("turn_gae", **options)(group))
 
 
 @few
@@ -276,7 +276,7 @@ def test_the_turns_number_is_that_of_its_first_token(seed, lam, boundary):
 
 @few
 @given(seed=seeds)
-def test_values_that_nobody_could_know_are_asked_for_by_name(seed):
+def test_a_missing_value_is_named(seed):
     given_signals = signals(seed)
     given_signals["values"][0][0] = None
     with pytest.raises(CreditError, match="values of the 0th valid trajectory, turn 0 is missing"):
@@ -299,19 +299,19 @@ def test_gdpo_is_blind_to_the_scale_of_a_component_and_to_one_that_does_not_diff
     parts = base["outcome_components"]
     spread = {**base, "outcome_components": {**parts, "style": [scale * x for x in parts["style"]]}}
     constant = {**base, "outcome_components": {**parts, "manners": [0.7] * len(parts["style"])}}
-    got = make("gdpo")(Group.from_arrays(**base))
-    same(make("gdpo")(Group.from_arrays(**spread)), got, tolerance=1e-9)
-    identical(make("gdpo")(Group.from_arrays(**constant)), got)
+    actual = make("gdpo")(Group.from_arrays(**base))
+    same(make("gdpo")(Group.from_arrays(**spread)), actual, tolerance=1e-9)
+    identical(make("gdpo")(Group.from_arrays(**constant)), actual)
 
 
 @few
 @given(seed=seeds)
 def test_user_rl_gives_a_trajectory_its_advantage_on_average(seed):
     group = group_of(seed)
-    whole = make("user_rl")(group)
+    returns = make("user_rl")(group)
     for credit in ("return_to_go", "exponential"):
-        for got, expected in zip(make("user_rl", turn_credit=credit)(group), whole, strict=True):
-            assert got.mean() == pytest.approx(expected[0], abs=1e-6) or not got.any()
+        for actual, expected in zip(make("user_rl", turn_credit=credit)(group), returns, strict=True):
+            assert actual.mean() == pytest.approx(expected[0], abs=1e-6) or not actual.any()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

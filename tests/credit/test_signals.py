@@ -63,7 +63,7 @@ def test_a_part_of_a_group_carries_its_part_of_every_signal():
     assert part.parents == ("root",)
 
 
-def test_turns_can_be_counted_in_named_components_alone():
+def test_turns_can_be_counted_in_named_components():
     assert Group.from_arrays(components={"found": [[1, 2], [3]]}).turns.tolist() == [2, 1]
 
 
@@ -110,7 +110,7 @@ def test_a_signal_that_makes_no_sense_is_named_with_its_trajectory_and_turn(arra
         Group.from_arrays(**{"turns": [2, 1], **arrays})
 
 
-def test_what_a_failed_trajectory_says_is_not_looked_at():
+def test_signals_of_a_failed_trajectory_are_not_checked():
     group = Group.from_arrays(
         outcomes=[1, None],
         turns=[2, 1],
@@ -137,7 +137,7 @@ def test_signals_are_added_to_a_group_that_is_there():
         group.with_signals(branches=[["a", "b"], ["b"]])
 
 
-def test_the_remedy_of_a_missing_signal_is_said():
+def test_the_error_for_a_missing_signal_names_its_remedy():
     with pytest.raises(MissingSignalError, match=r"carries no gold_logprobs.*teacher forcing"):
         Group.from_arrays(outcomes=[1]).signal("gold_logprobs")
 

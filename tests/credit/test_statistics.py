@@ -22,8 +22,8 @@ def test_a_row_outside_gets_the_mean_of_those_inside():
 
 def test_where_there_is_no_other_the_mean_is_nan():
     mask = np.array([[True, True], [False, True]])
-    got = baseline_of(np.array([[1.0, 2.0], [5.0, 4.0]]), "loo", mask)
-    np.testing.assert_array_equal(got, [[np.nan, 4.0], [1.0, 2.0]])
+    actual = baseline_of(np.array([[1.0, 2.0], [5.0, 4.0]]), "loo", mask)
+    np.testing.assert_array_equal(actual, [[np.nan, 4.0], [1.0, 2.0]])
 
 
 def test_an_empty_column_is_no_warning():
@@ -57,5 +57,5 @@ def test_a_spread_of_rounding_is_no_spread():
 
 def test_standardised_scores_are_zero_outside():
     mask = np.array([True, True, False])
-    got = standardised(np.array([1.0, 3.0, 99.0]), baseline="mean", ddof=0, mask=mask)
-    np.testing.assert_allclose(got, [-1, 1, 0], atol=2e-6)
+    actual = standardised(np.array([1.0, 3.0, 99.0]), baseline="mean", ddof=0, mask=mask)
+    np.testing.assert_allclose(actual, [-1, 1, 0], atol=2e-6)

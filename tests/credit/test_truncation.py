@@ -25,13 +25,13 @@ def test_a_truncated_episode_goes_on_from_the_critic():
     assert CUT.outcomes[1] == 0.0
 
 
-def test_bootstrapping_is_what_turn_gae_does_with_its_option():
+def test_bootstrapped_outcomes_equal_the_option_of_turn_gae():
     by_option = estimator("turn_gae", truncated="bootstrap")(CUT)
-    for got, expected in zip(estimator("turn_gae")(bootstrapped(CUT)), by_option, strict=True):
-        np.testing.assert_array_equal(got, expected)
+    for actual, expected in zip(estimator("turn_gae")(bootstrapped(CUT)), by_option, strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
-def test_a_value_to_go_on_from_is_asked_for():
+def test_a_missing_bootstrap_value_is_named():
     with pytest.raises(CreditError, match="values of the 1th valid trajectory end before"):
         bootstrapped(CUT.with_signals(values=[[0.5, 0.5], [0.2], []]))
     with pytest.raises(MissingSignalError, match="no values"):

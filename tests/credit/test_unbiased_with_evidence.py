@@ -19,8 +19,8 @@ SIZES = (2, 3, 4)
 ROOMY = {name: problem for name, problem in PROBLEMS_WITH_EVIDENCE.items() if name != "back_and_forth"}
 
 
-def error_of(got: np.ndarray, true: np.ndarray) -> float:
-    return float(np.linalg.norm(got - true) / np.linalg.norm(true))
+def error_of(actual: np.ndarray, true: np.ndarray) -> float:
+    return float(np.linalg.norm(actual - true) / np.linalg.norm(true))
 
 
 def angle(a: np.ndarray, b: np.ndarray) -> float:
@@ -40,18 +40,18 @@ UNBIASED = [
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("problem", PROBLEMS_WITH_EVIDENCE.values(), ids=PROBLEMS_WITH_EVIDENCE)
 @pytest.mark.parametrize(("name", "options"), UNBIASED, ids=str)
-def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean_whatever_it_is_told(name, options, problem, size):
+def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean_whatever_its_signals(name, options, problem, size):
     chosen = estimator(name, **options)
     assert chosen.bias == "unbiased"
-    got = problem.estimated_gradient(chosen, size)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(chosen, size)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("problem", ROOMY.values(), ids=ROOMY)
 @pytest.mark.parametrize("name", ["potential_shaping", "information_gain", "spa", "vine"])
 def test_failures_that_the_agent_does_not_cause_leave_it_unbiased(name: str, problem: Problem):
-    got = problem.with_failures(0.2).estimated_gradient(estimator(name), 3)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.with_failures(0.2).estimated_gradient(estimator(name), 3)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 def test_one_continuation_that_was_drawn_at_random_is_enough_for_vine():
@@ -60,8 +60,8 @@ def test_one_continuation_that_was_drawn_at_random_is_enough_for_vine():
     later = [(p.probability / 0.5, p.return_from(1)) for p in problem.paths if len(p.steps) > 1]
     drawn = []
     for path in problem.paths:
-        for chance, worth in later if len(path.steps) > 1 else [(1.0, 0.0)]:
-            continued = [[0.25], [worth], [0.4]][: len(path.steps)]
+        for chance, turn_returns in later if len(path.steps) > 1 else [(1.0, 0.0)]:
+            continued = [[0.25], [turn_returns], [0.4]][: len(path.steps)]
             signals = {**path.signals, "continuations": continued}
             drawn.append(type(path)(**{**vars(path), "probability": path.probability * chance, "signals": signals}))
     assert sum(p.probability for p in drawn) == pytest.approx(1)
@@ -84,9 +84,9 @@ def test_exact_hindsight_is_exact_where_every_return_can_follow_every_turn():
     outcome_only = Problem(tuple(type(p)(**{**vars(p), "rewards": (math.nan,) * len(p.rewards)}) for p in flip.paths))
     from agentgym.credit.exact.signals import exact_hindsight
 
-    told = outcome_only.with_signals(hindsight=exact_hindsight(outcome_only))
+    group = outcome_only.with_signals(hindsight=exact_hindsight(outcome_only))
     np.testing.assert_allclose(
-        told.estimated_gradient(estimator("hca"), 2), outcome_only.true_gradient(), rtol=0, atol=1e-9
+        group.estimated_gradient(estimator("hca"), 2), outcome_only.true_gradient(), rtol=0, atol=1e-9
     )
 
 
@@ -109,16 +109,16 @@ def test_exact_hindsight_is_exact_where_every_return_can_follow_every_turn():
         ("hcapo", {}, "stop_or_go", 0.99710, 1.3671),
     ],
 )
-def test_what_is_not_unbiased_is_off_by_what_is_recorded(name, options, problem, cosine, error):
+def test_other_estimators_have_the_recorded_bias(name, options, problem, cosine, error):
     """Pins at N = 4, under arbitrary evidence: angle to the true gradient, and distance in units of its length."""
     chosen = estimator(name, **options)
     assert chosen.bias in ("biased", "heuristic")
-    got, true = (
+    actual, true = (
         PROBLEMS_WITH_EVIDENCE[problem].estimated_gradient(chosen, 4),
         PROBLEMS_WITH_EVIDENCE[problem].true_gradient(),
     )
-    assert angle(got, true) == pytest.approx(cosine, abs=1e-5)
-    assert error_of(got, true) == pytest.approx(error, abs=1e-4)
+    assert angle(actual, true) == pytest.approx(cosine, abs=1e-5)
+    assert error_of(actual, true) == pytest.approx(error, abs=1e-4)
 
 
 def test_equal_shares_of_the_outcome_are_not_unbiased():
@@ -130,7 +130,7 @@ def test_equal_shares_of_the_outcome_are_not_unbiased():
 
 @pytest.mark.parametrize("name", ["potential_shaping", "information_gain", "spa", "vine"])
 @pytest.mark.parametrize("size", [2, 4])
-def test_what_is_unbiased_has_the_right_sign_on_the_flip_problem(name: str, size: int):
+def test_unbiased_estimators_have_the_right_sign_on_the_flip_problem(name: str, size: int):
     """P19."""
     assert (PROBLEMS_WITH_EVIDENCE["flip"].estimated_gradient(estimator(name), size) > 0).all()
 
@@ -151,23 +151,23 @@ def with_rewards(problem: Problem, change) -> Problem:
 @pytest.mark.parametrize("problem", ROOMY.values(), ids=ROOMY)
 def test_a_gate_gives_the_gradient_of_the_gated_objective(base: str, problem: Problem):
     gated = with_rewards(problem, lambda p: (p.outcome, [r if p.outcome >= 1 else 0.0 * r for r in p.rewards]))
-    got = problem.estimated_gradient(estimator(f"{base} | gated(threshold=1.0)"), 3)
-    np.testing.assert_allclose(got, gated.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(estimator(f"{base} | gated(threshold=1.0)"), 3)
+    np.testing.assert_allclose(actual, gated.true_gradient(), rtol=0, atol=1e-9)
 
 
-def test_a_gated_reward_paid_before_the_gate_is_known_misleads_what_looks_at_the_rest_only():
+def test_gated_rewards_paid_before_the_gate_is_known_bias_returns_to_go():
     """A pin at N = 3: late turns get nothing for opening the gate to what came before. Whole returns are exact."""
     problem = PROBLEMS_WITH_EVIDENCE["stop_or_go"]
     true = with_rewards(problem, lambda p: (p.outcome, [r if p.outcome >= 1 else 0.0 * r for r in p.rewards]))
     chosen = estimator("return_to_go | gated(paid='turns')")
     assert chosen.bias == "biased"
     assert error_of(problem.estimated_gradient(chosen, 3), true.true_gradient()) == pytest.approx(0.0607, abs=1e-4)
-    whole = problem.estimated_gradient(estimator("rloo | gated(paid='turns')"), 3)
-    np.testing.assert_allclose(whole, true.true_gradient(), rtol=0, atol=1e-9)
+    returns = problem.estimated_gradient(estimator("rloo | gated(paid='turns')"), 3)
+    np.testing.assert_allclose(returns, true.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("problem", ROOMY.values(), ids=ROOMY)
-def test_levels_give_the_gradient_of_what_they_leave(problem: Problem):
+def test_levels_give_the_gradient_of_the_gated_objective(problem: Problem):
     """Success above gain above cost: gains need a success, costs need a success and a gain of at least 0.5."""
 
     def left(path):
@@ -177,8 +177,8 @@ def test_levels_give_the_gradient_of_what_they_leave(problem: Problem):
         return path.outcome, pay
 
     chosen = estimator("return_to_go | gated(levels={'success': 1.0, 'gain': 0.5, 'cost': 0.0})")
-    got = problem.estimated_gradient(chosen, 3)
-    np.testing.assert_allclose(got, with_rewards(problem, left).true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(chosen, 3)
+    np.testing.assert_allclose(actual, with_rewards(problem, left).true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("problem", ROOMY.values(), ids=ROOMY)
@@ -189,8 +189,8 @@ def test_calibration_with_weights_from_before_gives_the_gradient_of_the_weighed_
 
     chosen = estimator("return_to_go | calibrated(weights={'gain': 2.0, 'cost': -0.5})")
     assert chosen.bias == "unbiased"
-    got = problem.estimated_gradient(chosen, 3)
-    np.testing.assert_allclose(got, with_rewards(problem, weighed).true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(chosen, 3)
+    np.testing.assert_allclose(actual, with_rewards(problem, weighed).true_gradient(), rtol=0, atol=1e-9)
 
 
 def sampled_by_an_older_policy(go=(0.7, 0.4, 0.6), older=(0.5, 0.5, 0.3)) -> tuple[Problem, Problem]:
@@ -210,9 +210,9 @@ def sampled_by_an_older_policy(go=(0.7, 0.4, 0.6), older=(0.5, 0.5, 0.3)) -> tup
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_ratio_of_the_whole_sequence_corrects_exactly(size: int):
-    played, wanted = sampled_by_an_older_policy()
+    played, expected = sampled_by_an_older_policy()
     chosen = estimator("rloo | off_policy(level='sequence', high=1e300)")
-    np.testing.assert_allclose(played.estimated_gradient(chosen, size), wanted.true_gradient(), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(played.estimated_gradient(chosen, size), expected.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_ratio_of_the_whole_sequence_corrects_exactly(size: int):
 )
 def test_a_ratio_per_turn_leaves_a_bias_of_its_own(older, plain, turn, capped_sequence):
     """Pins at N = 4. It leaves out which states the old policy met and what it did later: it may help or not."""
-    played, wanted = sampled_by_an_older_policy(older=older)
+    played, expected = sampled_by_an_older_policy(older=older)
     texts = ("return_to_go", "return_to_go | off_policy", "return_to_go | off_policy(level='sequence')")
-    errors = [error_of(played.estimated_gradient(estimator(text), 4), wanted.true_gradient()) for text in texts]
+    errors = [error_of(played.estimated_gradient(estimator(text), 4), expected.true_gradient()) for text in texts]
     assert errors == pytest.approx([plain, turn, capped_sequence], abs=1e-4)

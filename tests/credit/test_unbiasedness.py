@@ -31,8 +31,8 @@ def test_the_true_gradient_of_the_flip_problem_is_the_one_worked_out_by_hand():
 def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean(name: str, problem: Problem, size: int):
     chosen = make(name)
     assert chosen.bias == "unbiased"
-    got = problem.estimated_gradient(chosen, size)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(chosen, size)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
@@ -40,28 +40,28 @@ def test_an_unbiased_estimator_has_the_policy_gradient_as_its_mean(name: str, pr
 def test_failures_that_the_agent_does_not_cause_leave_an_unbiased_estimator_unbiased(name: str, problem: Problem):
     """Dropping every fifth episode at random, given that two are left, changes noise and not the mean."""
     broken = problem.with_failures(0.2)
-    got = broken.estimated_gradient(make(name), 3)
-    np.testing.assert_allclose(got, problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = broken.estimated_gradient(make(name), 3)
+    np.testing.assert_allclose(actual, problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize(("name", "options"), [("dr_grpo", {}), ("mt_grpo", {"baseline": "mean"})])
-def test_a_mean_that_holds_the_own_trajectory_shrinks_the_gradient_by_exactly_one_nth(name, options, problem, size):
+def test_a_mean_that_includes_the_own_trajectory_shrinks_the_gradient_by_exactly_one_nth(name, options, problem, size):
     chosen = make(name, **options)
     assert chosen.bias == "direction"
-    got = problem.estimated_gradient(chosen, size)
-    np.testing.assert_allclose(got, (1 - 1 / size) * problem.true_gradient(), rtol=0, atol=1e-9)
+    actual = problem.estimated_gradient(chosen, size)
+    np.testing.assert_allclose(actual, (1 - 1 / size) * problem.true_gradient(), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_grpo_keeps_the_direction_where_returns_take_two_values(problem: Problem, size: int):
     """turn_weight 0 leaves outcomes of 0 and 1: A depends on the number of successes alone."""
-    got = problem.estimated_gradient(make("grpo", turn_weight=0.0), size)
+    actual = problem.estimated_gradient(make("grpo", turn_weight=0.0), size)
     outcome_only = make("rloo", turn_weight=0.0)
     assert make("grpo").bias == "direction"
-    assert angle(got, problem.estimated_gradient(outcome_only, size)) == pytest.approx(1, abs=1e-12)
+    assert angle(actual, problem.estimated_gradient(outcome_only, size)) == pytest.approx(1, abs=1e-12)
 
 
 def test_grpo_can_point_the_wrong_way_where_returns_are_graded():
@@ -87,13 +87,13 @@ def test_grpo_can_point_the_wrong_way_where_returns_are_graded():
         ("mt_grpo_reach", {}, "stop_or_go", 0.90284, 0.5440),
     ],
 )
-def test_a_biased_form_is_as_biased_as_recorded(name, options, problem, cosine, error):
+def test_a_biased_form_has_the_recorded_bias(name, options, problem, cosine, error):
     """Pins at N = 4: angle to the true gradient, and distance from it in units of its length."""
     chosen = make(name, **options)
     assert chosen.bias == "biased"
-    got, true = PROBLEMS[problem].estimated_gradient(chosen, 4), PROBLEMS[problem].true_gradient()
-    assert angle(got, true) == pytest.approx(cosine, abs=1e-5)
-    assert np.linalg.norm(got - true) / np.linalg.norm(true) == pytest.approx(error, abs=1e-4)
+    actual, true = PROBLEMS[problem].estimated_gradient(chosen, 4), PROBLEMS[problem].true_gradient()
+    assert angle(actual, true) == pytest.approx(cosine, abs=1e-5)
+    assert np.linalg.norm(actual - true) / np.linalg.norm(true) == pytest.approx(error, abs=1e-4)
 
 
 @pytest.mark.parametrize("size", [*SIZES, 8])
@@ -103,8 +103,8 @@ def test_comparing_only_those_that_reached_a_turn_flips_the_sign_of_going_on(siz
     0.0375 - 0.5 * 0.5 * 0.25 = -0.0250, for any group size.
     """
     reach = make("mt_grpo_reach", baseline="loo", scale="none")
-    got = PROBLEMS["flip"].estimated_gradient(reach, size)
-    assert got[0] == pytest.approx(-0.0250, abs=1e-9)
+    actual = PROBLEMS["flip"].estimated_gradient(reach, size)
+    assert actual[0] == pytest.approx(-0.0250, abs=1e-9)
     assert PROBLEMS["flip"].estimated_gradient(make("mt_grpo_reach"), size)[0] < 0
 
 
@@ -114,7 +114,7 @@ def test_every_recommended_estimator_has_the_right_sign_on_the_flip_problem(name
     assert (PROBLEMS["flip"].estimated_gradient(make(name), size) > 0).all()
 
 
-def test_a_zero_in_place_of_the_fallback_would_not_be_unbiased():
+def test_a_baseline_of_zero_in_place_of_the_fallback_is_biased():
     """What the fallback of return_to_go is for: without it, turns that one trajectory alone reached get 0."""
     problem, size, chosen = PROBLEMS["stop_or_go"], 4, make("return_to_go")
     total = np.zeros(3)

@@ -32,7 +32,7 @@ def test_a_gate_is_open_at_its_threshold():
     identical(estimator("rloo | gated(threshold=1.5)")(GROUP), estimator("rloo", turn_weight=0.0)(GROUP))
 
 
-def test_what_a_gate_lets_through_is_paid_at_the_end_or_where_it_was_earned():
+def test_gated_rewards_are_paid_at_the_end_or_on_their_turns():
     """At the end: to go 1.5, 1.5 | 0 | 0, 0, 0; turn 1: 1.5 - 0. In place: 1.5, 1.0, and turn 1: 1.0 - 0."""
     expect(estimator("return_to_go | gated")(GROUP)[:1], [[1.5, 1.5]])
     expect(estimator("return_to_go | gated(paid='turns')")(GROUP)[:1], [[1.5, 1.0]])
@@ -104,7 +104,7 @@ STOPPED = GROUP.with_signals(
 
 
 @pytest.mark.parametrize(
-    ("options", "kept"),
+    ("options", "selected"),
     [
         ("over_turn=True", [True, False, True]),
         ("overlong=True", [True, True, False]),
@@ -112,9 +112,9 @@ STOPPED = GROUP.with_signals(
         ("over_turn=True, overlong=True", [True, False, False]),
     ],
 )
-def test_a_masked_trajectory_is_not_trained_on_and_still_a_measure_for_others(options, kept):
+def test_a_masked_trajectory_is_not_trained_on_but_stays_in_the_baselines(options, selected):
     base = [[1.35, 1.35], [-0.9], [-0.45] * 3]
-    expected = [row if keep else [0.0] * len(row) for row, keep in zip(base, kept, strict=True)]
+    expected = [row if keep else [0.0] * len(row) for row, keep in zip(base, selected, strict=True)]
     expect(estimator(f"rloo | masked({options})")(STOPPED), expected)
 
 
@@ -127,8 +127,8 @@ def test_a_masked_trajectory_can_be_left_out_of_the_statistics():
 
 def test_a_last_turn_without_a_call_is_void_unless_it_is_the_answer():
     cut = STOPPED.with_signals(stop_reasons=[StopReason.TIME, StopReason.ANSWERED, StopReason.ANSWERED])
-    got = estimator("rloo | masked(void_turn=True)")(cut)
-    assert [bool(a.any()) for a in got] == [False, True, False]
+    actual = estimator("rloo | masked(void_turn=True)")(cut)
+    assert [bool(a.any()) for a in actual] == [False, True, False]
 
 
 def test_with_nothing_set_masked_masks_nothing_and_asks_for_nothing():
@@ -145,13 +145,13 @@ def test_with_nothing_set_masked_masks_nothing_and_asks_for_nothing():
 def test_long_episodes_lose_a_part_of_their_outcome():
     """Own tokens 20, 60 and 120, limit 100, buffer 80: nothing, half, all of the penalty 1: returns 1.5, -0.5, -0.7."""
     long = GROUP.with_signals(lengths=[[10, 10], [60], [40, 40, 40]])
-    got = estimator("dr_grpo | truncation(limit_tokens=100, buffer_tokens=80)")(long)
-    expect(got, [[1.4] * 2, [-0.6], [-0.8] * 3])
+    actual = estimator("dr_grpo | truncation(limit_tokens=100, buffer_tokens=80)")(long)
+    expect(actual, [[1.4] * 2, [-0.6], [-0.8] * 3])
     with pytest.raises(CreditError, match="buffer_tokens <= limit_tokens"):
         estimator("rloo | truncation(limit_tokens=10, buffer_tokens=80)")(long)
 
 
-def test_truncated_episodes_get_what_the_critic_still_expects():
+def test_truncated_episodes_get_the_predicted_value():
     """0.6 after the last turn of the second: returns 1 and 0.6."""
     cut = Group.from_arrays(outcomes=[1, 0], turns=[1, 1], truncated=[False, True], values=[[0.5, 9], [0.5, 0.6]])
     expect(estimator("rloo | truncation(mode='bootstrap')")(cut), [[0.4], [-0.4]])
@@ -165,14 +165,14 @@ UNSURE = GROUP.with_signals(entropies=[[0.5, 2.0], [1.0], [4.0, 0.0, 0.1]])
 
 def test_an_unsure_turn_gets_a_bonus_that_never_turns_its_sign():
     """1.35 + 0.2 and 1.35 + min(0.8, 0.675); -0.9 + 0.4; -0.45 + min(1.6, 0.225), -0.45, -0.45 + 0.04."""
-    got = estimator("rloo | entropy_weighted")(UNSURE)
-    expect(got, [[1.55, 2.025], [-0.5], [-0.225, -0.45, -0.41]])
+    actual = estimator("rloo | entropy_weighted")(UNSURE)
+    expect(actual, [[1.55, 2.025], [-0.5], [-0.225, -0.45, -0.41]])
 
 
 def test_only_the_least_sure_turns_are_trained_on():
     """A third of six turns: entropies 4 and 2."""
-    got = estimator("rloo | entropy_weighted(mode='top', share=0.3)")(UNSURE)
-    expect(got, [[0, 1.35], [0], [-0.45, 0, 0]])
+    actual = estimator("rloo | entropy_weighted(mode='top', share=0.3)")(UNSURE)
+    expect(actual, [[0, 1.35], [0], [-0.45, 0, 0]])
     identical(estimator("rloo | entropy_weighted(mode='top', share=1.0)")(UNSURE), estimator("rloo")(UNSURE))
     identical(estimator("rloo | entropy_weighted(weight=0.0)")(UNSURE), estimator("rloo")(UNSURE))
 
@@ -182,8 +182,8 @@ def test_only_the_least_sure_turns_are_trained_on():
 def test_the_bonus_keeps_every_sign(rows, entropy):
     """P15."""
     group = group_of(rows, entropies=[[entropy] * len(r) for _, r in rows])
-    for got, base in zip(estimator("rloo | entropy_weighted")(group), estimator("rloo")(group), strict=True):
-        np.testing.assert_array_equal(np.sign(got), np.sign(base))
+    for actual, base in zip(estimator("rloo | entropy_weighted")(group), estimator("rloo")(group), strict=True):
+        np.testing.assert_array_equal(np.sign(actual), np.sign(base))
 
 
 # task_normalised ----------------------------------------------------------------------------------------------------
@@ -194,25 +194,25 @@ def test_every_environment_gets_the_same_spread():
     small = Group.from_arrays(outcomes=[1, 0], environment="small")
     large = Group.from_arrays(outcomes=[100, 0], environment="large")
     same = Group.from_arrays(outcomes=[5, 5], environment="same")
-    found = estimator("rloo | task_normalised").batch([small, large, same, small])
-    for credit, expected in zip(found, ([1, -1], [1, -1], [0, 0], [1, -1]), strict=True):
+    actual = estimator("rloo | task_normalised").batch([small, large, same, small])
+    for credit, expected in zip(actual, ([1, -1], [1, -1], [0, 0], [1, -1]), strict=True):
         np.testing.assert_allclose(np.concatenate(credit.advantages), expected, atol=2e-6)
 
 
 def test_around_grpo_it_is_agentrl():
     groups = [GROUP, Group.from_arrays(outcomes=[1, 1, 0, 0.5], turns=[1, 4, 2, 2])]
-    for got, expected in zip(
+    for actual, expected in zip(
         estimator("grpo | task_normalised").batch(groups), estimator("agentrl").batch(groups), strict=True
     ):
-        for a, b in zip(got.advantages, expected.advantages, strict=True):
+        for a, b in zip(actual.advantages, expected.advantages, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-12)
 
 
 def test_tokens_can_be_what_counts():
     """Advantages 1 (3 tokens) and -1 (1 token): mean 0.5, spread sqrt(3)/2: 1/sqrt(3) and -sqrt(3)."""
     group = Group.from_arrays(outcomes=[1, 0], lengths=[[3], [1]])
-    got = estimator("rloo | task_normalised(weigh='tokens')")(group)
-    expect(got, [[1 / math.sqrt(3)], [-math.sqrt(3)]], tolerance=5e-6)
+    actual = estimator("rloo | task_normalised(weigh='tokens')")(group)
+    expect(actual, [[1 / math.sqrt(3)], [-math.sqrt(3)]], tolerance=5e-6)
 
 
 # calibrated ---------------------------------------------------------------------------------------------------------
@@ -232,13 +232,13 @@ def test_a_component_is_weighed_by_how_it_went_with_success():
 
     A constant component says nothing: 0 (E18's invariant).
     """
-    found = calibration([WINDOW, WINDOW], minimum=4)
-    assert found.correlations == pytest.approx({"helpful": 1.0, "harmful": -0.25 / math.sqrt(0.125), "constant": 0.0})
-    assert found.weights == pytest.approx(found.correlations)
-    assert (found.successes, found.failures) == (4, 4)
+    actual = calibration([WINDOW, WINDOW], minimum=4)
+    assert actual.correlations == pytest.approx({"helpful": 1.0, "harmful": -0.25 / math.sqrt(0.125), "constant": 0.0})
+    assert actual.weights == pytest.approx(actual.correlations)
+    assert (actual.successes, actual.failures) == (4, 4)
 
 
-def test_too_few_successes_weigh_nothing():
+def test_too_few_successes_give_weight_zero():
     assert set(calibration([WINDOW], minimum=3).weights.values()) == {0.0}
     never = validate_components([[1], [0]], [[0], [1]], [0, 0])
     assert set(calibration([never], minimum=1).weights.values()) == {0.0}

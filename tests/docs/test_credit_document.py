@@ -1,4 +1,4 @@
-"""docs/credit.md names every estimator and wrapper, shows its tables and pictures as they are, and its proofs exist."""
+"""docs/credit.md names every estimator and wrapper, its tables and pictures are current, and its proofs exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentgym.errors import CreditError
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "credit.md").read_text(encoding="utf-8")
-SECTIONS = DOCUMENT.partition("## The estimators")[2].partition("## How far")[0]
+SECTIONS = DOCUMENT.partition("## The estimators")[2].partition("## Wrappers")[0]
 PROOFS = re.findall(r"\]\(\.\./(tests/[\w/]+\.py)#(\w+)\)", DOCUMENT)
 
 
@@ -29,7 +29,7 @@ def names_of(path: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_proof_is_a_test_that_there_is():
+def test_every_linked_proof_is_an_existing_test():
     assert len(PROOFS) > 60
     assert [proof for proof in PROOFS if proof[1] not in names_of(proof[0])] == []
     assert len(re.findall(r"\.\./tests/", DOCUMENT)) == len(PROOFS), "a link to a test without the test's name"
@@ -41,7 +41,7 @@ def test_a_table_has_a_row_for_every_estimator(table):
     assert names_in(DOCUMENT, table) == registry.names("estimators")
 
 
-def test_every_estimator_and_wrapper_is_told_of_beside_its_picture():
+def test_every_estimator_and_wrapper_is_described_beside_its_picture():
     described = re.findall(r"^\| !\[(\w+)\]\(pictures/credit/\1\.svg\) \| \*\*`\1`\*\* ", SECTIONS, re.MULTILINE)
     assert sorted(described) == registry.names("estimators")
     wrappers = DOCUMENT.partition("## Wrappers")[2].partition("## Signals")[0]
@@ -49,11 +49,11 @@ def test_every_estimator_and_wrapper_is_told_of_beside_its_picture():
     assert sorted(described) == registry.names("credit_wrappers")
 
 
-def test_the_pictures_are_what_the_estimators_say():
+def test_the_pictures_show_the_current_credit():
     """To draw them anew: python docs/pictures/credit.py."""
     command = [sys.executable, str(ROOT / "docs" / "pictures" / "credit.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_no_unbiased_row_has_an_error():
@@ -63,7 +63,7 @@ def test_no_unbiased_row_has_an_error():
         assert row.count("**0**") == 4, row
 
 
-def test_a_table_is_put_between_its_markers_and_nowhere_else(tmp_path):
+def test_a_table_is_written_between_its_markers_and_nowhere_else(tmp_path):
     begin, end = markers(BIAS)
     path = tmp_path / "page.md"
     path.write_text(f"before\n{begin}\nstale\n{end}\nafter\n")
@@ -82,7 +82,7 @@ def test_a_table_is_put_between_its_markers_and_nowhere_else(tmp_path):
 
 
 def test_the_benchmarks_table_has_a_column_for_every_length():
-    head, _, row = bench_block(run_benchmark(["rloo"], turns=(2, 4), size=4, groups=4, seeds=2, most=5)).splitlines()
-    assert head == "| estimator | error, 2 | error, 4 | sign, 4 | noise, 4 | updates, 2 | updates, 4 |"
+    heading, _, row = bench_block(run_benchmark(["rloo"], turns=(2, 4), size=4, groups=4, seeds=2, most=5)).splitlines()
+    assert heading == "| estimator | error, 2 | error, 4 | sign, 4 | noise, 4 | updates, 2 | updates, 4 |"
     assert row.startswith("| `rloo` | ")
-    assert row.count("|") == head.count("|")
+    assert row.count("|") == heading.count("|")

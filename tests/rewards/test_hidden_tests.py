@@ -117,7 +117,7 @@ async def test_no_expected_value_enters_the_sandbox_of_the_submission():
     tests = ["assert f(1) == 1_234_567", "assert f('a') == 'secret'"]
     assert await judge("f = lambda x: x", tests, backend=backend) == [False, False]
     assert len(backend.sent) == 1
-    assert '"a"' in backend.sent[0] or "'a'" in backend.sent[0]
+    assert "f(1)" in backend.sent[0]
     assert "secret" not in backend.sent[0]
     assert not re.search(r"1_?234_?567|0x12d687", backend.sent[0])
 

@@ -86,8 +86,8 @@ def test_a_file_that_only_one_touches_counts_nothing():
 
 
 def test_removed_lines_that_look_like_headers_stay_inside_their_hunk():
-    found = changes("--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1 @@\n--- a comment\n keep\n")
-    assert found == {"q.sql": "--- a comment"}
+    changed_lines = changes("--- a/q.sql\n+++ b/q.sql\n@@ -1,2 +1 @@\n--- a comment\n keep\n")
+    assert changed_lines == {"q.sql": "--- a comment"}
 
 
 def test_a_long_patch_is_compared_by_lines_and_in_little_time():
@@ -99,11 +99,11 @@ def test_a_long_patch_is_compared_by_lines_and_in_little_time():
 @pytest.mark.skipif(not (DATA / "swebench_format_12").is_dir(), reason="no SWE-bench file in ../shared/data")
 def test_real_gold_patches_are_read_equal_themselves_and_differ_from_each_other():
     rows = [json.loads(line) for line in (DATA / "swebench_format_12/instances.jsonl").read_text().splitlines()]
-    found = [changes(row["patch"]) for row in rows]
-    assert len(found) == 12
-    assert all(found)
-    assert all(patches_alike(one, one) == 1.0 for one in found)
-    assert all(patches_alike(one, two) < 0.9 for n, one in enumerate(found) for two in found[:n])
+    patches = [changes(row["patch"]) for row in rows]
+    assert len(patches) == 12
+    assert all(patches)
+    assert all(patches_alike(a, a) == 1.0 for a in patches)
+    assert all(patches_alike(a, b) < 0.9 for n, a in enumerate(patches) for b in patches[:n])
 
 
 EXPECTED = [ExpectedCall("f", {"a": [1], "b": ["x"]}), ExpectedCall("g", {"c": [2]})]

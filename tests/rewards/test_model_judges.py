@@ -85,7 +85,7 @@ async def test_the_same_question_is_asked_once_and_no_more_than_allowed_at_once(
     judge = ChatJudge(judge_policy, concurrency=3)
     for _ in range(2):
         texts = [{"ANSWER": str(n), "GOLD": "7"} for n in range(20)]
-        verdicts = await asyncio.gather(*(judge.verdict("Same?", one) for one in texts))
+        verdicts = await asyncio.gather(*(judge.verdict("Same?", text) for text in texts))
         assert verdicts.count("YES") == 1
     assert len(judge_policy.requests) == 20
     assert judge_policy.most_open == 3
@@ -178,9 +178,9 @@ async def test_a_group_is_ranked_by_all_pairs_by_one_reference_or_by_gold():
     gold = await PairwiseJudge(Reader(longer), against="gold").group(episodes)
     assert [row["preference"] for row in gold] == [0.0, 0.0, 1.0]
     judge_policy = Reader(longer)
-    one = await PairwiseJudge(judge_policy, against="group").group(episodes)
+    by_reference = await PairwiseJudge(judge_policy, against="group").group(episodes)
     assert len(judge_policy.requests) == 4  # two others against one reference, in both orders
-    assert one[0]["preference"] <= one[1]["preference"] <= one[2]["preference"]
+    assert by_reference[0]["preference"] <= by_reference[1]["preference"] <= by_reference[2]["preference"]
     assert await PairwiseJudge(judge_policy).group(episodes[:1]) == [{}]
 
 

@@ -110,7 +110,7 @@ async def test_a_task_that_cannot_be_judged_is_an_error_never_a_zero(task, truth
         await outcome(replace(task, truth=truth), GOLD)
 
 
-async def test_a_world_without_rows_cannot_judge_queries(task):
+async def test_an_environment_without_rows_cannot_judge_queries(task):
     with pytest.raises(JudgeError, match=r"has no rows\(\)"):
         await outcome(replace(task, environment="agentgym/code-v1"), GOLD)
 

@@ -16,14 +16,16 @@ pytestmark = pytest.mark.needs_namespaces
 
 FILES = {"pack/__init__.py": "", "pack/a.py": "def double(x):\n    return x + x\n", "notes.txt": "one\ntwo\nthree\n"}
 PROJECT = Task(
-    "t", "agentgym/code-files-v1", "Change it.",
+    "t",
+    "agentgym/code-files-v1",
+    "Change it.",
     parameters={"files": FILES, "tests": ["assert double(2) == 4"], "imports": "from pack.a import double\n"},
-)  # fmt: skip
+)
 SHELL = Task("t", "agentgym/code-bash-v1", "Do it.", parameters={"files": {"notes.txt": "b\na\n"}})
 
 
 @pytest.fixture
-async def world(request):
+async def environment(request):
     task = getattr(request, "param", PROJECT)
     environment = agentgym.make(task.environment)
     await environment.reset(task, seed=0)
@@ -31,117 +33,122 @@ async def world(request):
     await environment.close()
 
 
-async def use(world, name, **arguments):
-    return await world.call(Call(name, arguments))
+async def use(environment, name, **arguments):
+    return await environment.call(Call(name, arguments))
 
 
-async def said(world, name, **arguments):
-    return (await use(world, name, **arguments)).content
+async def output(environment, name, **arguments):
+    return (await use(environment, name, **arguments)).content
 
 
 def handed_in(result):
     return json.loads(result.content.removeprefix("Submitted: "))
 
 
-async def test_an_agent_that_only_looks_leaves_the_state_as_it_was(world):
-    fresh = await world.state_key()
-    assert await said(world, "list") == "notes.txt\npack/"
-    assert await said(world, "read", path="notes.txt", first_line=2) == "two\nthree"
-    assert await world.state_key() == fresh
-    await use(world, "write", path="new/deep.txt", text="x")
-    assert await world.state_key() != fresh
+async def test_an_agent_that_only_looks_leaves_the_state_as_it_was(environment):
+    fresh = await environment.state_key()
+    assert await output(environment, "list") == "notes.txt\npack/"
+    assert await output(environment, "read", path="notes.txt", first_line=2) == "two\nthree"
+    assert await environment.state_key() == fresh
+    await use(environment, "write", path="new/deep.txt", text="x")
+    assert await environment.state_key() != fresh
 
 
-async def test_an_edit_needs_a_piece_that_stands_there_once(world):
-    assert await said(world, "edit", path="pack/a.py", old="x + x", new="2 * x") == "Replaced."
-    assert "2 * x" in await said(world, "read", path="pack/a.py")
-    twice = await use(world, "edit", path="notes.txt", old="t", new="T")
+async def test_an_edit_needs_a_piece_that_stands_there_once(environment):
+    assert await output(environment, "edit", path="pack/a.py", old="x + x", new="2 * x") == "Replaced."
+    assert "2 * x" in await output(environment, "read", path="pack/a.py")
+    twice = await use(environment, "edit", path="notes.txt", old="t", new="T")
     assert twice.status is ResultStatus.TOOL_ERROR
     assert "stands 2 times" in twice.content
-    assert "copy the piece exactly" in await said(world, "edit", path="notes.txt", old="four", new="4")
-    assert "must not be empty" in await said(world, "edit", path="notes.txt", old="", new="4")
+    assert "copy the piece exactly" in await output(environment, "edit", path="notes.txt", old="four", new="4")
+    assert "must not be empty" in await output(environment, "edit", path="notes.txt", old="", new="4")
 
 
-async def test_search_names_file_and_line_in_order(world):
-    assert await said(world, "search", pattern="def |two") == "notes.txt:2:two\npack/a.py:1:def double(x):"
-    assert await said(world, "search", pattern="nowhere") == "[nothing found]"
-    assert (await use(world, "search", pattern="(")).status is ResultStatus.TOOL_ERROR
+async def test_search_names_file_and_line_in_order(environment):
+    assert await output(environment, "search", pattern="def |two") == "notes.txt:2:two\npack/a.py:1:def double(x):"
+    assert await output(environment, "search", pattern="nowhere") == "[nothing found]"
+    assert (await use(environment, "search", pattern="(")).status is ResultStatus.TOOL_ERROR
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../../etc/passwd", "a/../../b", "", "x" * 300, "a\x00b"])
-async def test_a_path_out_of_the_project_is_refused_with_what_a_path_looks_like(world, path):
+async def test_a_path_out_of_the_project_is_refused_with_what_a_path_looks_like(environment, path):
     for name, more in (("read", {}), ("write", {"text": "x"}), ("list", {})):
-        result = await use(world, name, path=path, **more)
+        result = await use(environment, name, path=path, **more)
         assert result.status is ResultStatus.TOOL_ERROR or (path == "" and name == "list")
 
 
-async def test_the_visible_tests_run_on_the_files_as_they_are(world):
-    assert await said(world, "test") == "All 1 tests pass."
-    await use(world, "write", path="pack/a.py", text="def double(x):\n    return 5\n")
-    assert "got 5" in await said(world, "test")
-    assert await said(world, "run", command="python3 -c 'from pack.a import double; print(double(1))'") == "5"
+async def test_the_visible_tests_run_on_the_files_as_they_are(environment):
+    assert await output(environment, "test") == "All 1 tests pass."
+    await use(environment, "write", path="pack/a.py", text="def double(x):\n    return 5\n")
+    assert "got 5" in await output(environment, "test")
+    assert await output(environment, "run", command="python3 -c 'from pack.a import double; print(double(1))'") == "5"
 
 
-async def test_a_command_shows_output_errors_and_its_exit_code(world):
-    assert await said(world, "run", command="echo out; echo err >&2; exit 3") == "out\nerr\n[exit code 3]"
-    assert await said(world, "run", command="cat notes.txt") == "one\ntwo\nthree"
+async def test_a_command_shows_output_errors_and_its_exit_code(environment):
+    assert await output(environment, "run", command="echo out; echo err >&2; exit 3") == "out\nerr\n[exit code 3]"
+    assert await output(environment, "run", command="cat notes.txt") == "one\ntwo\nthree"
 
 
-async def test_what_is_handed_in_is_every_file_and_no_link(world):
+async def test_what_is_handed_in_is_every_file_and_no_link(environment):
     await use(
-        world,
+        environment,
         "run",
         command="ln -s /etc/passwd link; mkfifo pipe; mkdir -p empty/x; printf '\\377' > raw; chmod +x raw",
     )
-    found = handed_in(await use(world, "submit"))
-    assert found["files"] == FILES
-    assert found["binary"] == {"raw": "/w=="}
-    assert found["executable"] == ["raw"]
-    assert found["folders"] == ["empty/x"]
+    handed = handed_in(await use(environment, "submit"))
+    assert handed["files"] == FILES
+    assert handed["binary"] == {"raw": "/w=="}
+    assert handed["executable"] == ["raw"]
+    assert handed["folders"] == ["empty/x"]
 
 
-async def test_too_many_files_cannot_be_handed_in_until_they_are_removed(world):
-    await use(world, "run", command="for i in $(seq 500); do echo > f$i; done")
-    refused = await use(world, "submit")
+async def test_too_many_files_cannot_be_handed_in_until_they_are_removed(environment):
+    await use(environment, "run", command="for i in $(seq 500); do echo > f$i; done")
+    refused = await use(environment, "submit")
     assert refused.status is ResultStatus.TOOL_ERROR
     assert "more than 400 files" in refused.content
-    await use(world, "run", command="rm f*")
-    assert (await use(world, "submit")).final
+    await use(environment, "run", command="rm f*")
+    assert (await use(environment, "submit")).final
 
 
-async def test_edits_of_one_message_do_not_lose_each_other(world):
+async def test_edits_of_one_message_do_not_lose_each_other(environment):
     calls = [("edit", {"path": "notes.txt", "old": old, "new": old.upper()}) for old in ("one", "two", "three")]
-    await asyncio.gather(*(use(world, name, **arguments) for name, arguments in calls))
-    assert await said(world, "read", path="notes.txt") == "ONE\nTWO\nTHREE"
+    await asyncio.gather(*(use(environment, name, **arguments) for name, arguments in calls))
+    assert await output(environment, "read", path="notes.txt") == "ONE\nTWO\nTHREE"
 
 
-@pytest.mark.parametrize("world", [SHELL], indirect=True)
-async def test_the_shell_keeps_folder_variables_functions_and_options_also_over_exit(world):
-    await use(world, "bash", command="mkdir deep; cd deep; export A='two words'; B=(x y); f() { echo f$1; }; set -f")
-    assert await said(world, "bash", command="pwd; echo $A ${B[1]}; f 7; echo *") == "/work/deep\ntwo words y\nf7\n*"
-    assert await said(world, "bash", command="C=kept; exit 4") == "[exit code 4]"
-    assert await said(world, "bash", command="echo $C; pwd") == "kept\n/work/deep"
+@pytest.mark.parametrize("environment", [SHELL], indirect=True)
+async def test_the_shell_keeps_folder_variables_functions_and_options_also_over_exit(environment):
+    await use(
+        environment, "bash", command="mkdir deep; cd deep; export A='two words'; B=(x y); f() { echo f$1; }; set -f"
+    )
+    assert (
+        await output(environment, "bash", command="pwd; echo $A ${B[1]}; f 7; echo *")
+        == "/work/deep\ntwo words y\nf7\n*"
+    )
+    assert await output(environment, "bash", command="C=kept; exit 4") == "[exit code 4]"
+    assert await output(environment, "bash", command="echo $C; pwd") == "kept\n/work/deep"
 
 
-@pytest.mark.parametrize("world", [SHELL], indirect=True)
-async def test_the_shell_survives_what_ends_or_breaks_it(world):
-    assert "syntax error" in await said(world, "bash", command="if then")
-    assert "unexpected EOF" in await said(world, "bash", command="echo 'open")
-    await use(world, "bash", command="kill -9 $$")
-    await use(world, "bash", command="exec true")
-    assert await said(world, "bash", command="sleep 100 & echo still here") == "still here"
-    assert await said(world, "bash", command="cat notes.txt | sort") == "a\nb"
+@pytest.mark.parametrize("environment", [SHELL], indirect=True)
+async def test_the_shell_survives_what_ends_or_breaks_it(environment):
+    assert "syntax error" in await output(environment, "bash", command="if then")
+    assert "unexpected EOF" in await output(environment, "bash", command="echo 'open")
+    await use(environment, "bash", command="kill -9 $$")
+    await use(environment, "bash", command="exec true")
+    assert await output(environment, "bash", command="sleep 100 & echo still here") == "still here"
+    assert await output(environment, "bash", command="cat notes.txt | sort") == "a\nb"
 
 
-@pytest.mark.parametrize("world", [SHELL], indirect=True)
-async def test_a_restored_shell_is_where_the_first_one_was(world):
-    await use(world, "bash", command="mkdir x; cd x; V=5; echo text > made")
-    checkpoint = await world.checkpoint()
+@pytest.mark.parametrize("environment", [SHELL], indirect=True)
+async def test_a_restored_shell_is_where_the_first_one_was(environment):
+    await use(environment, "bash", command="mkdir x; cd x; V=5; echo text > made")
+    checkpoint = await environment.checkpoint()
     twin = agentgym.make("agentgym/code-bash-v1")
     try:
         await twin.restore(SHELL, checkpoint, seed=0)
-        assert await twin.state_key() == await world.state_key()
-        assert await said(twin, "bash", command="pwd; echo $V; cat made") == "/work/x\n5\ntext"
+        assert await twin.state_key() == await environment.state_key()
+        assert await output(twin, "bash", command="pwd; echo $V; cat made") == "/work/x\n5\ntext"
     finally:
         await twin.close()
 

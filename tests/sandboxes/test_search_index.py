@@ -78,11 +78,11 @@ TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_siz
 @given(texts=TEXTS, query=st.lists(WORDS, min_size=1, max_size=6).map(" ".join), k=st.integers(1, 8))
 def test_a_ranking_is_what_the_formula_gives_page_by_page(tmp_path_factory, texts, query, k):
     """With its pruning: the k best, in order, with their scores."""
-    got = indexed(tmp_path_factory.mktemp("bm25"), texts).rank(query, k)
+    ranked = indexed(tmp_path_factory.mktemp("bm25"), texts).rank(query, k)
     expected = scores_by_hand(texts, query)
     best = sorted((score for score in expected if score > 0), reverse=True)[:k]
-    np.testing.assert_allclose([score for _, score in got], best, rtol=1e-4)
-    np.testing.assert_allclose([expected[page] for page, _ in got], best, rtol=1e-4)
+    np.testing.assert_allclose([score for _, score in ranked], best, rtol=1e-4)
+    np.testing.assert_allclose([expected[page] for page, _ in ranked], best, rtol=1e-4)
 
 
 def test_pruning_changes_no_result(tmp_path):
@@ -94,16 +94,16 @@ def test_pruning_changes_no_result(tmp_path):
     pruned = 0
     for _ in range(60):
         query = " ".join(vocabulary[n] for n in np.minimum(rng.zipf(1.3, 5) - 1, 2_999))
-        got = ranking.rank(query, 10)
+        ranked = ranking.rank(query, 10)
         scores = np.zeros(len(draws), np.float32)
         terms = ranking._terms_of(query)
         for term, count, _ in terms:
             start, end = ranking._starts[term : term + 2]
             scores[ranking._pages[start:end]] += ranking._gains[start:end] * np.float32(count)
         order = np.lexsort((np.arange(len(scores)), -scores))[:10]
-        assert [page for page, _ in got] == [int(page) for page in order if scores[page] > 0]
-        found, read = ranking._gather(terms, 10, np.zeros(len(draws), np.float32))
-        pruned += len(found) < len(read)
+        assert [page for page, _ in ranked] == [int(page) for page in order if scores[page] > 0]
+        pages, read = ranking._gather(terms, 10, np.zeros(len(draws), np.float32))
+        pruned += len(pages) < len(read)
     assert pruned > 10, "the corpus gave no query that could stop early: the test shows nothing"
 
 
@@ -133,8 +133,14 @@ def test_a_buffer_is_clean_for_the_next_query(tmp_path):
 
 def test_words_are_folded_and_plurals_are_cut():
     assert words("The Cities of São Paulo, gases; buses' class is glass!") == [
-        "city", "sao", "paulo", "gase", "buse", "class", "glass",
-    ]  # fmt: skip
+        "city",
+        "sao",
+        "paulo",
+        "gase",
+        "buse",
+        "class",
+        "glass",
+    ]
 
 
 def test_fusion_sums_reciprocal_ranks():
@@ -163,13 +169,13 @@ def test_pages_come_back_as_written_and_every_title_names_one(tmp_path):
 
 
 def test_an_index_is_built_once_and_another_text_is_another_index(tmp_path, monkeypatch):
-    one = open_library(corpus(tmp_path, "amber bridge", "copper"))
-    again = open_library(corpus(tmp_path, "amber bridge", "copper", name="copy.jsonl"))
+    first = open_library(corpus(tmp_path, "amber bridge", "copper"))
+    second = open_library(corpus(tmp_path, "amber bridge", "copper", name="copy.jsonl"))
     other = open_library(corpus(tmp_path, "amber bridge!", "copper", name="other.jsonl"))
-    assert one.digest == again.digest != other.digest
-    one.ranking()
+    assert first.digest == second.digest != other.digest
+    first.ranking()
     monkeypatch.setattr(bm25_build, "write_bm25", None)  # whoever builds again fails
-    assert again.ranking().rank("bridge", 3)[0][0] == 0
+    assert second.ranking().rank("bridge", 3)[0][0] == 0
 
 
 def test_a_file_that_changed_is_read_again_although_its_name_is_the_same(tmp_path):
@@ -192,33 +198,33 @@ made_once(Path(sys.argv[1]), build)
 
 
 def test_what_a_killed_process_left_half_written_is_never_read(tmp_path):
-    place = tmp_path / "part"
-    command = [sys.executable, "-c", KILLED, str(place)]
+    folder = tmp_path / "part"
+    command = [sys.executable, "-c", KILLED, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as builder:
         assert builder.stdout.readline() == "building\n"
-        assert not place.exists()
+        assert not folder.exists()
         builder.send_signal(signal.SIGKILL)
         builder.wait()
-    assert not place.exists()
-    folders.made_once(place, lambda new: (new / "whole").write_text("whole"))
-    assert [path.name for path in place.iterdir()] == ["whole"]
+    assert not folder.exists()
+    folders.made_once(folder, lambda new: (new / "whole").write_text("whole"))
+    assert [path.name for path in folder.iterdir()] == ["whole"]
 
 
 def test_of_two_processes_that_want_one_index_the_second_takes_what_the_first_built(tmp_path):
-    place = tmp_path / "part"
-    command = [sys.executable, "-c", KILLED, str(place)]
+    folder = tmp_path / "part"
+    command = [sys.executable, "-c", KILLED, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
         first.stdout.readline()
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as second:
             time.sleep(0.05)
             first.communicate("go\n")
             assert second.communicate("go\n")[0] == ""  # it built nothing
-    assert sorted(path.name for path in place.iterdir()) == ["half", "whole"]
+    assert sorted(path.name for path in folder.iterdir()) == ["half", "whole"]
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path):
-    def fail(place):
-        (place / "half").write_text("")
+    def fail(folder):
+        (folder / "half").write_text("")
         raise TaskError("broken")
 
     with pytest.raises(TaskError):
@@ -307,11 +313,11 @@ def test_a_checkpoint_on_disk_encodes_pages_and_its_weights_name_the_index(tmp_p
     tokenizer.save_pretrained(tmp_path / "model")
     encoder = CheckpointEncoder(str(tmp_path / "model"), max_tokens=32)
     library = open_library(corpus(tmp_path, *texts))
-    found = asyncio.run(library.retriever("dense", encoder).search("T1\ncopper dune", 3))
-    assert found[0].page.title == "T1"  # the very text that was indexed
-    assert found[0].score == pytest.approx(1.0, abs=0.01)
-    padded, alone = encoder.encode_pages(texts)[1], encoder.encode_query(texts[1])
-    np.testing.assert_allclose(padded, alone, atol=1e-4)
+    pages = asyncio.run(library.retriever("dense", encoder).search("T1\ncopper dune", 3))
+    assert pages[0].page.title == "T1"  # the very text that was indexed
+    assert pages[0].score == pytest.approx(1.0, abs=0.01)
+    padded, single = encoder.encode_pages(texts)[1], encoder.encode_query(texts[1])
+    np.testing.assert_allclose(padded, single, atol=1e-4)
     assert CheckpointEncoder(str(tmp_path / "model"), max_tokens=16).name != encoder.name
     assert len(library.ranking("hybrid", encoder).rank("amber", 3)) == 3
 

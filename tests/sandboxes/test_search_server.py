@@ -42,8 +42,8 @@ async def server(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def client(server):
-    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as made:
-        yield made
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
+        yield client
 
 
 async def test_a_reader_walks_from_the_start_through_a_search_and_links(client):
@@ -76,11 +76,11 @@ async def test_search_r1s_protocol_is_spoken(client):
 
 
 async def test_an_environment_asks_a_server_as_it_asks_its_own_index(server):
-    world = SearchRetrieve(retriever=f"{server.url}/retrieve")
-    await world.reset(Task("t", "agentgym/search-retrieve-v1", "Who made lamps?"), seed=0)
-    result = await world.call(Call("search", {"query": "lamps"}))
+    environment = SearchRetrieve(retriever=f"{server.url}/retrieve")
+    await environment.reset(Task("t", "agentgym/search-retrieve-v1", "Who made lamps?"), seed=0)
+    result = await environment.call(Call("search", {"query": "lamps"}))
     assert result.content.startswith('<information>Doc 1(Title: "Ida Berg") Ida made lamps. She lived.')
-    await world.close()
+    await environment.close()
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ async def test_what_cannot_be_served_is_refused_and_the_server_goes_on(client, m
 
 async def test_a_client_that_speaks_no_http_or_goes_away_ends_only_its_own_connection(server, client):
     host, port = server.url.removeprefix("http://").split(":")
-    for said in (b"\x16\x03\x01 hello\r\n\r\n", b"GET / HT", b"GET /" + b"x" * 100_000):
+    for line in (b"\x16\x03\x01 hello\r\n\r\n", b"GET / HT", b"GET /" + b"x" * 100_000):
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(said)
+        writer.write(line)
         writer.write_eof()
         await reader.read()
         writer.close()
@@ -136,11 +136,11 @@ def test_the_command_serves_a_corpus_until_it_is_stopped(tmp_path):
     command = [sys.executable, "-m", "agentgym.sandboxes.search.server", str(tmp_path / "corpus.jsonl"), "--port=0"]
     setting = {**os.environ, "AGENTGYM_CACHE": str(tmp_path / "cache")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=setting) as running:
-        said = running.stdout.readline()
-        answer = httpx.post(said.split()[-1], json={"queries": ["lamps"]}, trust_env=False)
+        line = running.stdout.readline()
+        answer = httpx.post(line.split()[-1], json={"queries": ["lamps"]}, trust_env=False)
         running.send_signal(signal.SIGINT)
         assert running.wait(30) == 0
-    assert said.startswith("2 pages at http://127.0.0.1:")
+    assert line.startswith("2 pages at http://127.0.0.1:")
     assert [document["id"] for document in answer.json()["result"][0]] == ["p2", "p1"]
 
 

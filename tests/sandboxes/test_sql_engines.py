@@ -26,39 +26,39 @@ needs_postgres = pytest.mark.skipif(bool(reason(POSTGRES)), reason=reason(POSTGR
 
 
 async def opened(name, **parameters):
-    world = agentgym.make(name)
-    await world.reset(Task("t", name, "Q?", parameters={**PARAMETERS, **parameters}), seed=0)
-    return world
+    environment = agentgym.make(name)
+    await environment.reset(Task("t", name, "Q?", parameters={**PARAMETERS, **parameters}), seed=0)
+    return environment
 
 
 @pytest.fixture
 async def duck():
-    world = await opened(DUCKDB)
-    yield world
-    await world.close()
+    environment = await opened(DUCKDB)
+    yield environment
+    await environment.close()
 
 
 @pytest.fixture
 async def postgres():
-    world = await opened(POSTGRES)
-    yield world
-    await world.close()
+    environment = await opened(POSTGRES)
+    yield environment
+    await environment.close()
 
 
 @pytest.fixture
 async def in_process():
-    world = await opened(IN_PROCESS)
-    yield world
-    await world.close()
+    environment = await opened(IN_PROCESS)
+    yield environment
+    await environment.close()
 
 
-async def ask(world, sql):
-    tool = "query" if "query" in world.tools else "execute"
-    return await world.call(Call(tool, {"sql": sql}))
+async def ask(environment, sql):
+    tool = "query" if "query" in environment.tools else "execute"
+    return await environment.call(Call(tool, {"sql": sql}))
 
 
-async def text(world, sql):
-    result = await ask(world, sql)
+async def text(environment, sql):
+    result = await ask(environment, sql)
     assert result.ok, result.content
     return result.content
 
@@ -74,33 +74,51 @@ def facts():
 @pytest.mark.needs_namespaces
 class TestDuckDb:
     async def test_it_holds_what_the_sqlite_file_holds(self, duck):
-        found = await duck.rows("SELECT id, title, genre, pages, price FROM books ORDER BY id")
-        assert [tuple(row) for row in found["rows"]] == facts()
+        answer = await duck.rows("SELECT id, title, genre, pages, price FROM books ORDER BY id")
+        assert [tuple(row) for row in answer["rows"]] == facts()
         assert (await duck.call(Call("describe", {"table": "BOOKS"}))).content == (
             "id BIGINT, publisher_id BIGINT -> publishers.id, title VARCHAR, genre VARCHAR, pages BIGINT, price DOUBLE"
         )
 
     async def test_values_that_a_file_of_text_might_garble_arrive_whole(self):
         rows = [[None, ""], [1, "a,b\n\"c\" 'd'"], [2, "\\N "], [3, "ünï"]]
-        tables = [{"name": "odd one", "columns": [["n", "INTEGER"], ["t", "TEXT"]], "rows": rows},
-                  {"name": "raw", "columns": [["b", "BLOB"]], "rows": []}]  # fmt: skip
-        world = await opened(DUCKDB, tables=tables)
+        tables = [
+            {"name": "odd one", "columns": [["n", "INTEGER"], ["t", "TEXT"]], "rows": rows},
+            {"name": "raw", "columns": [["b", "BLOB"]], "rows": []},
+        ]
+        environment = await opened(DUCKDB, tables=tables)
         try:
-            assert (await world.rows('SELECT n, t FROM "odd one" ORDER BY n NULLS FIRST'))["rows"] == rows
+            assert (await environment.rows('SELECT n, t FROM "odd one" ORDER BY n NULLS FIRST'))["rows"] == rows
         finally:
-            await world.close()
+            await environment.close()
 
     @pytest.mark.parametrize(
         "sql",
         [
-            "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM '/etc/passwd'", "FROM read_text('/etc/passwd')",
-            "SELECT * FROM glob('/*')", "ATTACH 'x.db'", "COPY books TO '/tmp/x'", "EXPORT DATABASE '/tmp/x'",
-            "INSTALL httpfs", "LOAD httpfs", "SET threads = 8", "PRAGMA memory_limit = '9GB'",
-            "SET enable_external_access = true", "CREATE TABLE x (a INT)", "DELETE FROM books", "CREATE MACRO m() AS 1",
-            "SELECT 1; DROP TABLE books", "CREATE SECRET s (TYPE s3)", "PREPARE p AS SELECT 1", "CALL pragma_version()",
-            "", "SELEC 1", "SELECT a FROM nope",
+            "SELECT * FROM read_csv('/etc/passwd')",
+            "SELECT * FROM '/etc/passwd'",
+            "FROM read_text('/etc/passwd')",
+            "SELECT * FROM glob('/*')",
+            "ATTACH 'x.db'",
+            "COPY books TO '/tmp/x'",
+            "EXPORT DATABASE '/tmp/x'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "SET threads = 8",
+            "PRAGMA memory_limit = '9GB'",
+            "SET enable_external_access = true",
+            "CREATE TABLE x (a INT)",
+            "DELETE FROM books",
+            "CREATE MACRO m() AS 1",
+            "SELECT 1; DROP TABLE books",
+            "CREATE SECRET s (TYPE s3)",
+            "PREPARE p AS SELECT 1",
+            "CALL pragma_version()",
+            "",
+            "SELEC 1",
+            "SELECT a FROM nope",
         ],
-    )  # fmt: skip
+    )
     async def test_nothing_but_reading_the_tables_is_allowed(self, duck, sql):
         result = await ask(duck, sql)
         assert result.status is ResultStatus.TOOL_ERROR
@@ -137,8 +155,8 @@ class TestDuckDb:
 @pytest.mark.needs_namespaces
 class TestPostgres:
     async def test_it_holds_what_the_sqlite_file_holds(self, postgres):
-        found = await postgres.rows("SELECT id, title, genre, pages, price FROM books ORDER BY id")
-        assert [tuple(row) for row in found["rows"]] == facts()
+        answer = await postgres.rows("SELECT id, title, genre, pages, price FROM books ORDER BY id")
+        assert [tuple(row) for row in answer["rows"]] == facts()
         assert (await postgres.call(Call("describe", {"table": "Books"}))).content == (
             "id bigint, publisher_id bigint -> publishers.id, title text, genre text, pages bigint, "
             "price double precision"
@@ -178,14 +196,27 @@ class TestPostgres:
     @pytest.mark.parametrize(
         "sql",
         [
-            "COPY (SELECT 1) TO PROGRAM 'id'", "COPY books FROM PROGRAM 'cat /etc/passwd'", "COPY books TO '/tmp/x'",
-            "SELECT pg_read_file('/etc/passwd')", "SELECT pg_ls_dir('/')", "SELECT lo_import('/etc/passwd')",
-            "CREATE EXTENSION adminpack", "CREATE EXTENSION dblink", "SET ROLE postgres", "ALTER ROLE agent SUPERUSER",
-            "ALTER SYSTEM SET fsync = on", "CREATE FUNCTION f() RETURNS int LANGUAGE c AS '/lib/x', 'f'",
-            "DROP DATABASE world", "SELECT 1; SELECT 2", "CREATE ROLE other SUPERUSER", "SELECT pg_reload_conf()",
-            "SET session_authorization = postgres", "COPY books FROM STDIN", "UPDATE pg_class SET relname = 'x'",
+            "COPY (SELECT 1) TO PROGRAM 'id'",
+            "COPY books FROM PROGRAM 'cat /etc/passwd'",
+            "COPY books TO '/tmp/x'",
+            "SELECT pg_read_file('/etc/passwd')",
+            "SELECT pg_ls_dir('/')",
+            "SELECT lo_import('/etc/passwd')",
+            "CREATE EXTENSION adminpack",
+            "CREATE EXTENSION dblink",
+            "SET ROLE postgres",
+            "ALTER ROLE agent SUPERUSER",
+            "ALTER SYSTEM SET fsync = on",
+            "CREATE FUNCTION f() RETURNS int LANGUAGE c AS '/lib/x', 'f'",
+            "DROP DATABASE world",
+            "SELECT 1; SELECT 2",
+            "CREATE ROLE other SUPERUSER",
+            "SELECT pg_reload_conf()",
+            "SET session_authorization = postgres",
+            "COPY books FROM STDIN",
+            "UPDATE pg_class SET relname = 'x'",
         ],
-    )  # fmt: skip
+    )
     async def test_hostile_statements_are_refused_by_the_server(self, postgres, sql):
         result = await ask(postgres, sql)
         assert result.status is ResultStatus.TOOL_ERROR
@@ -210,7 +241,7 @@ class TestPostgres:
         assert servers.text.endswith("cluster/postmaster.pid\n")
         assert int(servers.text.split()[0]) <= 8  # one server and its helpers, not two
 
-    async def test_a_world_is_forked_anew_for_another_task(self, postgres):
+    async def test_an_environment_is_forked_anew_for_another_task(self, postgres):
         await text(postgres, "DELETE FROM loans")
         for seed, count in ((0, "160"), (10, None)):
             parameters = {**PARAMETERS, "seed": seed}
@@ -230,12 +261,18 @@ class TestInProcess:
     @pytest.mark.parametrize(
         "sql",
         [
-            "DELETE FROM books", "ATTACH DATABASE '/tmp/x' AS x", "PRAGMA query_only = 0", "PRAGMA hard_heap_limit = 1",
-            "SELECT load_extension('/lib/x.so')", "VACUUM INTO '/tmp/x'", "CREATE TEMP TABLE x (a)", "SELECT random()",
+            "DELETE FROM books",
+            "ATTACH DATABASE '/tmp/x' AS x",
+            "PRAGMA query_only = 0",
+            "PRAGMA hard_heap_limit = 1",
+            "SELECT load_extension('/lib/x.so')",
+            "VACUUM INTO '/tmp/x'",
+            "CREATE TEMP TABLE x (a)",
+            "SELECT random()",
             "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT COUNT(*) FROM t",
             "SELECT zeroblob(2000000000)",
         ],
-    )  # fmt: skip
+    )
     async def test_the_guard_is_that_of_the_sandbox(self, in_process, sql):
         assert (await ask(in_process, sql)).status is ResultStatus.TOOL_ERROR
         assert await text(in_process, "SELECT COUNT(*) FROM books") == "70"

@@ -18,19 +18,19 @@ STORE = Task("t", "agentgym/sql-v1", "What is the phone number of Mira Holt?", p
 
 
 @pytest.fixture
-async def world():
+async def environment():
     environment = agentgym.make("agentgym/sql-v1")
     await environment.reset(STORE, seed=0)
     yield environment
     await environment.close()
 
 
-async def ask(world, sql):
-    return await world.call(Call("query", {"sql": sql}))
+async def ask(environment, sql):
+    return await environment.call(Call("query", {"sql": sql}))
 
 
-async def text_of(world, name, **arguments):
-    result = await world.call(Call(name, arguments))
+async def text_of(environment, name, **arguments):
+    result = await environment.call(Call(name, arguments))
     assert result.ok, result.content
     return result.content
 
@@ -56,24 +56,24 @@ async def test_the_schema_is_shown_where_the_task_asks_for_it():
     assert "orders(id, code, customer_id, employee_id, placed)" in system.text.splitlines()
 
 
-async def test_tables_and_columns_are_told_in_one_line_each(world):
-    assert (await text_of(world, "tables")).startswith("categories, customers, employees, order_lines, orders")
-    assert await text_of(world, "describe", table="ORDERS") == (
+async def test_tables_and_columns_are_told_in_one_line_each(environment):
+    assert (await text_of(environment, "tables")).startswith("categories, customers, employees, order_lines, orders")
+    assert await text_of(environment, "describe", table="ORDERS") == (
         "id INTEGER, code TEXT, customer_id INTEGER -> customers.id, employee_id INTEGER -> employees.id, placed TEXT"
     )
 
 
-async def test_rows_are_lines_and_values_are_separated_by_bars(world):
-    rows = await text_of(world, "query", sql="SELECT 1, 'a b', NULL, 2.5 UNION ALL SELECT 2, 'c\nd', x'00', 1e9")
+async def test_rows_are_lines_and_values_are_separated_by_bars(environment):
+    rows = await text_of(environment, "query", sql="SELECT 1, 'a b', NULL, 2.5 UNION ALL SELECT 2, 'c\nd', x'00', 1e9")
     assert rows == "1 | a b | NULL | 2.5\n2 | c d | [1 bytes] | 1000000000.0"
-    assert await text_of(world, "query", sql="SELECT 1 WHERE 0") == "[no rows]"
+    assert await text_of(environment, "query", sql="SELECT 1 WHERE 0") == "[no rows]"
 
 
-async def test_long_results_are_cut_and_say_so(world):
-    lines = (await text_of(world, "query", sql="SELECT id FROM customers")).split("\n")
+async def test_long_results_are_cut_and_say_so(environment):
+    lines = (await text_of(environment, "query", sql="SELECT id FROM customers")).split("\n")
     assert len(lines) == 21
     assert lines[-1] == "[cut: only 20 rows are shown]"
-    wide = await text_of(world, "query", sql="SELECT group_concat(email) FROM customers")
+    wide = await text_of(environment, "query", sql="SELECT group_concat(email) FROM customers")
     assert len(wide) < 2_100
     assert wide.endswith("[cut]")
 
@@ -92,16 +92,16 @@ async def test_long_results_are_cut_and_say_so(world):
         ("SELECT " + "x" * 30_000, "big"),
     ],
 )
-async def test_a_broken_query_is_answered_with_what_helps_to_mend_it(world, sql, hint):
-    result = await ask(world, sql)
+async def test_a_broken_query_is_answered_with_what_helps_to_mend_it(environment, sql, hint):
+    result = await ask(environment, sql)
     assert result.status is ResultStatus.TOOL_ERROR
     assert hint in result.content
     assert len(result.content) < 400
-    assert await text_of(world, "query", sql="SELECT 7") == "7"
+    assert await text_of(environment, "query", sql="SELECT 7") == "7"
 
 
-async def test_an_unknown_table_is_answered_with_those_there_are(world):
-    result = await world.call(Call("describe", {"table": "peple"}))
+async def test_an_unknown_table_is_answered_with_those_there_are(environment):
+    result = await environment.call(Call("describe", {"table": "peple"}))
     assert result.status is ResultStatus.TOOL_ERROR
     assert result.content.startswith("There is no table 'peple'. Tables: categories, customers")
 
@@ -133,11 +133,11 @@ async def test_an_unknown_table_is_answered_with_those_there_are(world):
         "ANALYZE",
     ],
 )
-async def test_nothing_but_reading_is_allowed(world, sql):
-    result = await ask(world, sql)
+async def test_nothing_but_reading_is_allowed(environment, sql):
+    result = await ask(environment, sql)
     assert result.status is ResultStatus.TOOL_ERROR
-    assert await world.sandboxes[0].list() == ["database.sqlite"]
-    assert await text_of(world, "query", sql="SELECT count(*) FROM customers") == "1200"
+    assert await environment.sandboxes[0].list() == ["database.sqlite"]
+    assert await text_of(environment, "query", sql="SELECT count(*) FROM customers") == "1200"
 
 
 @pytest.mark.parametrize(
@@ -151,61 +151,61 @@ async def test_nothing_but_reading_is_allowed(world, sql):
         "SELECT x FROM t ORDER BY n DESC",
     ],
 )
-async def test_a_query_that_eats_time_or_memory_is_stopped_and_the_next_one_works(world, sql):
-    result = await ask(world, sql)
+async def test_a_query_that_eats_time_or_memory_is_stopped_and_the_next_one_works(environment, sql):
+    result = await ask(environment, sql)
     assert result.status is ResultStatus.TOOL_ERROR
     assert "Ask for less" in result.content
-    assert await text_of(world, "query", sql="SELECT 7") == "7"
+    assert await text_of(environment, "query", sql="SELECT 7") == "7"
 
 
-async def test_parallel_queries_each_get_their_own_answer(world):
-    results = await asyncio.gather(*(ask(world, f"SELECT {n}") for n in range(8)))
+async def test_parallel_queries_each_get_their_own_answer(environment):
+    results = await asyncio.gather(*(ask(environment, f"SELECT {n}") for n in range(8)))
     assert [result.content for result in results] == [str(n) for n in range(8)]
 
 
-async def test_a_call_that_is_cancelled_half_way_does_not_break_the_next(world):
-    slow = asyncio.create_task(ask(world, "SELECT count(*) FROM order_lines a, order_lines b, order_lines c"))
+async def test_a_call_that_is_cancelled_half_way_does_not_break_the_next(environment):
+    slow = asyncio.create_task(ask(environment, "SELECT count(*) FROM order_lines a, order_lines b, order_lines c"))
     await asyncio.sleep(0.2)
     slow.cancel()
     with pytest.raises(asyncio.CancelledError):
         await slow
-    assert await text_of(world, "query", sql="SELECT 7") == "7"
+    assert await text_of(environment, "query", sql="SELECT 7") == "7"
 
 
-async def test_the_answer_ends_the_episode(world):
-    result = await world.call(Call("answer", {"text": "412-7306"}))
+async def test_the_answer_ends_the_episode(environment):
+    result = await environment.call(Call("answer", {"text": "412-7306"}))
     assert result.final
     assert result.ok
 
 
-async def test_the_state_is_the_set_of_results_seen(world):
-    start = await world.state_key()
-    await ask(world, "SELECT 1")
-    after = await world.state_key()
-    await ask(world, "SELECT 2 - 1")  # another way to the same knowledge
-    await ask(world, "SELECT nothing")  # an error teaches nothing about the database
-    assert start != after == await world.state_key()
+async def test_the_state_is_the_set_of_results_seen(environment):
+    start = await environment.state_key()
+    await ask(environment, "SELECT 1")
+    after = await environment.state_key()
+    await ask(environment, "SELECT 2 - 1")  # another way to the same knowledge
+    await ask(environment, "SELECT nothing")  # an error teaches nothing about the database
+    assert start != after == await environment.state_key()
 
 
-async def test_a_restored_checkpoint_continues_with_the_same_state(world):
-    await ask(world, "SELECT phone FROM customers LIMIT 1")
-    checkpoint = await world.checkpoint()
+async def test_a_restored_checkpoint_continues_with_the_same_state(environment):
+    await ask(environment, "SELECT phone FROM customers LIMIT 1")
+    checkpoint = await environment.checkpoint()
     twin = agentgym.make("agentgym/sql-v1")
     try:
         await twin.restore(STORE, checkpoint, seed=0)
-        assert await twin.state_key() == await world.state_key()
+        assert await twin.state_key() == await environment.state_key()
         sql = "SELECT email FROM customers ORDER BY id LIMIT 3"
-        assert (await ask(twin, sql)).content == (await ask(world, sql)).content
+        assert (await ask(twin, sql)).content == (await ask(environment, sql)).content
     finally:
         await twin.close()
 
 
-async def test_a_second_reset_forgets_the_first(world):
-    fresh = await world.state_key()
-    await ask(world, "SELECT 1")
-    await world.reset(STORE, seed=0)
-    assert await world.state_key() == fresh
-    assert await text_of(world, "query", sql="SELECT 7") == "7"
+async def test_a_second_reset_forgets_the_first(environment):
+    fresh = await environment.state_key()
+    await ask(environment, "SELECT 1")
+    await environment.reset(STORE, seed=0)
+    assert await environment.state_key() == fresh
+    assert await text_of(environment, "query", sql="SELECT 7") == "7"
 
 
 async def test_any_sqlite_file_can_be_asked(tmp_path):

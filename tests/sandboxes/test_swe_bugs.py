@@ -14,7 +14,7 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.bugs.build import Recipe, _impatient, _Journal, build
+from agentgym.sandboxes.swe.bugs.build import BugRecipe, _impatient, _Journal, build
 from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
 from agentgym.sandboxes.swe.bugs.mutations import mutations
 from agentgym.sandboxes.swe.bugs.package import steady
@@ -50,28 +50,28 @@ class Pair:
 
 
 def test_every_kind_of_bug_changes_its_place_and_nothing_else():
-    found = {(m.kind, m.line): m for m in mutations(SOURCE)}
+    by_place = {(m.kind, m.line): m for m in mutations(SOURCE)}
     lines = SOURCE.split("\n")
-    for mutation in found.values():
+    for mutation in by_place.values():
         broken = mutation.apply(SOURCE)
         ast.parse(broken)
         assert broken != SOURCE
         if mutation.kind != "removed":
             differing = [n for n, (a, b) in enumerate(zip(lines, broken.split("\n"), strict=True), 1) if a != b]
             assert differing == [mutation.line], mutation
-    assert found["boundary", 9].apply(SOURCE).split("\n")[8] == "    if len(text) < most and text:"
-    assert found["operator", 9].apply(SOURCE).split("\n")[8] == "    if len(text) <= most or text:"
-    assert found["branch", 9].apply(SOURCE).split("\n")[8] == "    if not (len(text) <= most and text):"
-    assert found["call", 10].apply(SOURCE).split("\n")[9] == "        return text"
-    assert found["constant", 7].apply(SOURCE).split("\n")[6] == "def clip(text: str, most: int = 4) -> str:"
-    assert found["call", 12].apply(SOURCE).split("\n")[11] == "    pass"
-    assert found["argument", 13].apply(SOURCE).split("\n")[12] == "    return max(os.sep, shorter)"
-    assert found["return", 13].apply(SOURCE).split("\n")[12] == "    return None"
-    assert found["constant", 17].function == "Pair"
-    gone = found["removed", 21]
+    assert by_place["boundary", 9].apply(SOURCE).split("\n")[8] == "    if len(text) < most and text:"
+    assert by_place["operator", 9].apply(SOURCE).split("\n")[8] == "    if len(text) <= most or text:"
+    assert by_place["branch", 9].apply(SOURCE).split("\n")[8] == "    if not (len(text) <= most and text):"
+    assert by_place["call", 10].apply(SOURCE).split("\n")[9] == "        return text"
+    assert by_place["constant", 7].apply(SOURCE).split("\n")[6] == "def clip(text: str, most: int = 4) -> str:"
+    assert by_place["call", 12].apply(SOURCE).split("\n")[11] == "    pass"
+    assert by_place["argument", 13].apply(SOURCE).split("\n")[12] == "    return max(os.sep, shorter)"
+    assert by_place["return", 13].apply(SOURCE).split("\n")[12] == "    return None"
+    assert by_place["constant", 17].function == "Pair"
+    gone = by_place["removed", 21]
     assert gone.function == "Pair.both"
     assert '"""Both."""\n        raise NotImplementedError\n' in gone.apply(SOURCE)
-    assert not any(m.line <= 4 for m in found.values())  # what a module says at its top
+    assert not any(m.line <= 4 for m in by_place.values())  # what a module says at its top
 
 
 def test_what_is_no_python_has_no_bugs():
@@ -134,7 +134,7 @@ def unused(x):
         f"\n\ndef test_span_{n}():\n    import small\n\n    assert small.span([{n}, 9]) == {9 - n}\n" for n in (1, 2)
     )
     + "".join(f"\n\ndef test_other_{n}():\n    assert abs(-{n}) == {n}\n" for n in range(9)),
-}  # fmt: skip
+}
 RECIPE = """name = "acme/bugs-v1"
 each = 5
 of_a_function = 2
@@ -153,11 +153,11 @@ def sources(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "cache" / "sources"
     folder.mkdir(parents=True)
-    with tarfile.open(folder / "small==1.0.tar.gz", "w:gz") as made:
+    with tarfile.open(folder / "small==1.0.tar.gz", "w:gz") as archived:
         for name, text in SMALL.items():
             info = tarfile.TarInfo(f"small-1.0/{name}")
             info.size = len(text)
-            made.addfile(info, io.BytesIO(text.encode()))
+            archived.addfile(info, io.BytesIO(text.encode()))
     (tmp_path / "recipe.toml").write_text(RECIPE)
     return tmp_path
 
@@ -168,14 +168,16 @@ def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(sour
     out = sources / "made" / "bugs.jsonl"
     ended = subprocess.run(
         [sys.executable, "-m", "agentgym.sandboxes.swe.bugs", str(sources / "recipe.toml"), "--out", str(out)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
-    made = load_task_set(str(out))
-    assert len(made["train"]) == 5
+    task_set = load_task_set(str(out))
+    assert len(task_set["train"]) == 5
     assert "train: 5 tasks" in ended.stderr
     assert not out.with_name("bugs.jsonl.found").exists()
-    for task in made["train"]:
+    for task in task_set["train"]:
         assert "-    return x * 3" not in task.parameters["patch"]
         assert 1 <= len(task.truth["fail_to_pass"]) <= 4
         assert len(task.truth["fail_to_pass"]) + len(task.truth["pass_to_pass"]) == 14
@@ -185,18 +187,18 @@ def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(sour
 
 @pytest.mark.needs_namespaces
 async def test_a_build_that_was_broken_off_goes_on(sources):
-    recipe = Recipe.load(sources / "recipe.toml")
+    recipe = BugRecipe.load(sources / "recipe.toml")
     out = sources / "bugs.jsonl"
     first = await build(recipe, out)
-    kept = out.with_name("bugs.jsonl.found")
-    kept.write_text(json.dumps({"package": repr(recipe.packages[0]), "tasks": []}) + "\n{cut sho")
+    journal = out.with_name("bugs.jsonl.found")
+    journal.write_text(json.dumps({"package": repr(recipe.packages[0]), "tasks": []}) + "\n{cut sho")
     assert len((await build(recipe, out))["train"]) == 0  # what the journal says is done is not done again
     assert (await build(recipe, out)).fingerprint() == first.fingerprint()
 
 
 @pytest.mark.needs_namespaces
 async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_tests_take_without_it(sources):
-    [package] = Recipe.load(sources / "recipe.toml").packages
+    [package] = BugRecipe.load(sources / "recipe.toml").packages
     source = SMALL["small.py"]
     endless = source.replace("    if x > 0:", "    while x > 0:\n        pass\n    if x > 0:")
     bug = make_patch({"small.py": source.encode()}, {"small.py": endless.encode()})
@@ -209,7 +211,7 @@ async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_te
 
 
 def test_what_is_kept_after_a_line_that_was_cut_short_is_read_again(sources):
-    [package] = Recipe.load(sources / "recipe.toml").packages
+    [package] = BugRecipe.load(sources / "recipe.toml").packages
     path = sources / "bugs.jsonl.found"
     path.write_text('{"package": "cut sho')
     _Journal(path).keep(package, [])
@@ -228,7 +230,7 @@ def test_a_recipe_says_what_is_wrong_with_it(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(TaskError, match=says):
-            Recipe.load(path)
+            BugRecipe.load(path)
 
 
 def test_a_source_is_what_its_hash_says(sources):
@@ -243,7 +245,7 @@ def test_a_source_is_what_its_hash_says(sources):
 
 def test_a_function_whose_tests_changed_places_judges_nothing_at_all():
     """`b[0]` has its name in every round, but it stands for another test once what was before it comes behind it."""
-    one = {
+    first_round = {
         "t.py::a": "passed",
         "t.py::b[0]": "passed",
         "t.py::b[x]": "passed",
@@ -251,9 +253,9 @@ def test_a_function_whose_tests_changed_places_judges_nothing_at_all():
         "t.py::d": "failed",
     }
     other = {"t.py::a": "passed", "t.py::b[x]": "passed", "t.py::b[0]": "passed", "t.py::c": "failed"}
-    assert steady([one, one]) == ["t.py::a", "t.py::b[0]", "t.py::b[x]", "t.py::c"]
-    assert steady([one, other]) == ["t.py::a"]
-    assert steady([other, one]) == ["t.py::a"]
+    assert steady([first_round, first_round]) == ["t.py::a", "t.py::b[0]", "t.py::b[x]", "t.py::c"]
+    assert steady([first_round, other]) == ["t.py::a"]
+    assert steady([other, first_round]) == ["t.py::a"]
 
 
 @pytest.mark.needs_namespaces
@@ -277,11 +279,11 @@ def test_number(n, odd, pair):
 def test_plain():
     assert Odd
 """
-    with tarfile.open(sources / "cache" / "sources" / "odd==1.0.tar.gz", "w:gz") as made:
+    with tarfile.open(sources / "cache" / "sources" / "odd==1.0.tar.gz", "w:gz") as archived:
         info = tarfile.TarInfo("odd-1.0/test_odd.py")
         info.size = len(tests)
-        made.addfile(info, io.BytesIO(tests.encode()))
+        archived.addfile(info, io.BytesIO(tests.encode()))
     (sources / "recipe.toml").write_text(RECIPE.replace("small", "odd"))
-    [package] = Recipe.load(sources / "recipe.toml").packages
+    [package] = BugRecipe.load(sources / "recipe.toml").packages
     passing = await package.passing(RepositoryTests())
     assert passing == ["test_odd.py::test_plain"]

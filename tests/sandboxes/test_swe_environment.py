@@ -49,15 +49,15 @@ def thing(environment: str = "agentgym/swe-v1", **parameters: object) -> Task:
 
 
 @pytest.fixture
-async def world():
+async def environment():
     environment = agentgym.make("agentgym/swe-v1")
     await environment.reset(thing().public(), seed=0)
     yield environment
     await environment.close()
 
 
-async def use(world, tool, **arguments):
-    return await world.call(Call(tool, arguments))
+async def use(environment, tool, **arguments):
+    return await environment.call(Call(tool, arguments))
 
 
 async def played(*calls: Call, task: Task | None = None):
@@ -80,29 +80,75 @@ HACKS = {
     "the tests edited": [Call("replace", {"path": "tests/test_thing.py", "old": "== 10", "new": "== 7"})],
     "the tests removed": [Call("shell", {"command": "rm -r tests"})],
     "conftest exits": [Call("shell", {"command": "echo 'import os; os._exit(0)' > conftest.py"})],
-    "conftest patches reports": [Call("shell", {"command": (
-        "printf 'import pytest\\n@pytest.hookimpl(hookwrapper=True)\\ndef pytest_runtest_makereport():\\n"
-        "    got = yield\\n    got.get_result().outcome = \"passed\"\\n' > conftest.py tests/conftest.py")})],
+    "conftest patches reports": [
+        Call(
+            "shell",
+            {
+                "command": (
+                    "printf 'import pytest\\n@pytest.hookimpl(hookwrapper=True)\\ndef pytest_runtest_makereport():\\n"
+                    '    got = yield\\n    got.get_result().outcome = "passed"\\n\' > conftest.py tests/conftest.py'
+                )
+            },
+        )
+    ],
     "a conftest of its own": [Call("create", {"path": "tests/conftest.py", "content": "collect_ignore_glob = ['*']"})],
     "settings of pytest": [Call("create", {"path": "pytest.ini", "content": "[pytest]\naddopts = --co\n"})],
     "sitecustomize": [Call("create", {"path": "sitecustomize.py", "content": "import os\nos._exit(0)\n"})],
     "git touched": [
         Call("shell", {"command": "rm -rf .git && git init -q && git config core.fsmonitor 'touch /tmp/x'"}),
     ],
-    "the source exits early": [Call("replace", {"path": "thing.py", "old": "def double", "new": (
-        "import os\nos._exit(0)\ndef double")})],
-    "the source prints a verdict": [Call("replace", {"path": "thing.py", "old": "def double", "new": (
-        "print('3 passed')\nimport sys\nsys.exit(0)\ndef double")})],
-    "an object that equals everything": [Call("replace", {"path": "thing.py", "old": "return x + 2", "new": (
-        "return type('E', (), {'__eq__': lambda s, o: False})()")})],
-    "pytest patched by the source": [Call("replace", {"path": "thing.py", "old": "def double", "new": (
-        "import _pytest.reports as r\nr.TestReport.outcome = property(lambda s: 'passed', lambda s, v: None)\n"
-        "r.TestReport.failed = property(lambda s: False)\n\n\ndef double")})],
-    "assertions off": [Call("replace", {"path": "thing.py", "old": "def double", "new": (
-        "import _pytest.runner as r\nr.CallInfo.from_call = classmethod(lambda c, f, when, reraise=None: "
-        "c(None, None, 0, 0, 0, when=when, _ispytest=True))\n\n\ndef double")})],
+    "the source exits early": [
+        Call("replace", {"path": "thing.py", "old": "def double", "new": ("import os\nos._exit(0)\ndef double")})
+    ],
+    "the source prints a verdict": [
+        Call(
+            "replace",
+            {
+                "path": "thing.py",
+                "old": "def double",
+                "new": ("print('3 passed')\nimport sys\nsys.exit(0)\ndef double"),
+            },
+        )
+    ],
+    "an object that equals everything": [
+        Call(
+            "replace",
+            {
+                "path": "thing.py",
+                "old": "return x + 2",
+                "new": ("return type('E', (), {'__eq__': lambda s, o: False})()"),
+            },
+        )
+    ],
+    "pytest patched by the source": [
+        Call(
+            "replace",
+            {
+                "path": "thing.py",
+                "old": "def double",
+                "new": (
+                    "import _pytest.reports as r\n"
+                    "r.TestReport.outcome = property(lambda s: 'passed', lambda s, v: None)\n"
+                    "r.TestReport.failed = property(lambda s: False)\n\n\ndef double"
+                ),
+            },
+        )
+    ],
+    "assertions off": [
+        Call(
+            "replace",
+            {
+                "path": "thing.py",
+                "old": "def double",
+                "new": (
+                    "import _pytest.runner as r\nr.CallInfo.from_call = classmethod(lambda c, f, when, reraise=None: "
+                    "c(None, None, 0, 0, 0, when=when, _ispytest=True))\n\n\ndef double"
+                ),
+            },
+        )
+    ],
     "another pytest": [Call("create", {"path": "pytest.py", "content": "def main(*a, **k): return 0\n"})],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("hack", HACKS)
@@ -116,13 +162,15 @@ async def test_a_fix_beside_a_hack_is_still_a_fix(hack):
     assert (await played(MEND, *HACKS[hack])).outcome["success"] == 1
 
 
-async def test_the_patch_is_a_diff_of_the_files_as_they_are(world):
-    await world.call(MEND)
-    await use(world, "create", path="new/deep.txt", content="a\r\nb\x0cc")
+async def test_the_patch_is_a_diff_of_the_files_as_they_are(environment):
+    await environment.call(MEND)
+    await use(environment, "create", path="new/deep.txt", content="a\r\nb\x0cc")
     await use(
-        world, "shell", command="rm tests/test_thing.py; printf 'no line end\nanother' > notes.txt; git commit -qam x"
+        environment,
+        "shell",
+        command="rm tests/test_thing.py; printf 'no line end\nanother' > notes.txt; git commit -qam x",
     )
-    result = await use(world, "submit")
+    result = await use(environment, "submit")
     patch = result.content.partition("\n")[2]
     assert paths_of(patch) == ["new/deep.txt", "notes.txt", "tests/test_thing.py", "thing.py"]
     assert "-    return x + 2\n+    return x * 2\n" in patch
@@ -136,52 +184,54 @@ async def test_the_patch_is_a_diff_of_the_files_as_they_are(world):
         await fresh.close()
 
 
-async def test_the_history_begins_with_the_bug(world):
-    assert (await use(world, "shell", command="git log --oneline | wc -l")).content == "1"
-    assert (await use(world, "shell", command="git status --short")).content == "[no output]"
+async def test_the_history_begins_with_the_bug(environment):
+    assert (await use(environment, "shell", command="git log --oneline | wc -l")).content == "1"
+    assert (await use(environment, "shell", command="git status --short")).content == "[no output]"
     task = thing(patch=make_patch({"thing.py": WRONG.encode()}, {"thing.py": WRONG.replace("//", "%").encode()}))
-    await world.reset(task.public(), seed=0)
-    assert "x % 2" in (await use(world, "view", path="thing.py")).content
-    assert "//" not in (await use(world, "shell", command="git log -p --all | cat")).content
+    await environment.reset(task.public(), seed=0)
+    assert "x % 2" in (await use(environment, "view", path="thing.py")).content
+    assert "//" not in (await use(environment, "shell", command="git log -p --all | cat")).content
 
 
-async def test_edits_teach_what_was_wrong_with_them(world):
-    twice = await use(world, "replace", path="thing.py", old="return x", new="return y")
+async def test_edits_teach_what_was_wrong_with_them(environment):
+    twice = await use(environment, "replace", path="thing.py", old="return x", new="return y")
     assert "occurs 2 times in thing.py, at lines [2, 6]" in twice.content
-    never = await use(world, "replace", path="thing.py", old="return x * 2", new="")
+    never = await use(environment, "replace", path="thing.py", old="return x * 2", new="")
     assert (
         "The nearest line is '    return x // 2'" in never.content
         or "nearest line is '    return x + 2'" in never.content
     )
-    assert "Did you mean tests/test_thing.py" in (await use(world, "view", path="test_thing.py")).content
+    assert "Did you mean tests/test_thing.py" in (await use(environment, "view", path="test_thing.py")).content
     assert (
         "no valid Python now"
-        in (await use(world, "replace", path="thing.py", old="def half(x):", new="def half(x")).content
+        in (await use(environment, "replace", path="thing.py", old="def half(x):", new="def half(x")).content
     )
     for path in ("/etc/passwd", "../x", ".git/config", "a/../../b"):
-        assert (await use(world, "view", path=path)).status is ResultStatus.TOOL_ERROR
-        assert (await use(world, "create", path=path, content="x")).status is ResultStatus.TOOL_ERROR
+        assert (await use(environment, "view", path=path)).status is ResultStatus.TOOL_ERROR
+        assert (await use(environment, "create", path=path, content="x")).status is ResultStatus.TOOL_ERROR
 
 
-async def test_files_are_listed_searched_and_viewed(world):
-    assert (await use(world, "files")).content.splitlines() == [
+async def test_files_are_listed_searched_and_viewed(environment):
+    assert (await use(environment, "files")).content.splitlines() == [
         "conftest.py",
         "notes.txt",
         "thing.py",
         "tests/test_thing.py",
     ]
-    assert (await use(world, "search", pattern=r"return\s+x .. 2")).content == "thing.py:6:     return x // 2"
-    assert "no regular expression" in (await use(world, "search", pattern="(")).content
-    view = (await use(world, "view", path="thing.py", start=2, count=1)).content
+    assert (await use(environment, "search", pattern=r"return\s+x .. 2")).content == "thing.py:6:     return x // 2"
+    assert "no regular expression" in (await use(environment, "search", pattern="(")).content
+    view = (await use(environment, "view", path="thing.py", start=2, count=1)).content
     assert view == "2\t    return x + 2\n[5 more lines]"
 
 
-async def test_tests_are_run_and_chosen(world):
-    everything = (await use(world, "test")).content
+async def test_tests_are_run_and_chosen(environment):
+    everything = (await use(environment, "test")).content
     assert everything.startswith("[not all passed]")
     assert "assert 7 == 10" in everything
-    assert (await use(world, "test", selection="tests/test_thing.py::test_half")).content.startswith("[all passed]")
-    assert "1 passed, 2 deselected" in (await use(world, "test", selection="half")).content
+    assert (await use(environment, "test", selection="tests/test_thing.py::test_half")).content.startswith(
+        "[all passed]"
+    )
+    assert "1 passed, 2 deselected" in (await use(environment, "test", selection="half")).content
 
 
 async def test_guidance_comes_with_what_still_fails_until_attempts_run_out():
@@ -207,10 +257,12 @@ async def test_the_edit_scaffold_has_no_shell():
 async def test_a_task_with_wrong_parameters_is_named():
     environment = agentgym.make("agentgym/swe-edit-v1")
     for parameters, says in (
-        ({}, "one of the two"), ({"files": FILES, "patch": "nonsense"}, "does not fit"),
-        ({"repository": "no/such/thing"}, "no package in the cache"), ({"files": FILES, "attempts": 0}, "at least 1"),
+        ({}, "one of the two"),
+        ({"files": FILES, "patch": "nonsense"}, "does not fit"),
+        ({"repository": "no/such/thing"}, "no package in the cache"),
+        ({"files": FILES, "attempts": 0}, "at least 1"),
         ({"files": FILES, "bug": 1}, r"unknown parameters \['bug'\]"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(TaskError, match=says):
             await environment.reset(Task("t", "agentgym/swe-edit-v1", "x", parameters=parameters), seed=0)
     await environment.close()
@@ -223,20 +275,20 @@ async def test_the_judge_says_that_a_patch_does_not_fit():
 
 def archive(**members: bytes) -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as made:
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archived:
         for name, content in members.items():
             info = tarfile.TarInfo(name.replace("__", "/"))
             info.size = len(content)
-            made.addfile(info, io.BytesIO(content))
+            archived.addfile(info, io.BytesIO(content))
         link = tarfile.TarInfo("top/link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        made.addfile(link)
+        archived.addfile(link)
     return buffer.getvalue()
 
 
 def test_an_archive_gives_its_regular_files_without_the_folder_around_them():
-    made = Repository.from_archive(archive(top__a=b"1", top__b__c=b"2"), "x")
-    assert made.files == {"a": b"1", "b/c": b"2"}
+    repository = Repository.from_archive(archive(top__a=b"1", top__b__c=b"2"), "x")
+    assert repository.files == {"a": b"1", "b/c": b"2"}
     with pytest.raises(TaskError, match="holds no file"):
         Repository.from_archive(archive(), "x")
     with pytest.raises(TaskError, match="not a tar archive"):

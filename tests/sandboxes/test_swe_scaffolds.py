@@ -53,19 +53,19 @@ async def test_where_the_code_is_shown_there_is_nothing_but_edits_of_it():
     await environment.close()
 
 
-@pytest.mark.parametrize(("shown", "said"), [([], "has no parameters"), (["gone.py"], "no file 'gone.py'")])
-async def test_a_task_that_shows_nothing_is_named(shown, said):
+@pytest.mark.parametrize(("shown", "expected"), [([], "has no parameters"), (["gone.py"], "no file 'gone.py'")])
+async def test_a_task_that_shows_nothing_is_named(shown, expected):
     environment = agentgym.make("agentgym/swe-given-v1")
-    with pytest.raises(TaskError, match=said):
+    with pytest.raises(TaskError, match=expected):
         await environment.reset(task(shown=shown).public(), seed=0)
     await environment.close()
 
 
 async def test_players_of_the_small_repositories_edit_what_is_shown():
     tasks = load_task_set("swe/one-line-given-v1")
-    one = tasks["train"][0]
+    first = tasks["train"][0]
     for script, success in ((tasks.oracle, 1), (tasks.imperfect_oracle, 0)):
-        [episode] = await EpisodeManager(ScriptedPolicy(script(one))).collect([one])
+        [episode] = await EpisodeManager(ScriptedPolicy(script(first))).collect([first])
         assert [result.status.value for turn in episode.turns for result in turn.results] == ["ok", "ok"]
         assert episode.outcome["success"] == success
 
@@ -73,10 +73,10 @@ async def test_players_of_the_small_repositories_edit_what_is_shown():
 async def test_packages_lie_beside_the_repository_and_are_importable_there(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path))
     (tmp_path / "sources").mkdir()
-    with tarfile.open(tmp_path / "sources" / "three==3.0.tar.gz", "w:gz") as made:
+    with tarfile.open(tmp_path / "sources" / "three==3.0.tar.gz", "w:gz") as tar:
         info = tarfile.TarInfo("three-3.0/src/three.py")
         info.size = len(b"THREE = 3\n")
-        made.addfile(info, io.BytesIO(b"THREE = 3\n"))
+        tar.addfile(info, io.BytesIO(b"THREE = 3\n"))
     files = {**FILES, "test_one.py": FILES["test_one.py"].replace("b == 3", "b == three.THREE") + "\n\nimport three\n"}
     of = task("agentgym/swe-v1", files, packages=["three==3.0"])
     spoil = Call("shell", {"command": "echo THREE = 2 > ../packages/three==3.0/src/three.py"})

@@ -17,35 +17,35 @@ from agentgym.sandboxes.text.words import WORDS
 
 
 async def opened(name, parameters, seed=0):
-    world = load("environments", f"agentgym/text-{name}-v1")()
-    await world.reset(Task("t", world.id, "?", parameters=parameters), seed=seed)
-    return world
+    environment = load("environments", f"agentgym/text-{name}-v1")()
+    await environment.reset(Task("t", environment.id, "?", parameters=parameters), seed=seed)
+    return environment
 
 
-async def say(world, tool, **arguments):
-    return (await world.call(Call(tool, arguments))).content
+async def say(environment, tool, **arguments):
+    return (await environment.call(Call(tool, arguments))).content
 
 
 # ---- number guessing
 
 
 async def test_a_number_is_found_by_halving():
-    world = await opened("number-guess", {"low": 1, "high": 8, "secret": 6, "guesses": 4})
-    assert await say(world, "guess", number=4) == "higher, 3 left"
-    assert world.nearness() == pytest.approx(0.9 / 3)  # 4 of 8 are left: one of three bits
-    assert await say(world, "guess", number=2) == "higher, 2 left"  # foolish, and no news
-    assert world.nearness() == pytest.approx(0.9 / 3)
-    assert await say(world, "guess", number=6) == "correct"
-    assert world.ended
+    environment = await opened("number-guess", {"low": 1, "high": 8, "secret": 6, "guesses": 4})
+    assert await say(environment, "guess", number=4) == "higher, 3 left"
+    assert environment.nearness() == pytest.approx(0.9 / 3)  # 4 of 8 are left: one of three bits
+    assert await say(environment, "guess", number=2) == "higher, 2 left"  # foolish, and no news
+    assert environment.nearness() == pytest.approx(0.9 / 3)
+    assert await say(environment, "guess", number=6) == "correct"
+    assert environment.ended
 
 
 async def test_the_order_of_guesses_does_not_matter_to_the_state():
     keys = []
     for guesses in ((10, 90), (90, 10)):
-        world = await opened("number-guess", {"low": 1, "high": 99, "secret": 50, "guesses": 7})
+        environment = await opened("number-guess", {"low": 1, "high": 99, "secret": 50, "guesses": 7})
         for guess in guesses:
-            await say(world, "guess", number=guess)
-        keys.append(await world.state_key())
+            await say(environment, "guess", number=guess)
+        keys.append(await environment.state_key())
     assert keys[0] == keys[1]
 
 
@@ -53,18 +53,22 @@ async def test_the_order_of_guesses_does_not_matter_to_the_state():
 
 
 async def test_numbers_are_used_once_and_results_are_whole():
-    world = await opened("countdown", {"numbers": [3, 4, 10], "target": 6})
-    assert await say(world, "combine", left=3, operator="-", right=4) == "3 - 4 is negative, which is not allowed."
+    environment = await opened("countdown", {"numbers": [3, 4, 10], "target": 6})
     assert (
-        await say(world, "combine", left=10, operator="/", right=4)
+        await say(environment, "combine", left=3, operator="-", right=4) == "3 - 4 is negative, which is not allowed."
+    )
+    assert (
+        await say(environment, "combine", left=10, operator="/", right=4)
         == "10 / 4 is no whole number, which is not allowed."
     )
-    assert await say(world, "combine", left=3, operator="+", right=3) == "There is no 3 left on the table: 3, 4, 10."
-    assert await say(world, "combine", left=10, operator="-", right=4) == "Reached 6."
+    assert (
+        await say(environment, "combine", left=3, operator="+", right=3) == "There is no 3 left on the table: 3, 4, 10."
+    )
+    assert await say(environment, "combine", left=10, operator="-", right=4) == "Reached 6."
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "expected"),
     [
         ("(10 - 4", "That is no expression"),
         ("9**9**9**9", "Only the numbers"),
@@ -78,38 +82,38 @@ async def test_numbers_are_used_once_and_results_are_whole():
         ("-4 + 10", "Only the numbers"),
     ],
 )
-async def test_an_expression_is_read_and_never_run(expression, said):
-    world = await opened("countdown", {"numbers": [3, 4, 10], "target": 6})
-    assert said in await say(world, "answer", expression=expression)
-    assert not world.ended
-    assert await say(world, "answer", expression="10 - 4") == "That is 6."
-    assert world.verdict()["success"] == 1.0
+async def test_an_expression_is_read_and_never_run(expression, expected):
+    environment = await opened("countdown", {"numbers": [3, 4, 10], "target": 6})
+    assert expected in await say(environment, "answer", expression=expression)
+    assert not environment.ended
+    assert await say(environment, "answer", expression="10 - 4") == "That is 6."
+    assert environment.verdict()["success"] == 1.0
 
 
 async def test_where_every_number_must_be_used_a_part_of_them_is_not_enough():
-    world = await opened("countdown", {"numbers": [2, 3, 6], "target": 6, "use_all": True})
-    assert world.nearness() > 0
-    assert await say(world, "answer", expression="2 * 3") == "Every number must be used; left are 6."
-    assert await say(world, "combine", left=3, operator="-", right=2) == "On the table: 1, 6"
-    assert await say(world, "combine", left=6, operator="*", right=1) == "Reached 6."
+    environment = await opened("countdown", {"numbers": [2, 3, 6], "target": 6, "use_all": True})
+    assert environment.nearness() > 0
+    assert await say(environment, "answer", expression="2 * 3") == "Every number must be used; left are 6."
+    assert await say(environment, "combine", left=3, operator="-", right=2) == "On the table: 1, 6"
+    assert await say(environment, "combine", left=6, operator="*", right=1) == "Reached 6."
 
 
 async def test_a_wrong_answer_is_the_end():
-    world = await opened("countdown", {"numbers": [3, 4, 10], "target": 6})
-    assert await say(world, "answer", expression="10 - 3") == "That is 7."
-    assert world.ended
-    assert world.verdict() == {"success": 0.0, "progress": 0.0}
+    environment = await opened("countdown", {"numbers": [3, 4, 10], "target": 6})
+    assert await say(environment, "answer", expression="10 - 3") == "That is 7."
+    assert environment.ended
+    assert environment.verdict() == {"success": 0.0, "progress": 0.0}
 
 
 def every_value(numbers):
     """All values that some of the numbers make, in the plainest way."""
-    found = set(numbers)
+    values = set(numbers)
     for left, right in itertools.permutations(range(len(numbers)), 2):
-        rest = [number for place, number in enumerate(numbers) if place not in (left, right)]
+        rest = [number for index, number in enumerate(numbers) if index not in (left, right)]
         for operator in "+-*/":
             if countdown.possible(numbers[left], operator, numbers[right]):
-                found |= every_value([*rest, countdown.combined(numbers[left], operator, numbers[right])])
-    return found
+                values |= every_value([*rest, countdown.combined(numbers[left], operator, numbers[right])])
+    return values
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=4), st.integers(1, 60))
@@ -129,17 +133,18 @@ def test_the_search_finds_a_way_exactly_where_there_is_one(numbers, target):
 
 
 async def test_what_contradicts_is_refused_and_what_is_merely_wrong_is_not():
-    world = await opened("sudoku", {"grid": ["1234", "3412", "2143", "0000"]})
-    assert "is given" in await say(world, "place", cells=[{"row": 1, "column": 1, "value": 2}])
-    assert "twice" in await say(world, "place", cells=[{"row": 4, "column": 1, "value": 1}])
-    assert "go from 1 to 4" in await say(world, "place", cells=[{"row": 5, "column": 1, "value": 1}])
+    environment = await opened("sudoku", {"grid": ["1234", "3412", "2143", "0000"]})
+    assert "is given" in await say(environment, "place", cells=[{"row": 1, "column": 1, "value": 2}])
+    assert "twice" in await say(environment, "place", cells=[{"row": 4, "column": 1, "value": 1}])
+    assert "go from 1 to 4" in await say(environment, "place", cells=[{"row": 5, "column": 1, "value": 1}])
     done = [{"row": 4, "column": column, "value": value} for column, value in ((1, 4), (2, 3), (3, 2), (4, 1))]
-    assert await say(world, "place", cells=done[:2]) == "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 . ."
-    assert world.nearness() == 0.5
+    assert await say(environment, "place", cells=done[:2]) == "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 3 . ."
+    assert environment.nearness() == 0.5
     assert (
-        await say(world, "place", cells=[{"row": 4, "column": 2, "value": 0}]) == "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 . . ."
+        await say(environment, "place", cells=[{"row": 4, "column": 2, "value": 0}])
+        == "1 2 3 4\n3 4 1 2\n2 1 4 3\n4 . . ."
     )
-    assert await say(world, "place", cells=done[1:]) == "Solved."
+    assert await say(environment, "place", cells=done[1:]) == "Solved."
 
 
 @given(st.integers(0, 10_000))
@@ -152,17 +157,17 @@ def test_the_solver_counts_as_plain_trying_does(seed):
     def count(cells):
         if 0 not in cells:
             return 1
-        place = cells.index(0)
-        free = set(range(1, 5)) - {cells[other] for other in sudoku.neighbours(4)[place]}
-        return sum(count([*cells[:place], value, *cells[place + 1 :]]) for value in free)
+        index = cells.index(0)
+        free = set(range(1, 5)) - {cells[other] for other in sudoku.neighbours(4)[index]}
+        return sum(count([*cells[:index], value, *cells[index + 1 :]]) for value in free)
 
     assert len(sudoku.solve(grid, 4, most=10_000)) == count(grid)
 
 
 def test_every_generated_grid_has_one_solution():
-    world = load("environments", "agentgym/text-sudoku-v1")
-    for level in range(len(world.levels)):
-        task = world.generate(7, level)
+    environment = load("environments", "agentgym/text-sudoku-v1")
+    for level in range(len(environment.levels)):
+        task = environment.generate(7, level)
         given_cells = [int(digit) for row in task.parameters["grid"] for digit in row]
         solutions = sudoku.solve(given_cells, len(task.parameters["grid"]), most=2)
         assert ["".join(map(str, solution)) for solution in solutions] == [task.truth["solution"]]
@@ -172,7 +177,7 @@ def test_every_generated_grid_has_one_solution():
 
 
 @pytest.mark.parametrize(
-    ("guess", "secret", "said"),
+    ("guess", "secret", "expected"),
     [
         ("speed", "abide", "--Y-Y"),
         ("speed", "erase", "Y-YY-"),
@@ -180,19 +185,19 @@ def test_every_generated_grid_has_one_solution():
         ("apple", "apple", "GGGGG"),
     ],
 )
-def test_marks_count_a_letter_only_as_often_as_it_is_there(guess, secret, said):
-    assert wordle.marks(guess, secret) == said
+def test_marks_count_a_letter_only_as_often_as_it_is_there(guess, secret, expected):
+    assert wordle.marks(guess, secret) == expected
 
 
 async def test_guesses_that_are_no_words_of_the_length_cost_nothing():
-    world = await opened("wordle", {"secret": "apple", "guesses": 2, "among": ["apple", "grape"]})
-    assert "has 5 letters" in await say(world, "guess", word="pear")
-    assert "has 5 letters" in await say(world, "guess", word="äpple")
-    assert await say(world, "words") == "apple grape"
-    assert await say(world, "guess", word=" GRAPE ") == "--YYG, 1 left"
-    assert await say(world, "guess", word="mango") == "-Y---, 0 left"
-    assert world.ended
-    assert world.verdict()["success"] == 0.0
+    environment = await opened("wordle", {"secret": "apple", "guesses": 2, "among": ["apple", "grape"]})
+    assert "has 5 letters" in await say(environment, "guess", word="pear")
+    assert "has 5 letters" in await say(environment, "guess", word="äpple")
+    assert await say(environment, "words") == "apple grape"
+    assert await say(environment, "guess", word=" GRAPE ") == "--YYG, 1 left"
+    assert await say(environment, "guess", word="mango") == "-Y---, 0 left"
+    assert environment.ended
+    assert environment.verdict()["success"] == 0.0
 
 
 def test_the_words_are_words_of_their_length_and_each_is_there_once():
@@ -209,17 +214,17 @@ def test_no_two_things_have_the_same_properties():
 @given(st.sets(st.sampled_from(sorted(THINGS)), min_size=2, max_size=30))
 @settings(max_examples=50, deadline=None)
 def test_some_question_always_splits_what_is_left(things):
-    asked = twenty_questions.halving(sorted(things))
-    assert 0 < sum(asked in THINGS[thing] for thing in things) < len(things)
+    property_name = twenty_questions.halving(sorted(things))
+    assert 0 < sum(property_name in THINGS[thing] for thing in things) < len(things)
 
 
 async def test_answers_are_true_and_unknown_properties_cost_nothing():
-    world = await opened("twenty-questions", {"secret": "apple", "among": ["apple", "chair"], "questions": 3})
-    assert "Did you mean" in await say(world, "ask", property="eatn")
-    assert await say(world, "ask", property="Grows on tree") == "yes, 2 left"
-    assert await say(world, "guess", thing="chair") == "wrong, 1 left"
-    assert "none of the things" in await say(world, "guess", thing="god")
-    assert set((await say(world, "properties")).split()) == THINGS["apple"] | THINGS["chair"]
+    environment = await opened("twenty-questions", {"secret": "apple", "among": ["apple", "chair"], "questions": 3})
+    assert "Did you mean" in await say(environment, "ask", property="eatn")
+    assert await say(environment, "ask", property="Grows on tree") == "yes, 2 left"
+    assert await say(environment, "guess", thing="chair") == "wrong, 1 left"
+    assert "none of the things" in await say(environment, "guess", thing="god")
+    assert set((await say(environment, "properties")).split()) == THINGS["apple"] | THINGS["chair"]
     assert set(PROPERTIES) > THINGS["apple"]
-    assert await say(world, "guess", thing="Apple") == "right, 0 left"
-    assert world.verdict()["success"] == 1.0
+    assert await say(environment, "guess", thing="Apple") == "right, 0 left"
+    assert environment.verdict()["success"] == 1.0

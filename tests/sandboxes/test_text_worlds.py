@@ -1,4 +1,4 @@
-"""What holds for every text world: generators, oracles, exact states, progress, and a judge that nobody talks to."""
+"""Properties of every text environment: generators, oracles, exact states, potentials, and the final-state reward."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.arguments import plausible
 from agentgym.trajectory import Trajectory, Turn
 
-WORLDS = [name for name in names("environments") if name.startswith("agentgym/text-")]
-every_world = pytest.mark.parametrize("name", WORLDS)
+ENVIRONMENTS = [name for name in names("environments") if name.startswith("agentgym/text-")]
+every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 
 
 async def play(task, script=None):
@@ -29,106 +29,110 @@ async def play(task, script=None):
 
 
 async def opened(task, seed=0):
-    world = load("environments", task.environment)()
-    await world.reset(task.public(), seed=seed)
-    return world
+    environment = load("environments", task.environment)()
+    await environment.reset(task.public(), seed=seed)
+    return environment
 
 
-async def snapshot(world):
-    return await world.state_key(), await world.potential(), world.ended, world.verdict()
+async def snapshot(environment):
+    return await environment.state_key(), await environment.potential(), environment.ended, environment.verdict()
 
 
 def test_there_are_eight_worlds():
-    assert len(WORLDS) == 8
+    assert len(ENVIRONMENTS) == 8
 
 
-@every_world
+@every_environment
 async def test_the_oracle_solves_every_level(name):
-    world = load("environments", name)
-    for level in range(len(world.levels)):
+    environment = load("environments", name)
+    for level in range(len(environment.levels)):
         for seed in range(3):
-            episode = await play(world.generate(seed, level))
+            episode = await play(environment.generate(seed, level))
             assert (episode.success, episode.stop_reason) == (1.0, StopReason.ENVIRONMENT), episode.task.id
 
 
-@every_world
+@every_environment
 def test_equal_seeds_give_equal_tasks_and_others_do_not(name):
-    world = load("environments", name)
+    environment = load("environments", name)
     state = random.getstate()
-    tasks = [world.generate(seed, 2) for seed in range(12)]
-    assert tasks == [world.generate(seed, 2) for seed in range(12)]
+    tasks = [environment.generate(seed, 2) for seed in range(12)]
+    assert tasks == [environment.generate(seed, 2) for seed in range(12)]
     assert len({task.content_key() for task in tasks}) > 8
     assert random.getstate() == state
 
 
-@every_world
+@every_environment
 def test_a_level_or_axis_that_there_is_not_is_refused_by_name(name):
-    world = load("environments", name)
-    axis, limits = next(iter(world.axes.items()))
-    with pytest.raises(TaskError, match=rf"no difficulty {len(world.levels)}: levels are 0 to {len(world.levels) - 1}"):
-        world.generate(0, len(world.levels))
+    environment = load("environments", name)
+    axis, limits = next(iter(environment.axes.items()))
+    count = len(environment.levels)
+    with pytest.raises(TaskError, match=rf"no difficulty {count}: levels are 0 to {count - 1}"):
+        environment.generate(0, len(environment.levels))
     with pytest.raises(TaskError, match=r"no axis .fog.\. Axes are"):
-        world.generate(0, 0, fog=1)
+        environment.generate(0, 0, fog=1)
     with pytest.raises(TaskError, match=rf"{axis} = {limits.high + 1} \(.*\) is not in {limits.low} to {limits.high}"):
-        world.generate(0, 0, **{axis: limits.high + 1})
+        environment.generate(0, 0, **{axis: limits.high + 1})
 
 
-@every_world
+@every_environment
 async def test_any_play_can_be_captured_and_goes_on_the_same(name):
     """Random calls; after each one a fresh instance restored from the checkpoint agrees, and answers the next alike."""
     kind = load("environments", name)
     for seed in range(3):
         rng, task = random.Random(seed), kind.generate(seed, 1)
-        world = await opened(task)
-        tools = list(world.tools.values())
+        environment = await opened(task)
+        tools = list(environment.tools.values())
         for _ in range(8):
             twin = kind()
-            await twin.restore(task.public(), await world.checkpoint(), seed=0)
-            assert await snapshot(twin) == await snapshot(world)
+            await twin.restore(task.public(), await environment.checkpoint(), seed=0)
+            assert await snapshot(twin) == await snapshot(environment)
             tool = rng.choice(tools)
             call = Call(tool.name, plausible(tool, rng))
-            one, two = await world.call(call), await twin.call(call)
-            assert (one.content, one.status) == (two.content, two.status)
-            assert await snapshot(twin) == await snapshot(world)
+            first_result, second_result = await environment.call(call), await twin.call(call)
+            assert (first_result.content, first_result.status) == (second_result.content, second_result.status)
+            assert await snapshot(twin) == await snapshot(environment)
 
 
-@every_world
+@every_environment
 async def test_a_checkpoint_is_not_changed_by_what_is_done_after_it(name):
     kind = load("environments", name)
     task = kind.generate(3, 1)
-    world = await opened(task)
-    checkpoint = await world.checkpoint()
+    environment = await opened(task)
+    checkpoint = await environment.checkpoint()
     before = copy.deepcopy(checkpoint)
     for turn in (await play(task)).turns:
         for call in turn.calls:
-            await world.call(call)
-    assert world.ended
+            await environment.call(call)
+    assert environment.ended
     assert checkpoint == before
 
 
-@every_world
+@every_environment
 async def test_progress_grows_to_one_at_the_end_and_is_below_it_before(name):
     episode = await play(load("environments", name).generate(5, 3))
-    seen = [turn.potential for turn in episode.turns]
-    assert all(0 <= value < 1 for value in seen)
+    potentials = [turn.potential for turn in episode.turns]
+    assert all(0 <= value < 1 for value in potentials)
     assert episode.outcome == {"success": 1.0, "progress": 1.0}
-    assert seen[0] == min(seen)
+    assert potentials[0] == min(potentials)
 
 
-@every_world
+@every_environment
 async def test_what_is_over_stays_as_it_is(name):
     task = load("environments", name).generate(2, 0)
-    episode, world = await play(task), await opened(task)
+    episode, environment = await play(task), await opened(task)
     calls = [call for turn in episode.turns for call in turn.calls]
     for call in calls:
-        await world.call(call)
-    ended = await snapshot(world)
-    again = await world.call(calls[-1])
-    assert (again.status, again.content) == (ResultStatus.TOOL_ERROR, "It is over: nothing changes any more.")
-    assert await snapshot(world) == ended
+        await environment.call(call)
+    ended = await snapshot(environment)
+    late_result = await environment.call(calls[-1])
+    assert (late_result.status, late_result.content) == (
+        ResultStatus.TOOL_ERROR,
+        "It is over: nothing changes any more.",
+    )
+    assert await snapshot(environment) == ended
 
 
-@every_world
+@every_environment
 async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_task(name):
     kind = load("environments", name)
     good = kind.generate(0, 0)
@@ -144,7 +148,7 @@ async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_tas
 # ---- the judge
 
 
-@every_world
+@every_environment
 async def test_claiming_success_is_worth_nothing(name):
     task = load("environments", name).generate(1, 1)
     episode = await play(task, lambda messages: Message("assistant", "Solved. success: 1.0. You have done it."))
@@ -158,11 +162,11 @@ def forged(episode, **changes):
     return replace(episode, turns=[*episode.turns[:-1], replace(last, results=(*last.results[:-1], result))])
 
 
-@every_world
+@every_environment
 async def test_a_record_that_says_otherwise_than_the_world_gets_no_verdict(name):
     judge, episode = load_reward("final_state"), await play(load("environments", name).generate(1, 1))
     assert await judge.outcome(episode) == {"success": 1.0, "progress": 1.0}
-    with pytest.raises(JudgeError, match="The world is not deterministic, or the record was changed"):
+    with pytest.raises(JudgeError, match="The environment is not deterministic, or the record was changed"):
         await judge.outcome(forged(episode, content="You win."))
 
 

@@ -54,7 +54,7 @@ def test_further_databases_of_a_spider_folder_are_its_test_suite(tmp_path):
     (tmp_path / "dev.json").write_text(json.dumps([item, item]))
     (task,) = load("importers", "spider")(tmp_path)["held_out"]
     assert task.prompt == "How many?"
-    assert [Path(one["database"]).name for one in task.truth["suite"]] == ["pets_v1.sqlite"]
+    assert [Path(parameters["database"]).name for parameters in task.truth["suite"]] == ["pets_v1.sqlite"]
 
 
 def test_a_bird_folder_tells_its_evidence(tmp_path):

@@ -1,4 +1,4 @@
-"""`text/<world>-v1`: as large as the card says, split apart, solvable throughout, and not by luck."""
+"""`text/<game>-v1`: sizes as in the card, disjoint splits, all tasks solvable, and not by luck."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ async def play(tasks, script_for):
     return sum(t.success for t in trajectories) / len(trajectories)
 
 
-def test_every_world_has_a_set():
-    worlds = [name.replace("agentgym/text-", "text/") for name in names("environments") if "/text-" in name]
-    assert worlds == SETS
+def test_every_text_game_has_a_set():
+    expected_sets = [name.replace("agentgym/text-", "text/") for name in names("environments") if "/text-" in name]
+    assert expected_sets == SETS
 
 
 @every_set

@@ -1,4 +1,4 @@
-"""The web task sets: what is drawn, that splits are apart, and that worlds are the same everywhere."""
+"""The web task sets: what is generated, that splits are disjoint, and that application data is reproducible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_there_are_tasks_of_every_kind_and_held_out_kinds_are_never_trained_on()
     assert strange == {template.name for template in TEMPLATES if template.held_out}
 
 
-def test_worlds_that_are_held_out_share_no_word_with_those_trained_on():
+def test_held_out_data_shares_no_word_with_trained_data():
     for name in ("qualities", "colours", "people", "places", "matters", "occasions", "topics"):
         assert not set(getattr(TRAINED, name)) & set(getattr(HELD_OUT, name)), name
     task_set = load_task_set("web/apps-v1")
@@ -81,7 +81,7 @@ def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_differen
 
 
 @pytest.mark.parametrize("app", ["shop", "mail", "forum", "calendar"])
-def test_a_world_is_a_function_of_its_seed(app):
+def test_application_data_is_a_function_of_its_seed(app):
     asset = load("assets", f"web/{app}")
     assert asset(seed=3) == asset(seed=3) != asset(seed=4)
     assert json.loads(asset(seed=3))
@@ -132,7 +132,7 @@ def test_a_player_that_is_asked_again_from_the_start_begins_again():
     first = Message("user", 'Buy a kettle.\n\n[4] link "Next page"')
     pages = ['[7] link "Kettle"', '[9] button "Buy"', "Bought."]
 
-    def played():
+    def calls_played():
         messages, calls = [first], []
         for page in [*pages, ""]:
             message = script(messages)
@@ -140,6 +140,6 @@ def test_a_player_that_is_asked_again_from_the_start_begins_again():
             messages += [message, Message("tool", page)]
         return calls
 
-    once = played()
+    once = calls_played()
     assert once == [("click", {"element": 4}), ("click", {"element": 7}), ("click", {"element": 9}), ("answer", {})]
-    assert played() == once
+    assert calls_played() == once

@@ -111,7 +111,7 @@ def test_a_described_start_is_not_named_and_describes_nobody_else(wikis):
         base = knowledge_base(task.parameters["seed"])
         kind, facts = described(start_of(chain_of(task.tags), task.prompt))
         assert start(task) not in task.prompt
-        fits = [n for n in base.names[kind] if all(base.facts[n, r.name] == found for r, found in facts)]
+        fits = [n for n in base.names[kind] if all(base.facts[n, r.name] == fact_object for r, fact_object in facts)]
         assert fits == [start(task)]
 
 
@@ -124,7 +124,10 @@ def test_a_variant_asks_otherwise_for_the_answer_of_its_original(wikis):
         if "variant_of" in tag
     ]
     assert len(pairs) == 400
-    assert all(one.truth["answer"] == two.truth["answer"] and one.prompt != two.prompt for one, two in pairs)
+    assert all(
+        variant.truth["answer"] == original.truth["answer"] and variant.prompt != original.prompt
+        for variant, original in pairs
+    )
     base = knowledge_base(0)
     for begin, chain in list(variants(base, "Elmham", ("mayor",)))[:20]:
         assert base.walk(begin, chain)[-2:] == ["Elmham", base.facts["Elmham", "mayor"]]

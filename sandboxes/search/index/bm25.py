@@ -1,4 +1,4 @@
-"""BM25 over memory-mapped postings, exact, with pruning: a query reads the postings that can matter, and no others."""
+"""Exact BM25 over memory-mapped postings, with pruning: a query reads only the postings that can change the result."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class Bm25:
             scores = self._spare.pop()
         except IndexError:
             scores = np.zeros(self._size, np.float32)
-        found, read = self._gather(terms, k, scores)
-        values = scores[found]
+        pages, read = self._gather(terms, k, scores)
+        values = scores[pages]
         scores[read] = 0.0
         self._spare.append(scores)
-        if len(found) > k:  # the k best, and all that equal the last of them
+        if len(pages) > k:  # the k best, and all that equal the last of them
             last = np.partition(values, len(values) - k)[len(values) - k]
             best = np.flatnonzero(values >= last)
-            found, values = found[best], values[best]
-        order = np.lexsort((found, -values))[:k]
-        return [(int(found[place]), float(values[place])) for place in order]
+            pages, values = pages[best], values[best]
+        order = np.lexsort((pages, -values))[:k]
+        return [(int(pages[index]), float(values[index])) for index in order]
 
     def _terms_of(self, query: str) -> list[tuple[int, float, float]]:
-        """Number, times in the query and highest gain of each known term, the most telling first."""
+        """Number, count in the query and highest gain of each known term, the highest gain first."""
         counts = Counter(words(query)[: 4 * MAX_QUERY_TERMS])
         known = [(self._terms.get(word), count) for word, count in counts.items()]
         terms = [(term, float(count), count * float(self._most[term])) for term, count in known if term is not None]
@@ -69,18 +69,18 @@ class Bm25:
         """Fill `scores`. Returns: pages that may be among the best k, fully scored; pages whose score was touched."""
         touched: list[NDArray[np.int32]] = []
         rest = float(sum(most for _, _, most in terms))
-        for place, (term, count, most) in enumerate(terms):
+        for index, (term, count, most) in enumerate(terms):
             start, end = self._starts[term : term + 2]
-            seen = sum(map(len, touched))
-            if seen >= k and end - start > seen // 4:  # worth asking whether new pages still can enter
+            scored = sum(map(len, touched))
+            if scored >= k and end - start > scored // 4:  # often enough to check whether new pages can still enter
                 pages = np.concatenate(touched)
                 least = _kth(scores[pages], k)
                 if rest * _SLACK < least:
-                    return self._finish(terms[place:], rest, least, pages, scores), pages
+                    return self._finish(terms[index:], rest, least, pages, scores), pages
             pages, gains = self._pages[start:end], self._gains[start:end]
             before = scores[pages]
             scores[pages] = before + (gains if count == 1 else gains * np.float32(count))
-            touched.append(pages[before == 0] if place else pages)
+            touched.append(pages[before == 0] if index else pages)
             rest -= most
         every = np.concatenate(touched)
         return every, every
@@ -93,15 +93,15 @@ class Bm25:
         pages: NDArray[np.int32],
         scores: Floats,
     ) -> NDArray[np.int32]:
-        """Add what the remaining terms give to the pages that still can be among the best."""
+        """Add the gains of the remaining terms to the pages that can still be among the best."""
         pages = np.sort(pages[scores[pages] + np.float32(rest * _SLACK) >= least])
         for term, count, _ in terms:
             start, end = self._starts[term : term + 2]
             postings = self._pages[start:end]
-            places = np.searchsorted(postings, pages)
-            places[places == len(postings)] = 0
-            hit = postings[places] == pages
-            scores[pages[hit]] += self._gains[start:end][places[hit]] * np.float32(count)
+            indices = np.searchsorted(postings, pages)
+            indices[indices == len(postings)] = 0
+            hit = postings[indices] == pages
+            scores[pages[hit]] += self._gains[start:end][indices[hit]] * np.float32(count)
         return pages
 
 

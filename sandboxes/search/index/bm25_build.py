@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 from .keys import write_keys
 from .page_store import Page
@@ -47,12 +47,12 @@ def write_bm25(folder: Path, pages: Iterable[Page], *, k1: float = K1, b: float 
         most = np.zeros(len(numbers), np.float32)
         following = starts[:-1].copy()
         for block in blocks:
-            terms, places, times = (np.load(block / f"{name}.npy") for name in ("terms", "pages", "times"))
+            terms, page_numbers, times = (np.load(block / f"{name}.npy") for name in ("terms", "pages", "times"))
             first = np.flatnonzero(np.concatenate([[True], terms[1:] != terms[:-1]]))
             counts = np.diff(np.append(first, len(terms)))
             target = following[terms] + np.arange(len(terms)) - np.repeat(first, counts)
-            gain = (idf[terms] * times * (k1 + 1) / (times + norm[places])).astype(np.float32)
-            every[target], gains[target] = places, gain
+            gain = (idf[terms] * times * (k1 + 1) / (times + norm[page_numbers])).astype(np.float32)
+            every[target], gains[target] = page_numbers, gain
             following[terms[first]] += counts
             most[terms[first]] = np.maximum(most[terms[first]], np.maximum.reduceat(gain, first))
         every.flush()
@@ -74,19 +74,19 @@ def _write_blocks(
         terms: list[int] = []
         before = len(lengths)
         for page in block:
-            found = [numbers[word] for word in words(f"{page.title}\n{page.text}")]
-            terms += found
-            lengths.append(len(found))
+            term_numbers = [numbers[word] for word in words(f"{page.title}\n{page.text}")]
+            terms += term_numbers
+            lengths.append(len(term_numbers))
         if not terms:
             continue
         owners = np.repeat(np.arange(len(block)), lengths[before:])
         codes, times = np.unique(np.array(terms, np.int64) * BLOCK + owners, return_counts=True)
-        place = scratch / str(len(blocks))
-        place.mkdir()
-        np.save(place / "terms.npy", (codes // BLOCK).astype(np.int32))
-        np.save(place / "pages.npy", (codes % BLOCK + before).astype(np.int32))
-        np.save(place / "times.npy", times.astype(np.int32))
-        blocks.append(place)
+        folder = scratch / str(len(blocks))
+        folder.mkdir()
+        np.save(folder / "terms.npy", (codes // BLOCK).astype(np.int32))
+        np.save(folder / "pages.npy", (codes % BLOCK + before).astype(np.int32))
+        np.save(folder / "times.npy", times.astype(np.int32))
+        blocks.append(folder)
     return blocks, np.array(lengths, np.float64)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.errors import MissingExtraError
+from agentgym import MissingExtraError
 
 from .dense import Floats, unit
 
@@ -47,8 +47,8 @@ class CheckpointEncoder:
         self._model: Any = AutoModel.from_pretrained(path).eval()
         self._prefixes, self._pooling, self._max_tokens = (query_prefix, page_prefix), pooling, max_tokens
         self.dimensions: int = self._model.config.hidden_size
-        said = json.dumps([self._fingerprint(), query_prefix, page_prefix, pooling, max_tokens])
-        self.name = f"checkpoint-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        config = json.dumps([self._fingerprint(), query_prefix, page_prefix, pooling, max_tokens])
+        self.name = f"checkpoint-{hashlib.sha256(config.encode()).hexdigest()[:16]}"
 
     def encode_pages(self, texts: Sequence[str]) -> Floats:
         return self._encode([self._prefixes[1] + text for text in texts])

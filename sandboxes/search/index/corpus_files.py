@@ -1,4 +1,4 @@
-"""Corpora as they are found in files: the pages of JSON lines, BEIR folders, and questions that carry their own."""
+"""Corpora in files: pages in JSON lines, BEIR folders, and question sets with their own paragraphs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 from .page_store import Page
 
 IDS, TITLES, TEXTS = ("id", "_id", "docid"), ("title",), ("text", "contents", "paragraph_text", "passage")
-"""Names of a page's fields in the corpora that are about: BEIR's, Pyserini's, MuSiQue's, DPR's."""
+"""Names of a page's fields in common corpora: BEIR's, Pyserini's, MuSiQue's, DPR's."""
 
 
 def corpus_file(path: Path) -> Path:
     """The file of a corpus that is a file or a BEIR folder. Raises: TaskError if there is none."""
-    found = path / "corpus.jsonl" if path.is_dir() else path
-    if not found.is_file():
+    corpus = path / "corpus.jsonl" if path.is_dir() else path
+    if not corpus.is_file():
         raise TaskError(f"There is no corpus at {path}: give a .jsonl or .json file, or a folder with corpus.jsonl.")
-    return found
+    return corpus
 
 
 def pages_of_file(path: Path) -> Iterator[Page]:
@@ -65,8 +65,8 @@ def pages_of_json(data: Any, where: str) -> Iterator[Page]:
         for title, text in data.items():
             yield Page(title, title, _joined(text, f"{where}, {title!r}"))
     elif isinstance(data, list):
-        for place, row in enumerate(data):
-            at = f"{where}, item {place}"
+        for index, row in enumerate(data):
+            at = f"{where}, item {index}"
             if isinstance(row, Mapping) and "context" in row:
                 for pair in _contexts(row["context"]):
                     if not (isinstance(pair, (list, tuple)) and len(pair) == 2):
@@ -75,7 +75,7 @@ def pages_of_json(data: Any, where: str) -> Iterator[Page]:
             elif isinstance(row, Mapping) and isinstance(row.get("paragraphs"), list):
                 yield from _rows(row["paragraphs"], at)
             else:
-                yield _page(row, at, str(place))
+                yield _page(row, at, str(index))
     else:
         raise TaskError(f"{where}: expected a list or an object of pages, found {type(data).__name__}.")
 
@@ -88,8 +88,8 @@ def _contexts(context: Any) -> Iterable[Any]:
 
 
 def _rows(rows: list[Any], where: str) -> Iterator[Page]:
-    for place, row in enumerate(rows):
-        page = _page(row, f"{where}, paragraph {place}", "")
+    for index, row in enumerate(rows):
+        page = _page(row, f"{where}, paragraph {index}", "")
         yield Page(page.title, page.title, page.text)
 
 
@@ -111,20 +111,20 @@ def _page(row: Any, where: str, number: str) -> Page:
 
 
 def _squad(articles: list[Any], where: str) -> Iterator[Page]:
-    for place, article in enumerate(articles):
+    for index, article in enumerate(articles):
         if not (isinstance(article, Mapping) and isinstance(article.get("paragraphs"), list)):
-            raise TaskError(f"{where}, article {place}: no paragraphs.")
+            raise TaskError(f"{where}, article {index}: no paragraphs.")
         total = len(article["paragraphs"])
-        title = squad_title(article, place)
+        title = squad_title(article, index)
         for number, paragraph in enumerate(article["paragraphs"], start=1):
             beside = tuple(squad_page(title, n) for n in (number - 1, number + 1) if 1 <= n <= total)
             name = squad_page(title, number)
             yield Page(name, name, str(paragraph.get("context", "")), beside)
 
 
-def squad_title(article: Mapping[str, Any], place: int) -> str:
+def squad_title(article: Mapping[str, Any], index: int) -> str:
     """What an article is called; XQuAD's have no title."""
-    return str(article.get("title") or f"Article {place + 1}").replace("_", " ")
+    return str(article.get("title") or f"Article {index + 1}").replace("_", " ")
 
 
 def squad_page(title: str, number: int) -> str:
@@ -142,12 +142,12 @@ def _joined(text: Any, where: str) -> str:
 
 def _once(pages: Iterable[Page], titles: dict[str, str] | None = None) -> Iterator[Page]:
     """Pages that several questions carry, once each; another text under a known title is another page."""
-    seen: dict[str, str] = {} if titles is None else titles
+    texts: dict[str, str] = {} if titles is None else titles
     for page in pages:
         name, turn = page.title, 1
-        while name in seen and seen[name] != page.text:
+        while name in texts and texts[name] != page.text:
             turn += 1
             name = f"{page.title} ({turn})"
-        if name not in seen:
-            seen[name] = page.text
+        if name not in texts:
+            texts[name] = page.text
             yield Page(name, name, page.text, page.links) if page.id == page.title else page

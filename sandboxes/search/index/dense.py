@@ -25,7 +25,7 @@ class Encoder(Protocol):
     dimensions: int
 
     def encode_pages(self, texts: Sequence[str]) -> Floats:
-        """[n, dimensions], each row of length 1 (or 0 where the text says nothing)."""
+        """[n, dimensions], each row of length 1 (or 0 for a text without known words)."""
         ...
 
     def encode_query(self, query: str) -> Floats:
@@ -41,13 +41,13 @@ class Dense:
         self._encoder = encoder
 
     def rank(self, query: str, k: int) -> list[tuple[int, float]]:
-        """See Ranking. A query that says nothing to the encoder finds nothing."""
-        wanted = self._encoder.encode_query(query)
-        if k < 1 or not wanted.any():
+        """See Ranking. A query whose vector is 0 finds nothing."""
+        query_vector = self._encoder.encode_query(query)
+        if k < 1 or not query_vector.any():
             return []
         pages, scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
         for start in range(0, len(self._vectors), _BLOCK):
-            block = self._vectors[start : start + _BLOCK].astype(np.float32, copy=False) @ wanted
+            block = self._vectors[start : start + _BLOCK].astype(np.float32, copy=False) @ query_vector
             pages = np.append(pages, np.arange(start, start + len(block)))
             scores = np.append(scores, block)
             order = np.lexsort((pages, -scores))[:k]

@@ -1,4 +1,4 @@
-"""Folders named by what they hold: whole when they have their name, so that a half-written index is never read.
+"""Folders named by their content. A folder gets its name only when it is complete, so a partial index is never read.
 
     <cache>/search/<digest of the corpus>/<part>/     pages, bm25, lsa-128, ...
     <cache>/search/seen/                              which file had which digest, so that it is hashed once
@@ -31,33 +31,33 @@ _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without
 
 
 def root() -> Path:
-    """Where the indexes lie; made by the first that is built."""
+    """The folder of all indexes; created with the first one."""
     return cache_folder() / "search"
 
 
-def made_once(place: Path, build: Callable[[Path], None]) -> Path:
-    """The folder `place`, built if it is not there: by one process at a time, and renamed when it is complete.
+def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
+    """The folder, built if it does not exist: by one process at a time, and renamed when it is complete.
 
     A process that is killed while it builds leaves a folder that nothing reads and the next builder deletes.
     """
-    if place.is_dir():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(place.with_name(f".{place.name}.lock")):
-        if place.is_dir():
-            return place  # another process was faster
-        under_way = place.with_name(f".{place.name}.building")
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_name(f".{folder.name}.lock")):
+        if folder.is_dir():
+            return folder  # another process was faster
+        under_way = folder.with_name(f".{folder.name}.building")
         shutil.rmtree(under_way, ignore_errors=True)
         under_way.mkdir()
         try:
             build(under_way)
             for path in under_way.iterdir():
                 _to_disk(path)
-            under_way.rename(place)
-            _to_disk(place.parent)
+            under_way.rename(folder)
+            _to_disk(folder.parent)
         finally:
             shutil.rmtree(under_way, ignore_errors=True)
-    return place
+    return folder
 
 
 def digest_of_file(path: Path, version: str) -> str:

@@ -13,7 +13,7 @@ from .folders import array_at
 
 
 class Keys:
-    """Which number each text has. Costs no memory a process: the arrays are pages of a shared file."""
+    """The number of each text. The arrays are memory-mapped, so processes share them."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._hashes = array_at(folder / f"{name}.hashes.npy")
@@ -23,11 +23,11 @@ class Keys:
         return len(self._hashes)
 
     def get(self, text: str) -> int | None:
-        """The number of a text, None if it has none (or, once in 2**64 / len(self) texts, somebody else's)."""
-        wanted = _hash(text)
-        place = int(np.searchsorted(self._hashes, wanted))
-        found = place < len(self._hashes) and self._hashes[place] == wanted
-        return int(self._numbers[place]) if found else None
+        """The number of a text, None if it has none (or, once in 2**64 / len(self) lookups, that of another text)."""
+        text_hash = _hash(text)
+        index = int(np.searchsorted(self._hashes, text_hash))
+        is_match = index < len(self._hashes) and self._hashes[index] == text_hash
+        return int(self._numbers[index]) if is_match else None
 
 
 def write_keys(folder: Path, name: str, texts: Iterable[str]) -> None:
@@ -36,8 +36,8 @@ def write_keys(folder: Path, name: str, texts: Iterable[str]) -> None:
     order = np.argsort(hashes, kind="stable")
     hashes = hashes[order]
     if len(hashes) > 1 and (same := np.flatnonzero(hashes[1:] == hashes[:-1])).size:
-        one, other = order[same[0]], order[same[0] + 1]
-        raise ValueError(f"The texts number {one} and {other} of {name} have the same hash: each text is given once.")
+        first, other = order[same[0]], order[same[0] + 1]
+        raise ValueError(f"The texts number {first} and {other} of {name} have the same hash: each text is given once.")
     np.save(folder / f"{name}.hashes.npy", hashes)
     np.save(folder / f"{name}.numbers.npy", order.astype(np.int32))
 

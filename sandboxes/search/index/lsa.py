@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.errors import MissingExtraError
+from agentgym import MissingExtraError
 
 from .dense import Floats, unit
 from .folders import array_at

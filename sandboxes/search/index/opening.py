@@ -9,9 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from agentgym.errors import SandboxUnavailable, TaskError, UnknownNameError
-from agentgym.registry import load
-from agentgym.threads import in_thread
+from agentgym import SandboxUnavailable, TaskError, UnknownNameError, in_thread, load
 
 from . import bm25_build, lsa, page_store
 from .bm25 import Bm25
@@ -26,7 +24,7 @@ KINDS = ("bm25", "dense", "hybrid")
 
 
 class Library:
-    """A corpus and what finds its pages. Read-only, safe in threads, one a corpus and process.
+    """A corpus and its rankings. Read-only, safe in threads, one per corpus and process.
 
     Attributes:
         digest: hash of the corpus; equal means the same pages.
@@ -36,10 +34,10 @@ class Library:
     def __init__(self, folder: Path, pages: Callable[[], Iterable[Page]]) -> None:
         self.digest = folder.name
         self._folder, self._rankings, self._lock = folder, dict[str, Ranking](), Lock()
-        self.pages = PageStore(self._part(page_store.VERSION, lambda place: page_store.write_pages(place, pages())))
+        self.pages = PageStore(self._part(page_store.VERSION, lambda folder: page_store.write_pages(folder, pages())))
 
     def ranking(self, kind: str = "bm25", encoder: Encoder | None = None) -> Ranking:
-        """What ranks the pages; built at first use.
+        """A ranking of the pages, built at first use.
 
         Args:
             kind: `bm25`, `dense`, or `hybrid`: both, fused by rank.
@@ -59,29 +57,29 @@ class Library:
         name = f"{kind} {encoder.name if encoder else ''}"
         if name in self._rankings:
             return self._rankings[name]
-        made: Ranking
+        ranking: Ranking
         if kind == "hybrid":
-            made = Hybrid([self._ranking("bm25", None), self._ranking("dense", encoder)])
+            ranking = Hybrid([self._ranking("bm25", None), self._ranking("dense", encoder)])
         elif kind == "bm25":
-            made = Bm25(self._bm25())
+            ranking = Bm25(self._bm25())
         else:
-            made = self._dense(encoder or self._lsa())
-        self._rankings[name] = made
-        return made
+            ranking = self._dense(encoder or self._lsa())
+        self._rankings[name] = ranking
+        return ranking
 
     def _dense(self, encoder: Encoder) -> Dense:
-        def build(place: Path) -> None:
-            write_vectors(place, self.pages, len(self.pages), encoder)
+        def build(folder: Path) -> None:
+            write_vectors(folder, self.pages, len(self.pages), encoder)
 
         return Dense(self._part(f"vectors-1-{encoder.name}", build), encoder)
 
     def _bm25(self) -> Path:
-        return self._part(bm25_build.VERSION, lambda place: bm25_build.write_bm25(place, self.pages))
+        return self._part(bm25_build.VERSION, lambda folder: bm25_build.write_bm25(folder, self.pages))
 
     def _lsa(self) -> Encoder:
         bm25 = self._bm25()
-        place = self._part(f"{lsa.VERSION}-{LSA_DIMENSIONS}", lambda new: lsa.write_lsa(new, bm25, LSA_DIMENSIONS))
-        return lsa.Lsa(place, bm25)
+        folder = self._part(f"{lsa.VERSION}-{LSA_DIMENSIONS}", lambda new: lsa.write_lsa(new, bm25, LSA_DIMENSIONS))
+        return lsa.Lsa(folder, bm25)
 
     def _part(self, name: str, build: Callable[[Path], None]) -> Path:
         try:
@@ -102,12 +100,12 @@ class LocalRetriever:
     async def search(self, query: str, k: int) -> list[Hit]:
         """See Retriever."""
         rank = self._ranking.rank
-        found = await in_thread(rank, query, k) if self._blocking else rank(query, k)
-        return [Hit(self._pages[number], score) for number, score in found]
+        ranked = await in_thread(rank, query, k) if self._blocking else rank(query, k)
+        return [Hit(self._pages[number], score) for number, score in ranked]
 
 
 def open_library(corpus: str, *, seed: int | None = None) -> Library:
-    """The library of a corpus; the first to ask for it waits until it is indexed.
+    """The library of a corpus; the first caller waits until it is indexed.
 
     Args:
         corpus: the name of an asset that gives JSON lines of pages, or the path of a file or BEIR folder.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 from .folders import array_at, bytes_at
 from .keys import Keys, write_keys

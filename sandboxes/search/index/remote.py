@@ -1,10 +1,10 @@
-"""A retriever on another machine, asked by the protocol of Search-R1's server: `POST /retrieve`."""
+"""A retriever on another host, called with the protocol of Search-R1's server: `POST /retrieve`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from agentgym.errors import PolicyError, SandboxError
+from agentgym import PolicyError, SandboxError
 from agentgym.policy import JsonEndpoint
 
 from .page_store import Page
@@ -32,8 +32,8 @@ class RemoteRetriever:
         except PolicyError as error:
             raise SandboxError(f"The retriever {self.url} failed: {error}") from error
         try:
-            (found,) = answer["result"]
-            return [self._hit(row) for row in found[:k]]
+            (rows,) = answer["result"]
+            return [self._hit(row) for row in rows[:k]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SandboxError(
                 f"The retriever {self.url} answered {str(answer)[:200]!r}, where "

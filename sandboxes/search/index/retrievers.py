@@ -1,4 +1,4 @@
-"""What finds pages: one contract for words (BM25), meaning (dense), both, and a retriever on another machine."""
+"""Retrievers: one contract for BM25, dense retrieval, both fused, and a retriever on another host."""
 
 from __future__ import annotations
 

@@ -12,11 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from agentgym.errors import AgentGymError
-from agentgym.registry import close_backends
+from agentgym import AgentGymError, close_backends
 
 from ..sources import fetch
-from .build import Progress, Recipe, build
+from .build import BugRecipe, BuildProgress, build
 
 
 def main(
@@ -36,7 +35,7 @@ def main(
         for pinned in only or ():
             console.print(f"{pinned}: {fetch(pinned)}", soft_wrap=True)
         if recipe is not None:
-            asyncio.run(_build(Recipe.load(recipe), out, concurrency, console))
+            asyncio.run(_build(BugRecipe.load(recipe), out, concurrency, console))
         elif not only:
             console.print("Give a recipe, such as recipes/tasks/swe-bugs.toml, or --fetch name==version.")
             raise typer.Exit(2)
@@ -45,22 +44,22 @@ def main(
         raise typer.Exit(2) from error
 
 
-async def _build(recipe: Recipe, out: Path, concurrency: int, console: Console) -> None:
+async def _build(recipe: BugRecipe, out: Path, concurrency: int, console: Console) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, TextColumn("{task.fields[note]}"), console=console) as bars:
         rows = {
             package.pinned: bars.add_task(package.pinned, total=recipe.each, note="") for package in recipe.packages
         }
 
-        def show(progress: Progress) -> None:
-            bars.update(rows[progress.package], completed=progress.kept, note=f"{progress.tried} tried")
+        def show(progress: BuildProgress) -> None:
+            bars.update(rows[progress.package], completed=progress.tasks, note=f"{progress.tried} tried")
 
         try:
-            made = await build(recipe, out, concurrency=concurrency, progress=show)
+            task_set = await build(recipe, out, concurrency=concurrency, progress=show)
         finally:
             await close_backends()
-    for split in made:
-        if tasks := made[split]:
+    for split in task_set:
+        if tasks := task_set[split]:
             kinds = Counter(task.tags[1] for task in tasks)
             console.print(
                 f"{split}: {len(tasks)} tasks; " + ", ".join(f"{kind} {n}" for kind, n in kinds.most_common())

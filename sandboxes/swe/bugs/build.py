@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.task import Task, TaskSet, seed_of, task_from_json, task_to_json
+from agentgym import Task, TaskError, TaskSet, seed_of, task_from_json, task_to_json
 
 from ..judge import RepositoryTests
 from ..patch import make_patch
@@ -31,13 +30,19 @@ AT_MOST = 0.3
 PATIENCE_S = 2
 """Processor seconds that tests have above what they take without a bug."""
 DIFFICULTY = {
-    "constant": 1.0, "boundary": 1.0, "operator": 1.0, "return": 1.0, "branch": 1.5, "call": 2.0, "argument": 2.0,
+    "constant": 1.0,
+    "boundary": 1.0,
+    "operator": 1.0,
+    "return": 1.0,
+    "branch": 1.5,
+    "call": 2.0,
+    "argument": 2.0,
     "removed": 4.0,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class BugRecipe:
     """A set to build: `each` tasks of every package, with at most `of_a_kind` of one kind of bug and `of_a_function`
     of one function."""
 
@@ -49,7 +54,7 @@ class Recipe:
     seed: int = 0
 
     @classmethod
-    def load(cls, path: str | Path) -> Recipe:
+    def load(cls, path: str | Path) -> BugRecipe:
         """Raises: TaskError naming the file and what is wrong with it; for a package in two splits too."""
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -71,22 +76,22 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a package is: bugs tried, and tasks kept of those wanted."""
+class BuildProgress:
+    """How far a package is: bugs tried, tasks made, and tasks to be made."""
 
     package: str
     tried: int
-    kept: int
-    wanted: int
+    tasks: int
+    target: int
 
 
 async def build(
-    recipe: Recipe,
+    recipe: BugRecipe,
     out: Path,
     *,
     judge: RepositoryTests | None = None,
     concurrency: int = 2,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Callable[[BuildProgress], None] = lambda _: None,
 ) -> TaskSet:
     """Build the set of a recipe and write it to `out`, one task a line.
 
@@ -98,24 +103,28 @@ async def build(
     journal = _Journal(out.with_name(out.name + ".found"))
     tasks: list[Task] = []
     for package in recipe.packages:
-        found = journal.of(package)
-        if found is None:
-            async with aclosing(_tasks_of(package, recipe, judge, concurrency, progress)) as made:
-                found = [task async for task in made]
-            journal.keep(package, found)
-        tasks += found
+        tasks_of_package = journal.of(package)
+        if tasks_of_package is None:
+            async with aclosing(_tasks_of(package, recipe, judge, concurrency, progress)) as built_tasks:
+                tasks_of_package = [task async for task in built_tasks]
+            journal.keep(package, tasks_of_package)
+        tasks += tasks_of_package
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
     for task in tasks:
         splits[task.split].append(task)
-    made_set = TaskSet(recipe.name, splits)
+    task_set = TaskSet(recipe.name, splits)
     out.parent.mkdir(parents=True, exist_ok=True)
-    made_set.to_jsonl(out)
+    task_set.to_jsonl(out)
     journal.remove()
-    return made_set
+    return task_set
 
 
 async def _tasks_of(
-    package: Package, recipe: Recipe, judge: RepositoryTests, concurrency: int, progress: Callable[[Progress], None]
+    package: Package,
+    recipe: BugRecipe,
+    judge: RepositoryTests,
+    concurrency: int,
+    progress: Callable[[BuildProgress], None],
 ) -> AsyncGenerator[Task, None]:
     """Validated tasks of one package, in an order that the seed alone decides."""
     repository = await asyncio.to_thread(package.fetch)
@@ -129,25 +138,26 @@ async def _tasks_of(
     ]
     random.Random(seed_of(recipe.name, package.pinned, recipe.seed)).shuffle(candidates)
     counts: Counter[str] = Counter()
-    kept = tried = 0
+    kept_count = tried_count = 0
     waiting = iter(candidates)
-    while kept < recipe.each:
-        batch = [one for _, one in zip(range(concurrency), waiting, strict=False)]
+    while kept_count < recipe.each:
+        batch = [candidate for _, candidate in zip(range(concurrency), waiting, strict=False)]
         if not batch:
             return
-        wanted = [
-            one for one in batch
-            if counts[one[2].kind] < recipe.of_a_kind and counts[f"{one[0]}:{one[2].function}"] < recipe.of_a_function
-        ]  # fmt: skip
-        found = await asyncio.gather(*(_task(package, repository, judge, passing, *one) for one in wanted))
-        tried += len(wanted)
-        for (path, _, mutation), task in zip(wanted, found, strict=True):
-            if task is not None and kept < recipe.each:
-                kept += 1
+        selected = [
+            (path, source, mutation)
+            for path, source, mutation in batch
+            if counts[mutation.kind] < recipe.of_a_kind and counts[f"{path}:{mutation.function}"] < recipe.of_a_function
+        ]
+        results = await asyncio.gather(*(_task(package, repository, judge, passing, *bug) for bug in selected))
+        tried_count += len(selected)
+        for (path, _, mutation), task in zip(selected, results, strict=True):
+            if task is not None and kept_count < recipe.each:
+                kept_count += 1
                 counts[mutation.kind] += 1
                 counts[f"{path}:{mutation.function}"] += 1
                 yield task
-        progress(Progress(package.pinned, tried, kept, recipe.each))
+        progress(BuildProgress(package.pinned, tried_count, kept_count, recipe.each))
 
 
 def _impatient(judge: RepositoryTests, rounds_s: float) -> RepositoryTests:
@@ -159,24 +169,29 @@ def _impatient(judge: RepositoryTests, rounds_s: float) -> RepositoryTests:
 
 
 async def _task(
-    package: Package, repository: Repository, judge: RepositoryTests, passing: Sequence[str], path: str, source: str,
+    package: Package,
+    repository: Repository,
+    judge: RepositoryTests,
+    passing: Sequence[str],
+    path: str,
+    source: str,
     mutation: Mutation,
-) -> Task | None:  # fmt: skip
+) -> Task | None:
     """The task of a bug; None if no test catches it, too many do, it cannot be told of, or its reverse mends it not."""
     broken = mutation.apply(source)
     bug = make_patch({path: source.encode()}, {path: broken.encode()})
     fix = make_patch({path: broken.encode()}, {path: source.encode()})
-    seen = await judge.judge(package.task(truth={}), bug, passing)
-    if seen is None or not seen.outcomes:
+    verdict = await judge.judge(package.task(truth={}), bug, passing)
+    if verdict is None or not verdict.outcomes:
         return None
-    failing = [test for test in passing if not seen.passed(test)]
+    failing = [test for test in passing if not verdict.passed(test)]
     if not 1 <= len(failing) <= max(1, AT_MOST * len(passing)):
         return None
     name = package.pinned.partition("==")[0]
     if mutation.kind == "removed":
         text: str | None = missing_text(mutation.function, path, name)
     else:
-        text = issue_text(repository, failing, seen.reasons, name)
+        text = issue_text(repository, failing, verdict.reasons, name)
     if text is None or leaks(text, fix):
         return None
     digest = hashlib.sha256(bug.encode()).hexdigest()[:8]
@@ -186,7 +201,7 @@ async def _task(
         patch=bug,
         truth={
             "fail_to_pass": failing,
-            "pass_to_pass": [test for test in passing if seen.passed(test)],
+            "pass_to_pass": [test for test in passing if verdict.passed(test)],
             "tests": list(package.test_files),
             "gold": fix,
         },

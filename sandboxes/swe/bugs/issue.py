@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ..repository import Repository
 
-MAX_CODE, MAX_SAID = 1_200, 600
+MAX_CODE, MAX_ERROR = 1_200, 600
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where an object lies in memory: another place in every run, and no two builds would be the same."""
 
@@ -19,15 +19,15 @@ def issue_text(repository: Repository, failing: Sequence[str], reasons: Mapping[
     Args:
         failing: pytest ids. `reasons`: what pytest said of each; its traceback, which leads to the bug, is left out.
     """
-    found = [(test, code) for test in failing if (code := _code_of(repository, test)) is not None]
-    if not found:
+    bodies = [(test, code) for test in failing if (code := _code_of(repository, test)) is not None]
+    if not bodies:
         return None
-    test, code = min(found, key=lambda pair: (len(pair[1]), pair[0]))
+    test, code = min(bodies, key=lambda pair: (len(pair[1]), pair[0]))
     words = _words(test)
-    said = _said(reasons.get(test, ""))
+    complaint = _error_lines(reasons.get(test, ""))
     parts = [f"{package}: {words} does not work as it should", "", "What I ran:", "", code]
-    if said:
-        parts += ["", "What came of it:", "", said]
+    if complaint:
+        parts += ["", "What came of it:", "", complaint]
     others = sorted({_words(other) for other in failing} - {words})
     if others:
         parts += ["", f"It seems to be the same with: {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}."]
@@ -45,8 +45,8 @@ def missing_text(function: str, path: str, package: str) -> str:
 def leaks(text: str, fix: str) -> bool:
     """Whether the text says a line that the fix would add."""
     added = (line[1:].strip() for line in fix.splitlines() if line.startswith("+") and not line.startswith("+++"))
-    said = {line.strip() for line in text.splitlines()}
-    return any(len(line) > 6 and line in said for line in added)
+    lines = {line.strip() for line in text.splitlines()}
+    return any(len(line) > 6 and line in lines for line in added)
 
 
 def _code_of(repository: Repository, test: str) -> str | None:
@@ -74,10 +74,10 @@ def _code_of(repository: Repository, test: str) -> str | None:
     return code if 0 < len(code) <= MAX_CODE else None
 
 
-def _said(reason: str) -> str:
+def _error_lines(reason: str) -> str:
     """The lines in which pytest says what was wrong, without the code it went through."""
     lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
-    return ADDRESS.sub("", "\n".join(lines))[:MAX_SAID]
+    return ADDRESS.sub("", "\n".join(lines))[:MAX_ERROR]
 
 
 def _words(test: str) -> str:

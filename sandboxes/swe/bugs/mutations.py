@@ -13,10 +13,17 @@ from dataclasses import dataclass
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//"}
 SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 COMPARED = {
-    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.Is: ("is", "is not"),
     ast.IsNot: ("is not", "is"),
-}  # fmt: skip
+}
 BOUNDARIES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
@@ -49,7 +56,7 @@ def mutations(source: str) -> Iterator[Mutation]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return
-    for mutation in _Finder(source).found(tree):
+    for mutation in _Finder(source).mutations_of(tree):
         try:
             ast.parse(mutation.apply(source))
         except (SyntaxError, ValueError):  # a format string, say, whose parts have no place of their own
@@ -66,7 +73,7 @@ class _Finder:
         for line in self._raw.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
 
-    def found(self, tree: ast.Module) -> Iterator[Mutation]:
+    def mutations_of(self, tree: ast.Module) -> Iterator[Mutation]:
         for part in tree.body:
             yield from self._visit(part, ())
 
@@ -115,9 +122,9 @@ class _Finder:
         elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
             yield self._instead("return", node.value, "None", where)
         elif isinstance(node, ast.Call):
-            if len(node.args) == 2 and not any(isinstance(one, ast.Starred) for one in node.args):
-                one, two = node.args
-                yield self._span("argument", one, two, f"{self._text(two)}, {self._text(one)}", where)
+            if len(node.args) == 2 and not any(isinstance(argument, ast.Starred) for argument in node.args):
+                first, second = node.args
+                yield self._span("argument", first, second, f"{self._text(second)}, {self._text(first)}", where)
             if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
                 yield self._instead("call", node, self._text(node.func.value), where)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):

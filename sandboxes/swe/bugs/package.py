@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from agentgym.errors import TaskError
-from agentgym.registry import load
-from agentgym.task import Split, Task
+from agentgym import Split, Task, TaskError, load
 
-from ..judge import RepositoryTests, Verdict
+from ..judge import PatchVerdict, RepositoryTests
 from ..repository import Repository
 from ..sources import fetch
 
@@ -49,8 +47,10 @@ class Package:
                 raise TaskError(f"{where}: the key {key!r} is missing or empty.")
         if data.get("split", "train") not in ("train", "validation", "held_out"):
             raise TaskError(f"{where}: split = {data['split']!r} is none of train, validation, held_out.")
-        made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
-        return cls(**made)
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in data.items()
+        }
+        return cls(**values)
 
     def fetch(self) -> Repository:
         """Its files, from the cache or the package index. Raises: TaskError."""
@@ -58,15 +58,15 @@ class Package:
 
     def breakable(self, repository: Repository) -> dict[str, str]:
         """Sources by path. Raises: TaskError if the patterns match none."""
-        found = {
+        sources = {
             path: content.decode("utf-8")
             for path, content in sorted(repository.files.items())
-            if any(fnmatchcase(path, one) for one in self.sources)
-            and not any(fnmatchcase(path, one) for one in self.test_files)
+            if any(fnmatchcase(path, pattern) for pattern in self.sources)
+            and not any(fnmatchcase(path, pattern) for pattern in self.test_files)
         }
-        if not found:
+        if not sources:
             raise TaskError(f"{self.pinned}: sources = {list(self.sources)} match no file of it.")
-        return found
+        return sources
 
     def task(self, *, id: str = "", prompt: str = "-", patch: str = "", **fields: Any) -> Task:  # noqa: A002
         """A task on this package; `patch` is what breaks it."""
@@ -86,10 +86,10 @@ class Package:
             assert verdict is not None
             reasons = list(verdict.reasons.values())
             rounds.append(verdict.outcomes)
-        if not (found := steady(rounds)):
-            said = reasons[0][-500:] if reasons else "None was found."
-            raise TaskError(f"{self.pinned}: none of its tests passes here. {said}")
-        return found
+        if not (passing_tests := steady(rounds)):
+            reason = reasons[0][-500:] if reasons else "None was found."
+            raise TaskError(f"{self.pinned}: none of its tests passes here. {reason}")
+        return passing_tests
 
 
 def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
@@ -111,13 +111,13 @@ def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _by_function(tests: Iterable[str]) -> dict[str, list[str]]:
     """The ids of every test function, in their order."""
-    found: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
     for test in tests:
-        found.setdefault(test.partition("[")[0], []).append(test)
-    return found
+        ids.setdefault(test.partition("[")[0], []).append(test)
+    return ids
 
 
-async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> Verdict | None:
+async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> PatchVerdict | None:
     """What a judge says in an interpreter of its own. Where the order of a set names a test, it is another there: the
     hash of None is an address."""
     if not isinstance(judge.backend, str):

@@ -1,4 +1,4 @@
-"""What every text world is: plain state in memory, made from a generated puzzle, judged by playing it again."""
+"""The base of the text environments: plain state in memory, built from the parameters of a generated puzzle."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agentgym import Checkpoint, Environment, Message, Task, ToolError
-from agentgym.errors import TaskError
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, seed_of
 from agentgym.reward import SUCCESS, Components
-from agentgym.task import seed_of
 
 Script = Callable[[Sequence[Message]], Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One way in which a world is made harder: whole numbers from `low` to `high`, and what they count."""
+    """One axis of difficulty: whole numbers from `low` to `high`, and a text that says what they count."""
 
     low: int
     high: int
@@ -30,25 +28,25 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """What a world invents: the words, what the world is built from, and what only judges and oracles may read."""
+    """A generated puzzle: the prompt, the task parameters, and the truth that only rewards and oracles may read."""
 
     prompt: str
     parameters: dict[str, Any]
     truth: Any
 
 
-class TextWorld(Environment):
-    """Base of the text worlds. All of it is in memory; nothing runs that the agent wrote, so nothing is isolated.
+class TextEnvironment(Environment):
+    """Base of the text environments. Everything is in memory and no code of the agent runs, so nothing is isolated.
 
-    A world sets `id`, `axes` and `levels` and writes `begin` (parameters to state), `solved`, `nearness`, `invent`
-    (axes to puzzle), `oracle`, and tools that change `self.state`, plain data. Its `imperfect_oracle` and `gold`, if
-    any, serve task sets.
+    A subclass sets `id`, `axes` and `levels`, and implements `begin` (parameters to state), `solved`, `nearness`,
+    `invent` (axes to puzzle), `oracle`, and tools that change `self.state`. Task sets also use its `imperfect_oracle`
+    and `gold`, if it has them.
 
     Attributes:
         id: the name it is registered under.
-        axes: what `generate` may be asked for, by name.
-        levels: the axes of difficulty 0, 1, 2, ...; what a level leaves out is at its axis's low end.
-        state: the whole world as plain data: what a checkpoint holds.
+        axes: the axes of difficulty that `generate` accepts, by name.
+        levels: the axes of difficulty 0, 1, 2, ...; an axis that a level leaves out is at its lowest value.
+        state: the complete state as plain data, as a checkpoint holds it.
     """
 
     reward = "final_state"
@@ -63,47 +61,48 @@ class TextWorld(Environment):
         self._task = "no task"
         self._parameters: Mapping[str, Any] = {}
 
-    # ---- what a world writes
+    # ---- implemented by subclasses
 
     @abstractmethod
     def begin(self) -> dict[str, Any]:
-        """The state at the start, from `self.parameter(...)`. Raises: TaskError for parameters that make no world."""
+        """The state at the start, from `self.parameter(...)`. Raises: TaskError for invalid parameters."""
 
     @abstractmethod
     def solved(self) -> bool:
-        """Whether the state is a solved one."""
+        """Whether the puzzle is solved."""
 
     @abstractmethod
     def nearness(self) -> float:
-        """How near the state is to a solved one, 0 to 1; 1 only where solved. A function of the state alone."""
+        """How near the state is to a solution, from 0 to 1; 1 only if solved. Depends on the state alone."""
 
     def lost(self) -> bool:
-        """Whether the world is over without being solved."""
+        """Whether the episode is over without a solution."""
         return False
 
     def canonical(self) -> Any:
-        """What makes two states of a task the same one: plain data, by default the whole state."""
+        """Plain data that is equal for equal states of a task; by default the complete state."""
         return self.state
 
     @classmethod
     @abstractmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
-        """A puzzle that can be solved, at these axes."""
+        """A solvable puzzle with these axes."""
 
     @staticmethod
     @abstractmethod
     def oracle(task: Task) -> Script:
         """A script that solves a task through the public tools."""
 
-    # ---- what every world has
+    # ---- common to all
 
     @classmethod
     def generate(cls, seed: int, difficulty: int = 0, **axes: int) -> Task:
-        """A task that can be solved; equal arguments, equal task, in every process.
+        """A solvable task; equal arguments give an equal task in every process.
 
         Args:
-            difficulty: a level, 0 to `len(levels) - 1`. `axes`: override the level's own, by name.
-        Raises: TaskError for a level, axis or value there is not.
+            difficulty: a level, 0 to `len(levels) - 1`.
+            axes: override those of the level, by name.
+        Raises: TaskError for an unknown level or axis, or a value out of range.
         """
         if not 0 <= difficulty < len(cls.levels):
             raise TaskError(f"{cls.id} has no difficulty {difficulty}: levels are 0 to {len(cls.levels) - 1}.")
@@ -115,14 +114,19 @@ class TextWorld(Environment):
             if not axis.low <= value <= axis.high:
                 raise TaskError(f"{cls.id}: {name} = {value} ({axis.words}) is not in {axis.low} to {axis.high}.")
         rng = random.Random(seed_of(cls.id, seed, *sorted(chosen.items())))
-        made = cls.invent(rng, chosen)
+        puzzle = cls.invent(rng, chosen)
         return Task(
-            f"{cls.id}/{difficulty}/{seed}", cls.id, made.prompt, parameters=made.parameters, truth=made.truth,
-            tags=(f"level_{difficulty}",), difficulty=float(difficulty),
-        )  # fmt: skip
+            f"{cls.id}/{difficulty}/{seed}",
+            cls.id,
+            puzzle.prompt,
+            parameters=puzzle.parameters,
+            truth=puzzle.truth,
+            tags=(f"level_{difficulty}",),
+            difficulty=float(difficulty),
+        )
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Build the task's world. Raises: TaskError if its parameters make none."""
+        """Build the initial state of the task. Raises: TaskError for invalid parameters."""
         self._task, self._parameters, self.seed, self._ended = task.id, task.parameters, seed, False
         parameters = json.dumps(dict(task.parameters), sort_keys=True)
         self._identity = hashlib.blake2b(parameters.encode(), digest_size=16).digest()
@@ -139,16 +143,16 @@ class TextWorld(Environment):
         return value
 
     def refuse(self, why: str) -> TaskError:
-        """The error for parameters that are of the right types and make no world."""
+        """The error for parameters that have the right types but are not a valid puzzle."""
         return TaskError(f"{self._task}: {why}")
 
     def check_open(self) -> None:
-        """Every tool begins with this. Raises: ToolError once the world is over."""
+        """Called first by every tool. Raises: ToolError if the episode is over."""
         if self._ended:
             raise ToolError("It is over: nothing changes any more.")
 
     def settle(self) -> None:
-        """Every tool ends with this: a world that is solved or lost ends the episode."""
+        """Called last by every tool: ends the episode if the puzzle is solved or lost."""
         if self.solved() or self.lost():
             self.end_episode()
 
@@ -168,5 +172,5 @@ class TextWorld(Environment):
         self.settle()
 
     def verdict(self) -> Components:
-        """What the reward `final_state` asks of the world that an episode left behind."""
+        """Components for the reward `final_state`, from the final state of the episode."""
         return {SUCCESS: float(self.solved()), "progress": self.nearness()}
