@@ -90,6 +90,12 @@ class EpisodeSection(Section):
     backend: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_keys(cls, table: Any) -> Any:
+        names = {"max_tokens": "max_episode_tokens", "turn_tokens": "max_turn_tokens"}
+        return renamed_keys(table, names, where="[episode]") if isinstance(table, dict) else table
+
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
         """Return the RolloutConfig of these values."""
         budgets = Budgets(
@@ -126,6 +132,13 @@ class WarmStartSection(Section):
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current_keys(cls, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        return renamed_keys(table, {"novice": "imperfect_oracle"}, where="[warm_start]")
 
 
 class SignalsSection(Section):
@@ -211,6 +224,11 @@ class EvaluateSection(Section):
     but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
     `stratum` is the tag of the tasks that the headline figure is about; the tables show all tasks.
     """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_keys(cls, table: Any) -> Any:
+        return renamed_keys(table, {"samples": "group_size"}, where="[evaluate]") if isinstance(table, dict) else table
 
     tasks: Count | None = None
     group_size: Count = 1

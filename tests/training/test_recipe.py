@@ -187,3 +187,11 @@ def test_every_renamed_key_still_works_and_warns(tmp_path):
 def test_a_key_under_both_its_names_is_refused():
     with pytest.raises(RecipeError, match=r"\[evaluate\] has both samples and group_size"):
         Recipe.parse(tomllib.loads(GOOD) | {"evaluate": {"samples": 5, "group_size": 5}})
+
+
+def test_the_old_key_novice_still_works_and_warns_and_both_names_are_an_error(tmp_path):
+    with pytest.warns(DeprecationWarning, match=r"novice in \[warm_start\] is now imperfect_oracle"):
+        recipe = Recipe.load(write(tmp_path, GOOD + "[warm_start]\nnovice = 0.5\n"))
+    assert recipe.warm_start.imperfect_oracle == 0.5
+    with pytest.raises(RecipeError, match="two names of one key"):
+        Recipe.load(write(tmp_path, GOOD + "[warm_start]\nnovice = 0.5\nimperfect_oracle = 0.5\n"))
