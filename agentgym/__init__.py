@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from agentgym.policy import Policy
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
-    from agentgym.reward import Combined, Gate, Reward, Schedule
+    from agentgym.reward import Combined, Gate, Reward, Schedule, reward_function
     from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
@@ -103,7 +103,7 @@ _HOME = {
     "policy": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
-    "reward": ("Combined", "Gate", "Reward", "Schedule"),
+    "reward": ("Combined", "Gate", "Reward", "Schedule", "reward_function"),
     "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
@@ -181,6 +181,7 @@ __all__ = [
     "load_task_set",
     "make",
     "register",
+    "reward_function",
     "seed_of",
     "shared_backend",
     "task_from_json",

@@ -54,7 +54,7 @@ class ReferenceProbability(Reward):
         raw = _mean(await probabilities(self.policy, before_answer(episode, own_ids), reference))
         if not self.debias:
             return {"reference_probability": raw, "reference_raw": raw}
-        prompt: list[int] = list(episode.prompt_ids)  # type: ignore[attr-defined]
+        prompt: list[int] = list(episode.prompt_ids)
         without = _mean(await probabilities(self.policy, prompt, reference))
         return {"reference_probability": min(max(raw - without, 0.0), 1.0), "reference_raw": raw}
 

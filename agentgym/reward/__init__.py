@@ -1,6 +1,7 @@
 """Rewards: named components for turns, outcomes and groups, and how they are put together.
 
 contract.py  what a reward is, and the checks on what it answers
+functions.py a reward made of one function
 combined.py  several rewards as one: weights, schedules over training, gates, caps
 """
 
@@ -15,17 +16,20 @@ from agentgym.reward.contract import (
     validate_components,
     validate_each,
 )
+from agentgym.reward.functions import FunctionReward, reward_function
 
 __all__ = [
     "SUCCESS",
     "Combined",
     "Components",
     "EpisodeView",
+    "FunctionReward",
     "Gate",
     "Reward",
     "RewardStage",
     "Schedule",
     "TurnView",
+    "reward_function",
     "validate_components",
     "validate_each",
 ]

@@ -13,13 +13,12 @@ from typing import Any, Literal
 from agentgym.errors import RewardError
 from agentgym.reward.contract import (
     Components,
-    EpisodeView,
     Reward,
     RewardStage,
-    TurnView,
     validate_components,
     validate_each,
 )
+from agentgym.trajectory import Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +112,16 @@ class Combined(Reward):
         self._progress = 0.0
         self._weigh()
 
-    async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    async def turn(self, turn: Turn, episode: Trajectory) -> Components:
         return await self._ask("turn", turn, episode)
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         return await self._ask("outcome", episode)
 
-    async def hindsight(self, episode: EpisodeView) -> list[Components]:
+    async def hindsight(self, episode: Trajectory) -> list[Components]:
         return await self._ask_each("hindsight", episode, len(episode.turns))
 
-    async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         return await self._ask_each("group", episodes, len(episodes))
 
     def has_stage(self, stage: RewardStage) -> bool:
@@ -138,7 +137,7 @@ class Combined(Reward):
         for reward in self.rewards:
             reward.bind_policy(policy)
 
-    def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
+    def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
         """The weights of now, with what this episode's gates shut and its caps scale down."""
         totals: dict[str, float] = {}
         rows = [episode.outcome, *(turn.rewards for turn in episode.turns)]
@@ -175,8 +174,8 @@ class Combined(Reward):
         for reward in self.rewards:
             if reward.has_stage(stage):
                 answers = await validate_each(getattr(reward, stage)(view), reward, count)
-                for one, components in zip(merged, answers, strict=True):
-                    _merge(one, components)
+                for merged_components, components in zip(merged, answers, strict=True):
+                    _merge(merged_components, components)
         return merged
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from agentgym.deprecation import adopt_renamed_members, renamed_member
 from agentgym.errors import RewardError
-from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.task import Task
+from agentgym.trajectory import Trajectory, Turn
 
 Components = dict[str, float]
 RewardStage = Literal["turn", "outcome", "hindsight", "group"]
@@ -24,28 +23,10 @@ SUCCESS = "success"
 """The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
 
 
-@runtime_checkable
-class TurnView(Protocol):
-    """What a reward sees of a turn."""
-
-    index: int
-    message: Message
-    calls: Sequence[Call]
-    results: Sequence[Result]
-
-
-@runtime_checkable
-class EpisodeView(Protocol):
-    """What a reward sees of an episode. `stop_reason` is None while it runs; `outcome` fills as it is judged."""
-
-    task: Task
-    stop_reason: StopReason | None
-    outcome: dict[str, float]
-
-    @property
-    def turns(self) -> Sequence[Any]:
-        """Those that were played, each a TurnView; of an episode with `rewards`, its components so far."""
-        ...
+EpisodeView = Trajectory
+"""Old name of Trajectory, for rewards that were annotated with it; it goes in 0.3.0."""
+TurnView = Turn
+"""Old name of Turn, likewise."""
 
 
 class Reward:
@@ -66,22 +47,22 @@ class Reward:
         super().__init_subclass__(**kwargs)
         adopt_renamed_members(cls)
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Any:
+    def turn(self, turn: Turn, episode: Trajectory) -> Any:
         """Components earned by this turn, in reward units. Returns: dict[str, float], or an awaitable of it."""
         return {}
 
-    def outcome(self, episode: EpisodeView) -> Any:
+    def outcome(self, episode: Trajectory) -> Any:
         """Components earned by the whole episode. Returns: dict[str, float], or an awaitable of it."""
         return {}
 
-    def hindsight(self, episode: EpisodeView) -> Any:
+    def hindsight(self, episode: Trajectory) -> Any:
         """Components of each turn that only the finished episode tells. Returns: one dict a turn, or an awaitable.
 
         They are added to what `turn` gave. `episode.outcome` holds what `outcome` said.
         """
         return [{} for _ in episode.turns]
 
-    def group(self, episodes: Sequence[EpisodeView]) -> Any:
+    def group(self, episodes: Sequence[Trajectory]) -> Any:
         """Further outcome components of each episode, seen beside the others of its task.
 
         Args:
@@ -90,7 +71,7 @@ class Reward:
         """
         return [{} for _ in episodes]
 
-    def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
+    def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
         """The weights that count for a judged episode; asked again after its group was judged."""
         return self.weights
 

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
+from agentgym.deprecation import renamed_keys
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.reward import Reward
@@ -80,6 +81,12 @@ class EpisodeSection(Section):
     backend: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_keys(cls, table: Any) -> Any:
+        names = {"max_tokens": "max_episode_tokens", "turn_tokens": "max_turn_tokens"}
+        return renamed_keys(table, names, where="[episode]") if isinstance(table, dict) else table
+
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
         """What the episode manager takes."""
         budgets = Budgets(
@@ -116,6 +123,13 @@ class WarmStartSection(Section):
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current_keys(cls, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        return renamed_keys(table, {"novice": "imperfect_oracle"}, where="[warm_start]")
 
 
 class SignalsSection(Section):
@@ -201,6 +215,11 @@ class EvaluateSection(Section):
     `stratum` is the tag of the tasks that the headline speaks of; the tables show all.
     """
 
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_old_keys(cls, table: Any) -> Any:
+        return renamed_keys(table, {"samples": "group_size"}, where="[evaluate]") if isinstance(table, dict) else table
+
     tasks: Count | None = None
     group_size: Count = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
@@ -238,7 +257,8 @@ class Recipe(Section):
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:
         """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
-        return self.reward.judge(registry.load("environments", task.environment).reward for task in task_set["train"])
+        environments = dict.fromkeys(task.environment for task in task_set["train"])
+        return self.reward.judge(registry.prototype(name).reward for name in environments)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """How the run's episodes are played. Raises: as `judge`."""

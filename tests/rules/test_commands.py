@@ -33,3 +33,11 @@ def test_ci_runs_the_commands_a_person_runs():
 def test_make_help_names_every_target():
     output = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {target for target in TARGETS if f"make {target} " not in output} == set()
+
+
+def test_pre_commit_runs_what_make_lint_runs():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    lint = (ROOT / "Makefile").read_text().partition("\nlint:")[2].partition("\n\n")[0]
+    for check in ("ruff check", "ruff format", "mypy"):
+        assert f"entry: .venv/bin/{check}" in hooks
+        assert f"-m {check}" in lint

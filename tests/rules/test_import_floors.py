@@ -11,18 +11,19 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 
 FLOORS = {
     "errors": 0, "messages": 0, "threads": 0, "deprecation": 0, "validated": 0,
-    "tools": 1, "task": 1, "reward": 1, "sandbox": 1,
-    "environment": 2, "guest_module": 2, "observed_state": 2, "registry": 2, "trajectory": 2,
-    "policy": 3, "storage": 3,
-    "rollout": 4, "credit": 4, "episode": 4,
-    "training": 5, "evaluation": 5,
-    "interop": 6, "viewer": 6, "cli": 6, "testing": 6,
+    "tools": 1, "task": 1, "sandbox": 1,
+    "trajectory": 2,
+    "reward": 3,
+    "environment": 4, "guest_module": 4, "observed_state": 4, "registry": 4,
+    "policy": 5, "storage": 5,
+    "rollout": 6, "credit": 6, "episode": 6,
+    "training": 7, "evaluation": 7,
+    "interop": 8, "viewer": 8, "cli": 8, "testing": 8,
 }  # fmt: skip
 
 # Neighbours on one floor, where one may know the other but not the other way round.
 NEIGHBOURS = {
     ("registry", "environment"): "make() returns an Environment",
-    ("reward", "task"): "a judge reads the task's truth",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
     ("cli", "viewer"): "`agentgym view` starts the server",
@@ -123,7 +124,7 @@ def test_what_runs_inside_a_sandbox_needs_nothing_but_python():
 @pytest.mark.parametrize(
     ("room", "other", "objection"),
     [
-        ("credit", "training", "credit is on floor 4, training on 5"),
+        ("credit", "training", "credit is on floor 6, training on 7"),
         ("policy", "sandboxes", "through the registry"),
         ("policy", "", "the room that is meant"),
         ("policy", "attic", "stands on no floor"),
