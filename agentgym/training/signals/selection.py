@@ -37,7 +37,7 @@ def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
     for name in estimator.requires:
         if (method := ENVIRONMENT_METHODS.get(name)) is not None:
             for environment in sorted({task.environment for task in task_set["train"]}):
-                environment_class = registry.load("environments", environment)
+                environment_class = type(registry.prototype(environment))
                 if getattr(environment_class, method.__name__, method) is method:
                     raise CreditError(
                         f"{estimator.name} requires {name}, which {environment} does not provide: it does not override "
