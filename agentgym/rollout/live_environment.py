@@ -27,6 +27,10 @@ class EnvironmentState:
     checkpoint: Checkpoint | None = None
 
 
+NO_STATE = EnvironmentState()
+"""Of an environment that tells nothing, as most do."""
+
+
 class LiveEnvironment:
     """One episode's environment, and the fresh one that takes its place after a failure.
 
@@ -67,6 +71,8 @@ class LiveEnvironment:
         if self._offers_checkpoint:
             note(f"taking a checkpoint before turn {turn}")
             checkpoint = await environment.checkpoint()
+        if state_key is None and potential is None and checkpoint is None:
+            return NO_STATE
         return EnvironmentState(state_key, potential, checkpoint)
 
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
