@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.messages import Result
-from agentgym.sandbox.contract import Usage
-from agentgym.sandbox.metering import combine_usage, usage_counts, usage_since
+from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
 
 CLOSE_S = 60.0

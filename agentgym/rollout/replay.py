@@ -19,7 +19,7 @@ from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.sandbox.contract import Usage
+from agentgym.sandbox import Usage
 from agentgym.task import Task
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 

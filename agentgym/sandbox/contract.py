@@ -1,7 +1,7 @@
-"""The sandbox contract: what every isolated machine does, whichever backend made it.
+"""The sandbox contract, which every backend implements.
 
-Timeouts, memory kills and non-zero exits are *results* (`ExecResult`). Only the infrastructure raises,
-typed: `SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`.
+Timeouts, memory kills and non-zero exit codes are *results* (`ExecResult`). Exceptions mean that the infrastructure
+failed (`SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`) or that the call itself makes no sense (ValueError).
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from agentgym.sandbox.limits import SandboxSpec
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a call used, or a sandbox since it was made or reset. 0 where the kernel does not count it.
+    """The resources used by one call, or by a sandbox since it was created or reset. 0 where the kernel does not count.
 
     Attributes:
-        cpu_s: processor time, but of children whose parent ignores their end. `wall_s`: during which a call ran.
-        peak_memory_mib: most memory held at once; of a call, by its largest process.
-        processes: alive now, of a sandbox. `disk_bytes`: held by files now.
-        written_bytes: given to write calls by processes that have ended or answered: files, pipes and sockets alike.
-        started: processes and threads; of a call, all that were started in the sandbox while it ran.
+        cpu_s: processor time in seconds. Missing are children whose parent ignores SIGCHLD, and so never waits.
+        peak_memory_mib: the most memory held at once, in MiB; of a call, the peak of its largest process.
+        processes: processes alive now; only of a sandbox.
+        disk_bytes: bytes held by files now.
+        written_bytes: bytes passed to write calls, to files, pipes and sockets alike. A process counts once it has
+            ended or, in a session, has answered.
+        started: processes and threads started; of a call, all that were started in the sandbox while it ran.
+        wall_s: seconds during which a call ran.
     """
 
     cpu_s: float = 0.0
@@ -36,10 +39,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """How a command ended. `exit_code` is negative for a signal, as in subprocess.
+    """How a command or a Python call ended.
 
-    `stdout` and `stderr` are at most the asked number of bytes each; `truncated` says that more was
-    written and dropped at the source. `duration_s` is wall time inside the sandbox.
+    Attributes:
+        exit_code: 0 to 255; -N if signal N ended the process, as in subprocess.
+        stdout, stderr: at most `max_output_bytes` of the call, each.
+        truncated: more was written than that. The rest was dropped inside the sandbox.
+        timed_out: the call took longer than its `timeout_s`, and all its processes were killed.
+        oom_killed: the call failed, and a process was killed for the memory limit while it ran.
+        duration_s: wall time in seconds, measured inside the sandbox.
+        usage: what the call used.
     """
 
     exit_code: int
@@ -53,11 +62,12 @@ class ExecResult:
 
     @property
     def ok(self) -> bool:
+        """Whether it ended in time and with exit code 0."""
         return self.exit_code == 0 and not self.timed_out
 
     @property
     def text(self) -> str:
-        """Standard output, decoded; bytes that are no UTF-8 are replaced."""
+        """Standard output as text; bytes that are not UTF-8 are replaced."""
         return self.stdout.decode("utf-8", "replace")
 
 
@@ -66,11 +76,13 @@ class Capabilities:
     """What a backend can enforce on this machine.
 
     Attributes:
-        available: sandboxes can be made here at all; `reason` says why not, and what to do.
-        level: `ns+cgroup`, `ns`, `container`, `process`.
-        enforced: limits by name that are truly enforced. `missing`: those that are not, each with its remedy.
-        watched: those missing that are watched instead: exceeded for moments, noticed, and seen to.
-        snapshots: `snapshot` and `create(snapshot=...)` work.
+        available: whether sandboxes can be created here at all. If not, `reason` says why and what to do.
+        level: `ns+cgroup`, `ns`, `container` or `process`.
+        enforced: names of the limits that are enforced (see `LIMITS`).
+        missing: limits that are not enforced, each with its remedy.
+        watched: those of `missing` that are watched instead: they can be exceeded for a moment before the
+            backend notices and acts.
+        snapshots: whether `snapshot` and `create(snapshot=...)` work.
     """
 
     available: bool
@@ -84,7 +96,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Files, or changes to the files of the layers below: an archive as `guest/archive.py` writes it.
+    """Files, or changes to the files of the layers below, as one archive in the format of guest/archive.py.
 
     `digest` is a hash of all of `data`, times included; `snapshots.layer_of` makes it.
     """
@@ -95,17 +107,16 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The files under /work and /tmp of a sandbox at one moment: live processes are not captured, and neither are
-    the variables of sessions (`sessions.replay` runs a session's code again).
+    """The files under /work and /tmp of a sandbox at one moment. Processes and variables of sessions are not in it;
+    `replay_sessions` runs the code of sessions again.
 
-    Plain data: any backend restores it, in any process. Snapshots are equal if their files are.
+    Plain data: any backend restores it, in any process. Two snapshots are equal if their files are.
 
     Attributes:
-        id: SHA-256 over the sorted paths, kinds, modes, link targets and contents of all files: equal files have equal
-            ids, however they came about. Times do not count.
+        id: SHA-256 over the sorted paths, kinds, modes, link targets and contents of all files. Times do not count.
         backend: name of the backend that it was taken on.
-        layers: the lowest first; the files are what is left when each is unpacked over those before.
-        entries: digest of each file by its path, as bytes; from it a snapshot of changes gets its id.
+        layers: the lowest first. Unpacking each over those before it gives the files.
+        entries: the digest of each file by its path, in bytes. The id of a later snapshot is computed from it.
     """
 
     id: str
@@ -121,12 +132,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A sandbox alive on this machine, whoever made it.
+    """A sandbox alive on this machine, whichever process created it.
 
     Attributes:
-        id: what the backend knows it by. `owner`: pid of the process that made it, 0 if it is unknown or gone.
-        image: "host", or what tells its image from others.
-        orphaned: its owner is dead; `Backend.clean` ends it.
+        id: the backend's name for it.
+        image: "host", or the start of the image's digest or name.
+        owner: pid of the process that created it; 0 if that is unknown or has ended.
+        orphaned: its owner has ended. `Backend.clean` removes it.
+        age_s, memory_mib, processes: seconds since it was created, MiB in use, processes alive.
     """
 
     id: str
@@ -144,10 +157,10 @@ class Connection:
     """One request that a sandbox with a network made of its proxy.
 
     Attributes:
-        host, port: where it wanted to go; empty and 0 if the request said nothing that can be read.
-        allowed: it was on the list and led to a public address, or to one that the list names.
-        bytes_sent, bytes_received: between the proxy and that server, TLS and all.
-        reason: why it was refused or cut short; empty if neither.
+        host, port: where it wanted to go; empty and 0 if the request could not be read.
+        allowed: the destination was on the allow list and led to a public address, or to one that the list names.
+        bytes_sent, bytes_received: between the proxy and the server, TLS included.
+        reason: why it was refused or ended early; empty if neither.
     """
 
     host: str
@@ -159,17 +172,27 @@ class Connection:
 
 
 class Channel(Protocol):
-    """A long-lived process inside the sandbox that speaks one JSON value a line."""
+    """A long-lived process inside the sandbox that answers each line of JSON on its stdin with one on its stdout."""
 
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
-        """Send one value and return the next line's value. Raises: SandboxDied, TimeoutError."""
+        """Send one JSON value and return the value of the next line. Requests wait for each other.
 
-    async def close(self) -> None: ...
+        Raises: TimeoutError; SandboxDied if the process ended, or sent a line that is not JSON or larger than 16 MiB.
+            After any error, and after cancelling, the channel is closed: replies could be mixed up.
+        """
+
+    async def close(self) -> None:
+        """Kill the process and everything it started. May be called twice."""
 
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory."""
+    """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory.
+
+    Every call raises SandboxDied once the sandbox has ended: it was closed, its guest was killed, it did not answer in
+    time or its answer made no sense. A call that is cancelled has its processes killed, and the sandbox stays usable.
+    Calls may run at the same time.
+    """
 
     async def exec(
         self,
@@ -181,53 +204,110 @@ class Sandbox(Protocol):
         timeout_s: float = 30,
         max_output_bytes: int = 65_536,
     ) -> ExecResult:
-        """Run a command to its end. On timeout the whole process tree is killed."""
+        """Run a command and wait for its end. No shell is involved; whatever it leaves running is killed.
+
+        A failure of the command is a result, not an exception: exit code 127 if the program or `cwd` does not exist,
+        126 if it cannot be run (not executable, a null character in `argv`, the process limit is reached).
+
+        Args:
+            argv: the program, then its arguments. A string is refused; for a shell pass ["sh", "-c", text].
+            stdin: standard input, of any size; empty for none.
+            cwd: working directory, by default /work.
+            env: variables for this call, on top of those of the spec.
+            timeout_s: seconds, above 0. At the timeout the command and all its descendants are killed, and the
+                result has `timed_out` set and the output so far.
+            max_output_bytes: of each stream; what goes beyond is dropped, and `truncated` is set.
+        Raises: SandboxDied; ValueError for an empty or string `argv`, a timeout that is not a positive number, or a
+            negative `max_output_bytes`.
+        """
 
     async def run_python(
         self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
     ) -> ExecResult:
-        """Run Python in a fresh fork of the warm interpreter; a `session` keeps its variables between calls."""
+        """Run Python code as `__main__` in a fork of the warm interpreter, which has the spec's `preload` imported.
+
+        Args:
+            code: the program. An uncaught exception prints its traceback to stderr and gives exit code 1.
+            session: calls of one session run in one process and keep their variables; they wait for each other. A
+                session that times out or is cancelled is killed, and its next call starts without variables.
+            timeout_s, max_output_bytes: as for `exec`.
+        Raises: SandboxDied; ValueError as `exec`.
+        """
 
     async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        """Content of a regular file.
+        """The content of a regular file. Below /work and /tmp a link is followed only if it stays there.
 
-        Raises: FileNotFoundError, IsADirectoryError, PermissionError, ValueError if it is larger than `max_bytes`.
+        Raises: FileNotFoundError, IsADirectoryError, PermissionError; ValueError if it is larger than `max_bytes`;
+            SandboxDied.
         """
 
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Write a file, making its directories. Never follows a link out of the sandbox. Raises: OSError when full."""
+        """Create or replace a file, and create its missing directories. Never follows a link out of the sandbox.
+
+        Raises: OSError, with errno ENOSPC when a disk limit is reached; SandboxDied.
+        """
 
     async def list(self, path: str = ".") -> list[str]:
-        """Names in a directory, sorted; directories end with a slash."""
+        """The names in a directory, sorted; those of directories end with a slash.
 
-    async def open_channel(self, argv: Sequence[str]) -> Channel: ...
+        Raises: FileNotFoundError, NotADirectoryError, PermissionError; SandboxDied.
+        """
 
-    async def snapshot(self) -> Snapshot: ...
+    async def open_channel(self, argv: Sequence[str]) -> Channel:
+        """Start a process that speaks JSON lines on stdin and stdout, and lives until the channel is closed.
+
+        A program that cannot be run, or that ends, is reported by the first `Channel.request`, with its last words on
+        standard error.
+
+        Raises: OSError if no process can be started; SandboxDied.
+        """
+
+    async def snapshot(self) -> Snapshot:
+        """The files under /work and /tmp, to create other sandboxes from. Everything in the sandbox stops meanwhile.
+
+        Raises: SandboxError if the files cannot be read, or are more than the spec allows; SandboxDied.
+        """
 
     async def reset(self) -> None:
-        """Back to how it was created: processes killed, sessions dropped, files gone."""
+        """Return to the state after `create`: processes killed, sessions and channels gone, files as they were.
 
-    async def usage(self) -> Usage: ...
+        Calls that are still running raise SandboxDied.
+
+        Raises: SandboxUnavailable if a new machine is needed and none can be made; SandboxDied.
+        """
+
+    async def usage(self) -> Usage:
+        """What all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""
 
     async def close(self) -> None:
-        """Kill everything and leave nothing behind. May be called twice."""
+        """Kill everything and leave nothing behind. Running calls raise SandboxDied. May be called twice."""
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """Makes sandboxes. One instance serves a whole process and any number of event-loop tasks."""
+    """Creates sandboxes. One instance serves a whole process, any number of tasks and event loops.
+
+    Attributes:
+        name: as it is registered, for example `namespaces`.
+    """
 
     name: str
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """Raises: SandboxUnavailable, LimitUnenforceable."""
+        """A new sandbox, with the files of a snapshot if one is given. Cancelling leaves nothing behind.
 
-    async def probe(self) -> Capabilities: ...
+        Raises: LimitUnenforceable if this machine cannot enforce every limit of the spec, and the spec does not
+            accept that (`insecure_ok`); SandboxUnavailable if no sandbox can be created, with what to do.
+        """
+
+    async def probe(self) -> Capabilities:
+        """What this backend can do on this machine, found out by creating a sandbox. Raises nothing if it cannot."""
 
     async def running(self) -> list[Running]:
-        """Every sandbox of this kind on this machine, also those of other processes."""
+        """Every sandbox of this backend on this machine, those of other processes included."""
 
     async def clean(self) -> list[str]:
-        """Remove what dead owners left behind. Returns: one line for each thing removed."""
+        """Remove what processes that have ended left behind. Returns: one line of text for each thing removed."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close every sandbox of this instance. It may be used again afterwards."""

@@ -1,4 +1,4 @@
-"""What a sandbox may use. Every limit is enforced by the backend, or the backend refuses to start."""
+"""The limits of a sandbox. A backend enforces each of them, or refuses to create the sandbox."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ LIMITS = {
     "output": "bytes of output a call gives back, cut at the source",
     "network": "what can be reached: nothing, or the names of the spec",
 }
-"""Every limit by the name under which `Capabilities` calls it enforced or missing, and what it bounds."""
+"""Every limit, by its name in `Capabilities`, and what it bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What an environment asks of its sandbox. Mebibytes, cores, seconds and counts, all bounded by default.
+    """What an environment asks of its sandbox. Everything is limited by default.
 
     Attributes:
-        image: the root filesystem, read-only. `host` is the host's own Python and base tools; every backend has it. For
-            others see the backend: to namespaces, the path of a root filesystem or OCI image layout, or the name of
-            one in the cache (agentgym.sandbox.rootfs). What an image holds in /work and /tmp is not seen.
+        image: the root file system, read-only. `host` is the host's own Python and base tools, and works with every
+            backend. Else, for `namespaces`, the path of a root file system or OCI image layout, or the name of an
+            image in agentgym's cache; for `docker`, an image that the daemon has. The image's own files in /work and
+            /tmp are hidden.
         memory_mib: memory of all processes together.
         cpu_cores: share of processor time, 1.0 is one core.
         processes: processes and threads alive at once.
-        disk_mib: bytes that may be written in all; a snapshot it starts from counts, and so does, again, each of the
-            snapshot's files that is changed. `inodes`: files and directories that may be made.
-        open_files: descriptors per process.
-        network: False is no network at all, not even the host's loopback. Else the names that may be reached, over
+        disk_mib: MiB that files may take. A snapshot that the sandbox starts from counts, and a file of the snapshot
+            that is changed counts once more.
+        inodes: files and directories that may be created.
+        open_files: file descriptors of each process.
+        network: False for no network at all, not even the host's loopback. Else the names that may be reached, over
             HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`. Without a port,
-            80 and 443. A name must lead to a public address; `"127.0.0.1:8000"` names an address itself, the
-            host's loopback in this case. `"*"` is every public name.
-        preload: Python modules the warm interpreter imports once, before any agent code runs.
-        environment: environment variables of every command; nothing is inherited from the host.
-        insecure_ok: accept a backend that cannot enforce every limit (it then says which in its capabilities).
+            80 and 443 are meant. A name must lead to a public address; `"127.0.0.1:8000"` allows an address itself,
+            here the host's loopback. `"*"` allows every public name.
+        preload: Python modules that the warm interpreter imports once, before any agent code runs.
+        environment: environment variables of every command. Nothing is inherited from the host.
+        insecure_ok: accept a backend that cannot enforce every limit; `Capabilities.missing` says which.
     """
 
     image: str = "host"

@@ -54,23 +54,31 @@ async def watched(backend: NamespacesBackend) -> dict[str, object]:
     """What the watchdog does to more memory, and more processors, than the spec gives all processes together."""
     sandbox = await backend.create(SPEC)
     await sandbox.run_python("x = 1", session="kept")
-    results = {name: await sandbox.run_python(code, timeout_s=20) for name, code in
-               (("sum", SUM), ("hidden", HIDDEN), ("modest", MODEST), ("spin", SPIN))}  # fmt: skip
+    results = {
+        name: await sandbox.run_python(code, timeout_s=20)
+        for name, code in (("sum", SUM), ("hidden", HIDDEN), ("modest", MODEST), ("spin", SPIN))
+    }
     return {
         **{name: [result.ok, result.oom_killed] for name, result in results.items()},
-        "killed": int(results["sum"].text), "cores": float(results["spin"].text),
+        "killed": int(results["sum"].text),
+        "cores": float(results["spin"].text),
         "kept": (await sandbox.run_python("print(x)", session="kept")).text,
         "peak_mib": (await sandbox.usage()).peak_memory_mib,
-    }  # fmt: skip
+    }
 
 
 async def main() -> None:
     backend = NamespacesBackend()
     capabilities = await backend.probe()
     said: dict[str, object] = {
-        "uid": os.getuid(), "available": capabilities.available, "level": capabilities.level,
-        "missing": dict(capabilities.missing), "reason": capabilities.reason, "refused": "", "findings": [],
-    }  # fmt: skip
+        "uid": os.getuid(),
+        "available": capabilities.available,
+        "level": capabilities.level,
+        "missing": dict(capabilities.missing),
+        "reason": capabilities.reason,
+        "refused": "",
+        "findings": [],
+    }
     try:
         await (await backend.create(SandboxSpec())).close()
     except LimitUnenforceable as error:

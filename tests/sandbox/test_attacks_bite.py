@@ -37,9 +37,17 @@ class Nothing:
     async def exec(self, argv, *, stdin=b"", cwd=None, env=None, timeout_s=30, max_output_bytes=65_536) -> ExecResult:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             started = await asyncio.create_subprocess_exec(
-                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=errors, cwd=self.folder, user=NOBODY,
-                group=NOBODY, extra_groups=[], start_new_session=True, env={"PATH": "/usr/bin:/bin", **self.told},
-            )  # fmt: skip
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                cwd=self.folder,
+                user=NOBODY,
+                group=NOBODY,
+                extra_groups=[],
+                start_new_session=True,
+                env={"PATH": "/usr/bin:/bin", **self.told},
+            )
             try:
                 await asyncio.wait_for(started.wait(), timeout_s)
             except TimeoutError:

@@ -64,8 +64,17 @@ async def test_a_backend_that_does_not_keep_its_limits_is_found_out():
     backend = Lax()
     try:
         with pytest.raises(ConformanceError) as caught:
-            await check_backend(backend, only=("fork_bomb", "disk_filler", "inode_filler", "open_files_filler",
-                                               "snapshots_restore_every_file", "network"))  # fmt: skip
+            await check_backend(
+                backend,
+                only=(
+                    "fork_bomb",
+                    "disk_filler",
+                    "inode_filler",
+                    "open_files_filler",
+                    "snapshots_restore_every_file",
+                    "network",
+                ),
+            )
     finally:
         await backend.close()
     found = " ".join(caught.value.findings)
@@ -107,9 +116,11 @@ async def test_every_check_gets_a_verdict_and_those_that_make_no_sense_say_why()
     finally:
         await backend.close()
     assert {name: one.outcome for name, one in verdicts.items()} == {
-        "cpu_hog": "left out", "snapshots_restore_every_file": "left out", "hard_links": "passed",
+        "cpu_hog": "left out",
+        "snapshots_restore_every_file": "left out",
+        "hard_links": "passed",
         "a_command_ends_in_a_result": "passed",
-    }  # fmt: skip
+    }
     assert "likewise" in verdicts["cpu_hog"].finding
     assert verdicts["hard_links"].sentence.startswith("Hard links to programs")
 

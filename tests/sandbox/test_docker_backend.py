@@ -56,9 +56,20 @@ async def test_the_guest_is_root_with_three_capabilities_that_it_cannot_pass_on(
     result = await sandbox.exec(["sh", "-c", f"sleep 0.3; grep -E '{fields}' /proc/1/status"])
     kill_and_change_user = f"{1 << 5 | 1 << 6 | 1 << 7:016x}"
     assert result.text.split() == [
-        "Uid:", "0", "0", "0", "0", "CapEff:", kill_and_change_user, "CapBnd:", "0" * 16, "NoNewPrivs:", "1",
-        "Seccomp:", "2",
-    ]  # fmt: skip
+        "Uid:",
+        "0",
+        "0",
+        "0",
+        "0",
+        "CapEff:",
+        kill_and_change_user,
+        "CapBnd:",
+        "0" * 16,
+        "NoNewPrivs:",
+        "1",
+        "Seccomp:",
+        "2",
+    ]
 
 
 async def test_the_daemon_is_asked_for_every_wall(backend, small):
@@ -70,8 +81,11 @@ async def test_the_daemon_is_asked_for_every_wall(backend, small):
     assert sorted(host["CapAdd"]) == ["KILL", "SETGID", "SETPCAP", "SETUID"]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert (host["ReadonlyRootfs"], host["Privileged"], host["Init"], host["AutoRemove"]) == (
-        True, False, False, True,
-    )  # fmt: skip
+        True,
+        False,
+        False,
+        True,
+    )
     assert (host["NetworkMode"], host["IpcMode"], host["LogConfig"]["Type"]) == ("none", "none", "none")
     assert host["Memory"] == host["MemorySwap"] == small.memory_mib << 20
     assert (host["PidsLimit"], host["NanoCpus"]) == (small.processes + 1, 500_000_000)
@@ -91,8 +105,14 @@ async def test_nothing_of_the_hosts_environment_comes_along(sandbox):
     names = {line.partition("=")[0] for line in result.text.splitlines()}
     threads = {name for name in names if name.endswith("_NUM_THREADS")}
     assert names - threads - {"PWD", "SHLVL", "_"} == {
-        "PATH", "HOME", "TMPDIR", "USER", "LANG", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE",
-    }  # fmt: skip
+        "PATH",
+        "HOME",
+        "TMPDIR",
+        "USER",
+        "LANG",
+        "PYTHONHASHSEED",
+        "PYTHONDONTWRITEBYTECODE",
+    }
     assert (await sandbox.exec(["cat", "/etc/resolv.conf"])).text == "nameserver 127.0.0.1\n"
 
 
@@ -140,7 +160,7 @@ async def test_the_digest_is_that_of_the_image_that_runs(backend, small):
 
 
 async def test_an_image_that_is_not_there_is_not_fetched_but_named(backend, small):
-    with pytest.raises(SandboxUnavailable, match=r"no image 'no/such:image'.*fetches none"):
+    with pytest.raises(SandboxUnavailable, match=r"no image 'no/such:image'.*never pulls"):
         await backend.create(dataclasses.replace(small, image="no/such:image"))
 
 

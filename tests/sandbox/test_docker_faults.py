@@ -160,9 +160,12 @@ async def test_containers_of_dead_owners_are_removed_and_others_left_alone(backe
     dead = Owner(2**22, 1, here.place)  # past the highest number there can be
     recycled = Owner(here.pid, here.started - 1, here.place)  # our number, but another process's start
     names = {
-        "dead": _created(dead.labels), "recycled": _created(recycled.labels), "ours": _created(here.labels),
-        "elsewhere": _created({**dead.labels, PLACE_LABEL: "another machine"}), "odd": _created({LABEL: "x"}),
-    }  # fmt: skip
+        "dead": _created(dead.labels),
+        "recycled": _created(recycled.labels),
+        "ours": _created(here.labels),
+        "elsewhere": _created({**dead.labels, PLACE_LABEL: "another machine"}),
+        "odd": _created({LABEL: "x"}),
+    }
     try:
         listed = {one.id: one for one in await backend.running()}
         found = {word: listed[name] for word, name in names.items() if name in listed}  # others may clean, too
@@ -272,9 +275,11 @@ async def test_an_absent_daemon_is_told_with_a_remedy(monkeypatch, tmp_path):
     shut = tmp_path / "socket"
     shut.touch()
     for address, words in (
-        ("unix:///nowhere/docker.sock", "No such file.*apt-get install docker.io"), (f"unix://{shut}", "refused"),
-        ("tcp://192.0.2.1:2375", "daemon of this machine"), ("ssh://somewhere", "daemon of this machine"),
-    ):  # fmt: skip
+        ("unix:///nowhere/docker.sock", "No such file.*apt-get install docker.io"),
+        (f"unix://{shut}", "refused"),
+        ("tcp://192.0.2.1:2375", "daemon of this machine"),
+        ("ssh://somewhere", "daemon of this machine"),
+    ):
         monkeypatch.setenv("DOCKER_HOST", address)
         backend = DockerBackend()
         found = await backend.probe()

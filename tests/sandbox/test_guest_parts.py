@@ -134,12 +134,32 @@ def test_an_archive_has_the_same_hash_whatever_its_times():
         record(t="d", p="work/a", m=0, u=0, o=2),
         record(t="d", p="work/a", m=0, u=0, more=[[]] * 1000),
         record(t="d", p="work/" + "a/" * 3000 + "a", m=0, u=0),
-        *(record(t="f", p=path, m=0, u=0, n=0) for path in (
-            "", "/", "/etc/passwd", "etc", "work/", "work//a", "work/.", "work/..", "work/../x", "work/a/../../b",
-            "work/a\0b", "work/a/b", "tmp/a", "hex:7g", "hex:2f657463", "hex:776f726b2f2e2e", "\ud800", 5, None,
-        )),
+        *(
+            record(t="f", p=path, m=0, u=0, n=0)
+            for path in (
+                "",
+                "/",
+                "/etc/passwd",
+                "etc",
+                "work/",
+                "work//a",
+                "work/.",
+                "work/..",
+                "work/../x",
+                "work/a/../../b",
+                "work/a\0b",
+                "work/a/b",
+                "tmp/a",
+                "hex:7g",
+                "hex:2f657463",
+                "hex:776f726b2f2e2e",
+                "\ud800",
+                5,
+                None,
+            )
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_archive_is_refused(data):
     """Out of a hostile sandbox, or handed in as a snapshot: it is refused on the host, before anybody unpacks it."""
     with pytest.raises(ValueError, match=r"."):

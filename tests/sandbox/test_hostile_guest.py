@@ -18,8 +18,18 @@ from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.limits import SandboxSpec
 
-GOOD = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
-        "peak": 0, "disk": 0}  # fmt: skip
+GOOD = {
+    "id": 1,
+    "exit": 0,
+    "out": 0,
+    "truncated": False,
+    "timed_out": False,
+    "oom": False,
+    "wall": 0,
+    "cpu": 0,
+    "peak": 0,
+    "disk": 0,
+}
 
 
 class FakeGuest:
@@ -68,14 +78,27 @@ async def test_an_honest_answer_is_a_result():
         struct.pack(">II", 9_000, 0) + b"9" * 9_000,
         struct.pack(">II", 3, 0) + b"\xff\xfe{",
         encode(GOOD, b"x" * 200_000),
-        *(encode({**GOOD, **wrong}) for wrong in (
-            {"exit": "0"}, {"exit": 10**9}, {"exit": None}, {"exit": True}, {"out": 5}, {"out": -1}, {"out": 1e300},
-            {"wall": float("nan")}, {"wall": -1}, {"wall": "soon"}, {"cpu": float("inf")}, {"peak": 2**70},
-            {"disk": {}},
-        )),
+        *(
+            encode({**GOOD, **wrong})
+            for wrong in (
+                {"exit": "0"},
+                {"exit": 10**9},
+                {"exit": None},
+                {"exit": True},
+                {"out": 5},
+                {"out": -1},
+                {"out": 1e300},
+                {"wall": float("nan")},
+                {"wall": -1},
+                {"wall": "soon"},
+                {"cpu": float("inf")},
+                {"peak": 2**70},
+                {"disk": {}},
+            )
+        ),
         *(encode({key: value for key, value in GOOD.items() if key != left_out}) for left_out in GOOD),
     ],
-)  # fmt: skip
+)
 async def test_an_answer_that_is_none_kills_the_sandbox(answer):
     with pytest.raises(SandboxDied):
         await outcome(answer)

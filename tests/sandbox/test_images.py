@@ -90,9 +90,14 @@ def forms(rootfs, tmp_path_factory) -> dict[str, Path]:
     oci = layout(folder / "oci", [gz], words)
     save = saved(folder / "save", tar, words)
     return {
-        "folder": rootfs, "tar": tar, "tar.gz": gz, "oci": oci, "oci.tar": packed(oci, folder / "oci.tar"),
-        "save": save, "save.tar": packed(save, folder / "save.tar"),
-    }  # fmt: skip
+        "folder": rootfs,
+        "tar": tar,
+        "tar.gz": gz,
+        "oci": oci,
+        "oci.tar": packed(oci, folder / "oci.tar"),
+        "save": save,
+        "save.tar": packed(save, folder / "save.tar"),
+    }
 
 
 async def test_every_form_of_an_image_runs_its_own_python(forms):
@@ -213,8 +218,11 @@ async def test_an_image_without_a_fitting_python_is_refused_with_the_reason(root
                 (folder / "usr/bin/python3").chmod(0o755)
             with pytest.raises(SandboxUnavailable, match=reason):
                 await backend.create(dataclasses.replace(small, image=str(folder)))
-        for path, reason in (("/no/such/file", "nothing is there"), (str(tmp_path), "no root file system"),
-                             ("swe", "no image has this name. Known: host")):  # fmt: skip
+        for path, reason in (
+            ("/no/such/file", "there is no such file"),
+            (str(tmp_path), "not a root file system"),
+            ("swe", "no image has this name. Known: host"),
+        ):
             with pytest.raises(SandboxUnavailable, match=reason):
                 await backend.create(dataclasses.replace(small, image=path))
     finally:
@@ -322,7 +330,7 @@ def test_a_cache_of_another_user_is_not_trusted(forms, tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path))
     (tmp_path / "roots/1").mkdir(parents=True)
     os.chown(tmp_path / "roots/1", 65534, 65534)
-    with pytest.raises(SandboxUnavailable, match="another user's folder"):
+    with pytest.raises(SandboxUnavailable, match="belongs to another user"):
         rootfs_store.prepare_rootfs(str(forms["tar"]))
 
 

@@ -195,7 +195,7 @@ async def test_a_channel_that_speaks_no_json_or_ends_is_closed_with_its_last_wor
     from agentgym.errors import SandboxDied
 
     for command, words in (
-        (["sh", "-c", "read x; echo not json; echo why >&2; sleep 9"], "no JSON"),
+        (["sh", "-c", "read x; echo not json; echo why >&2; sleep 9"], "not JSON"),
         (["sh", "-c", "echo why >&2; exit 1"], "why"),
         (["no-such-program"], "No such file"),
     ):

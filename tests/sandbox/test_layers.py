@@ -13,7 +13,7 @@ from counts import processes_below
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
-from agentgym.sandbox.host.snapshots import MOST_LAYERS
+from agentgym.sandbox.host.snapshots import MAX_LAYERS
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.testing.backends import check_backend
@@ -131,17 +131,17 @@ async def test_a_deep_stack_is_flattened_and_every_generation_has_its_files(back
     sandbox = await backend.create(small)
     await sandbox.run_python("open('base', 'w').write('b' * 20_000)")
     seen = set()
-    for number in range(2 * MOST_LAYERS + 3):
+    for number in range(2 * MAX_LAYERS + 3):
         snapshot = await sandbox.snapshot()
-        assert len(snapshot.layers) <= MOST_LAYERS
+        assert len(snapshot.layers) <= MAX_LAYERS
         seen.add(snapshot.id)
         await sandbox.close()
         sandbox = await backend.create(small, snapshot=snapshot)
         assert stacked(sandbox)
         await sandbox.exec(["sh", "-c", f"rm -rf folder; mkdir folder; echo {number} > folder/{number}; echo x >> log"])
-    assert len(seen) == 2 * MOST_LAYERS + 3
-    assert await sandbox.list("folder") == [f"{2 * MOST_LAYERS + 2}"]
-    assert await sandbox.read("log") == b"x\n" * (2 * MOST_LAYERS + 3)
+    assert len(seen) == 2 * MAX_LAYERS + 3
+    assert await sandbox.list("folder") == [f"{2 * MAX_LAYERS + 2}"]
+    assert await sandbox.read("log") == b"x\n" * (2 * MAX_LAYERS + 3)
     await sandbox.close()
 
 
@@ -245,7 +245,7 @@ print(seen)
         [{"t": "l", "p": "work/x", "l": ""}],
         "deep",
     ],
-)  # fmt: skip
+)
 async def test_a_hostile_archive_is_unpacked_by_nobody_who_could_do_harm(backend, small, lines, first):
     """As if a snapshot had been kept where others write; the guest and the builder are what stands in its way."""
     if lines == "deep":

@@ -64,9 +64,12 @@ async def test_programs_find_the_proxy_by_themselves(sandbox):
     result = await sandbox.exec(["curl", "-sS", "--cacert", "ca.pem", "https://allowed.test/secret"])
     assert (result.stdout, result.stderr) == (b"GET /secret with 0 bytes\n", b"")
     assert [(one.host, one.port, one.allowed) for one in sandbox.connections] == [
-        ("allowed.test", 80, True), ("a.allowed.test", 80, False), ("deep.allowed.test", 80, True),
-        ("allowed.test", 80, True), ("allowed.test", 443, True),
-    ]  # fmt: skip
+        ("allowed.test", 80, True),
+        ("a.allowed.test", 80, False),
+        ("deep.allowed.test", 80, True),
+        ("allowed.test", 80, True),
+        ("allowed.test", 443, True),
+    ]
 
 
 async def test_a_refusal_reaches_the_agent_as_a_sentence(sandbox):
@@ -96,9 +99,22 @@ async def test_a_package_can_be_installed(world, sandbox):
         pytest.skip("this Python comes without the pip it could bring")
     await sandbox.write("ca.pem", CERTIFICATE.read_bytes())
     result = await sandbox.exec(
-        ["python3", f"{pip.text.strip()}/pip", "install", "--quiet", "--cert", "ca.pem", "--no-cache-dir",
-         "--index-url", "https://allowed.test/simple", "--target", "site", "tiny"], timeout_s=120,
-    )  # fmt: skip
+        [
+            "python3",
+            f"{pip.text.strip()}/pip",
+            "install",
+            "--quiet",
+            "--cert",
+            "ca.pem",
+            "--no-cache-dir",
+            "--index-url",
+            "https://allowed.test/simple",
+            "--target",
+            "site",
+            "tiny",
+        ],
+        timeout_s=120,
+    )
     assert result.ok, result.stderr.decode()
     assert (await sandbox.exec(["python3", "-c", "import tiny"], env={"PYTHONPATH": "site"})).text == "tiny is here\n"
 

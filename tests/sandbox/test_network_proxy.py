@@ -217,7 +217,7 @@ def test_a_second_request_in_the_same_connection_is_not_read(client, world):
         (b"\x16\x03\x01\xff\xff" + bytes(100), "record of 65535 bytes"),
         ((b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16_380)) * 4, "hello of more than 32768 bytes"),
     ],
-)  # fmt: skip
+)
 def test_a_tunnel_carries_nothing_but_tls(client, world, first, why):
     answer = client.say(b"CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n", first)
     assert answer.endswith(b"\x15\x03\x01\x00\x02\x02\x70")
@@ -235,8 +235,18 @@ def test_a_tunnel_to_one_name_does_not_carry_tls_to_another(client, server_name)
     assert (client.last().allowed, client.last().bytes_sent) == (False, 0)
 
 
-@pytest.mark.parametrize("place", ["evil.test:443", "127.0.0.1:443", "[::ffff:127.0.0.1]:443", "2130706433:443",
-                                   "0x7f.1:443", "allowed.test:22", "private.allowed.test:443"])  # fmt: skip
+@pytest.mark.parametrize(
+    "place",
+    [
+        "evil.test:443",
+        "127.0.0.1:443",
+        "[::ffff:127.0.0.1]:443",
+        "2130706433:443",
+        "0x7f.1:443",
+        "allowed.test:22",
+        "private.allowed.test:443",
+    ],
+)
 def test_a_tunnel_to_what_is_not_allowed_is_not_opened(client, world, place):
     answer = client.say(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
     assert status(answer) in (400, 403)

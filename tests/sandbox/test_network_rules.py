@@ -15,23 +15,32 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.network.addresses import is_own, resolve, why_not_public
 from agentgym.sandbox.network.allow_list import AllowList, Destination
-from agentgym.sandbox.network.hello import read_client_hello
+from agentgym.sandbox.network.client_hello import read_client_hello
 
 
 @pytest.mark.parametrize(
     ("rule", "allowed", "refused"),
     [
-        ("example.org", "example.org:443 example.org:80 EXAMPLE.org:80 example.org.:443",
-         "example.org:8080 www.example.org:443 example.org.evil.test:443 notexample.org:443"),
-        ("*.example.org:8443", "a.example.org:8443 a.b.example.org:8443",
-         "example.org:8443 a.example.org:443 aexample.org:8443"),
-        ("127.0.0.1:8000", "127.0.0.1:8000 [::ffff:127.0.0.1]:8000 [::FFFF:7f00:1]:8000",
-         "127.0.0.2:8000 127.0.0.1:80 localhost:8000 [::1]:8000"),
+        (
+            "example.org",
+            "example.org:443 example.org:80 EXAMPLE.org:80 example.org.:443",
+            "example.org:8080 www.example.org:443 example.org.evil.test:443 notexample.org:443",
+        ),
+        (
+            "*.example.org:8443",
+            "a.example.org:8443 a.b.example.org:8443",
+            "example.org:8443 a.example.org:443 aexample.org:8443",
+        ),
+        (
+            "127.0.0.1:8000",
+            "127.0.0.1:8000 [::ffff:127.0.0.1]:8000 [::FFFF:7f00:1]:8000",
+            "127.0.0.2:8000 127.0.0.1:80 localhost:8000 [::1]:8000",
+        ),
         ("::1", "[::1]:80 [0:0:0:0:0:0:0:1]:443", "[::2]:80 127.0.0.1:80"),
         ("[fd00::5]:9", "[fd00::5]:9 [FD00:0::5]:9", "[fd00::5]:80"),
         ("*", "anything.test:443", "anything.test:22 127.0.0.1:80 8.8.8.8:443 [::1]:80"),
     ],
-)  # fmt: skip
+)
 def test_a_rule_allows_what_it_names_and_nothing_near_it(rule, allowed, refused):
     allow_list = AllowList.parse([rule])
     assert [text for text in allowed.split() if not allow_list.allow(Destination.parse(text))] == []
@@ -40,11 +49,37 @@ def test_a_rule_allows_what_it_names_and_nothing_near_it(rule, allowed, refused)
 
 @pytest.mark.parametrize(
     "rule",
-    ["", "*.", "**", "*.*.org", "a.*.org", "https://example.org", "example.org/path", "example.org:0", "example.org:",
-     "example.org:99999", "user@example.org", "bücher.de", "*.127.0.0.1", "10.0.0.0/8", "127.1", "0x7f000001", "a..b",
-     ".example.org", "-a.org", " example.org", "example.org\n", "[::1", "1:2:3", "x" * 64 + ".org", "localhost:8000",
-     "a.localhost", None, 5],
-)  # fmt: skip
+    [
+        "",
+        "*.",
+        "**",
+        "*.*.org",
+        "a.*.org",
+        "https://example.org",
+        "example.org/path",
+        "example.org:0",
+        "example.org:",
+        "example.org:99999",
+        "user@example.org",
+        "bücher.de",
+        "*.127.0.0.1",
+        "10.0.0.0/8",
+        "127.1",
+        "0x7f000001",
+        "a..b",
+        ".example.org",
+        "-a.org",
+        " example.org",
+        "example.org\n",
+        "[::1",
+        "1:2:3",
+        "x" * 64 + ".org",
+        "localhost:8000",
+        "a.localhost",
+        None,
+        5,
+    ],
+)
 def test_what_is_no_rule_is_refused_when_the_spec_is_written(rule):
     with pytest.raises(SandboxError, match=r"SandboxSpec\.network"):
         SandboxSpec(network=("example.org", rule))
@@ -52,12 +87,40 @@ def test_what_is_no_rule_is_refused_when_the_spec_is_written(rule):
 
 @pytest.mark.parametrize(
     "authority",
-    ["127.1:80", "2130706433:80", "0x7f000001:80", "0x7f.0.0.1:80", "0177.0.0.1:80", "127.0.0.01:80", "1.2.3.4.5:80",
-     "256.0.0.1:80", "127.0.0.1", "[127.0.0.1]:80", "[::1%25eth0]:80", "[::1%1]:80", "::1:80", "a:b:80", ":80", "",
-     "exa mple.org:80", "example%2eorg:80", "example.org:080000", "example.org:+80", "example.org:0", "a..org:80",
-     "example.org..:80", "\uff45xample.org:80", "\u212aernel.org:80", "example\u3002org:80", "example.org:\uff18\uff10",
-     "x@y:80", "example.org\x00.evil.test:80", "example.org\r\nHost: evil:80", ("a." * 127) + "org:80"],
-)  # fmt: skip
+    [
+        "127.1:80",
+        "2130706433:80",
+        "0x7f000001:80",
+        "0x7f.0.0.1:80",
+        "0177.0.0.1:80",
+        "127.0.0.01:80",
+        "1.2.3.4.5:80",
+        "256.0.0.1:80",
+        "127.0.0.1",
+        "[127.0.0.1]:80",
+        "[::1%25eth0]:80",
+        "[::1%1]:80",
+        "::1:80",
+        "a:b:80",
+        ":80",
+        "",
+        "exa mple.org:80",
+        "example%2eorg:80",
+        "example.org:080000",
+        "example.org:+80",
+        "example.org:0",
+        "a..org:80",
+        "example.org..:80",
+        "\uff45xample.org:80",
+        "\u212aernel.org:80",
+        "example\u3002org:80",
+        "example.org:\uff18\uff10",
+        "x@y:80",
+        "example.org\x00.evil.test:80",
+        "example.org\r\nHost: evil:80",
+        ("a." * 127) + "org:80",
+    ],
+)
 def test_what_two_programs_could_read_in_two_ways_is_no_destination(authority):
     with pytest.raises(ValueError, match=r"port|ASCII|address|host name"):
         Destination.parse(authority)
@@ -145,9 +208,21 @@ def test_a_hello_in_crumbs_is_refused():
         read_client_hello(b"\x16\x03\x01\x00\x01\x01" * 20)
 
 
-@pytest.mark.parametrize("junk", [b"GET / HTTP/1.1\r\n", b"\x16\x02\x00", b"SSH-2.0-x", b"\x80\x2e\x01\x03\x01", b"\0",
-                                  b"\x16\x03\x01\x00\x00", b"\x16\x03\x01\xff\xff", b"\x16\x03\x01\x00\x04\x02\0\0\0",
-                                  b"\x16\x03\x01\x00\x04\x01\0\0\0", b"\x15\x03\x01\x00\x02\x02\x28"])  # fmt: skip
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"\x16\x02\x00",
+        b"SSH-2.0-x",
+        b"\x80\x2e\x01\x03\x01",
+        b"\0",
+        b"\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\xff\xff",
+        b"\x16\x03\x01\x00\x04\x02\0\0\0",
+        b"\x16\x03\x01\x00\x04\x01\0\0\0",
+        b"\x15\x03\x01\x00\x02\x02\x28",
+    ],
+)
 def test_what_begins_otherwise_is_no_hello(junk):
     with pytest.raises(ValueError, match="TLS"):
         read_client_hello(junk)

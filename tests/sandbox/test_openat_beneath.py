@@ -20,10 +20,16 @@ def tree(tmp_path):
     (inside / "file").write_text("0")
     (inside / "a" / "b" / "file").write_text("1")
     for name, target in {
-        "to_file": "file", "to_dir": "a/b", "a/up": "../file", "a/out": "../../secret",
-        "absolute": str(inside / "file"), "loop": "loop", "dangling": "nothing",
-        "a/b/dots": "../../a/./b/../b/file", "root": "/",
-    }.items():  # fmt: skip
+        "to_file": "file",
+        "to_dir": "a/b",
+        "a/up": "../file",
+        "a/out": "../../secret",
+        "absolute": str(inside / "file"),
+        "loop": "loop",
+        "dangling": "nothing",
+        "a/b/dots": "../../a/./b/../b/file",
+        "root": "/",
+    }.items():
         (inside / name).symlink_to(target)
     descriptor = os.open(inside, os.O_PATH | os.O_DIRECTORY)
     yield descriptor
@@ -43,10 +49,33 @@ def outcome(open_one) -> bytes | int:
 
 @pytest.mark.parametrize(
     "path",
-    ["file", "a/b/file", "./a//b/./file", "a/../file", "a/b/../../file", "..", "../secret", "a/../../secret", "to_file",
-     "to_dir/file", "a/up", "a/out", "absolute", "root/etc/passwd", "loop", "dangling", "a/b/dots", "a", ".", "none",
-     "file/x", "to_dir", "a/none/file", "to_file/x"],
-)  # fmt: skip
+    [
+        "file",
+        "a/b/file",
+        "./a//b/./file",
+        "a/../file",
+        "a/b/../../file",
+        "..",
+        "../secret",
+        "a/../../secret",
+        "to_file",
+        "to_dir/file",
+        "a/up",
+        "a/out",
+        "absolute",
+        "root/etc/passwd",
+        "loop",
+        "dangling",
+        "a/b/dots",
+        "a",
+        ".",
+        "none",
+        "file/x",
+        "to_dir",
+        "a/none/file",
+        "to_file/x",
+    ],
+)
 def test_each_path_ends_as_with_openat2(tree, path):
     expected = outcome(lambda: kernel.open_beneath(tree, path, os.O_RDONLY))
     assert outcome(lambda: open_beneath_stepwise(tree, path, os.O_RDONLY, 0, same_device=False)) == expected

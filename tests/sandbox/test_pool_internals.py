@@ -18,8 +18,14 @@ from agentgym.sandbox.pool.warm_set import WarmSet
 
 def test_owners_take_turns_and_so_do_the_kinds_an_owner_asks_for():
     queue = FairQueue[str]()
-    for tenant, kind, item in (("a", "x", "ax1"), ("a", "x", "ax2"), ("a", "y", "ay1"), ("b", "x", "bx1"),
-                              ("a", "x", "ax3"), ("b", "x", "bx2")):  # fmt: skip
+    for tenant, kind, item in (
+        ("a", "x", "ax1"),
+        ("a", "x", "ax2"),
+        ("a", "y", "ay1"),
+        ("b", "x", "bx1"),
+        ("a", "x", "ax3"),
+        ("b", "x", "bx2"),
+    ):
         queue.push(tenant, kind, item)
     served = []
     while queue:

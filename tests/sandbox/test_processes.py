@@ -67,7 +67,7 @@ async def test_a_spawner_that_outlived_its_owner_is_an_orphan_and_clean_ends_it(
         (orphan,) = [one for one in await NamespacesBackend().running() if one.id == found.id]
         assert (orphan.orphaned, orphan.owner) == (True, 0)
         removed = await NamespacesBackend().clean()
-        assert [line for line in removed if line.startswith(f"spawner {spawner}, whose owner {other.pid} is dead")]
+        assert [line for line in removed if line.startswith(f"spawner {spawner}, whose owner {other.pid} has ended")]
         for _ in range(200):
             if not [one for one in await NamespacesBackend().running() if one.id == found.id]:
                 break

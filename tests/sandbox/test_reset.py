@@ -253,6 +253,6 @@ async def test_a_guest_that_refuses_what_nobody_waits_for_is_given_up_with_its_r
             theirs.recv(4096)
             theirs.sendall(encode({"id": number, **answer}))
             await asyncio.sleep(0.05)
-        assert link.dead == "The sandbox could not go on: too many open files"
+        assert link.dead == "The sandbox could not continue: too many open files"
         with pytest.raises(SandboxDied, match="too many open files"):
             link.post({"op": "renew"}, [])

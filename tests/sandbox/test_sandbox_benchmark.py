@@ -57,8 +57,10 @@ def test_it_measures_and_writes_what_it_found(tmp_path):
     command = [sys.executable, str(FOLDER / "sandbox.py"), "--quick", "--only", "life", "files", "many", "peers"]
     done = subprocess.run(
         [*command, "--peers", str(tmp_path / "none"), "--out", str(tmp_path)],
-        capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode in (0, 1), done.stderr[-3000:]  # targets may be missed: others use the machine
     assert "What sandboxes cost" in done.stdout, done.stderr[-3000:]
     found = json.loads((tmp_path / "sandbox.json").read_text())

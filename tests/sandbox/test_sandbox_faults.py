@@ -32,8 +32,11 @@ async def until(condition, what: str, within_s: float = 10.0) -> None:
 
 
 def spawners() -> set[int]:
-    return {pid for pid in processes_below(os.getpid()) if b"guest import spawner" in command_line(pid)
-            and parent(pid) == os.getpid()}  # fmt: skip
+    return {
+        pid
+        for pid in processes_below(os.getpid())
+        if b"guest import spawner" in command_line(pid) and parent(pid) == os.getpid()
+    }
 
 
 def guests() -> set[int]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.host.sessions import MOST_BYTES, SessionCall, SessionLog, replay_sessions
+from agentgym.sandbox.host.sessions import MAX_BYTES, SessionCall, SessionLog, replay_sessions
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -65,7 +65,7 @@ async def test_a_replay_that_ends_otherwise_says_where(backend, small, sandbox):
     fork = await fork_of(sandbox, backend, small)
     with pytest.raises(SandboxError, match=r"'a'.*call 2 of 2 ended with exit code 1, the first time with 0.*No such"):
         await replay_sessions(fork, sandbox.session_log)
-    with pytest.raises(SandboxError, match="ran out of time"):
+    with pytest.raises(SandboxError, match="timed out"):
         await replay_sessions(fork, SessionLog([SessionCall("s", "while True: pass", 0)]), timeout_s=0.2)
     await fork.close()
 
@@ -73,8 +73,8 @@ async def test_a_replay_that_ends_otherwise_says_where(backend, small, sandbox):
 async def test_a_log_that_grew_too_long_says_so(sandbox):
     log = SessionLog()
     for _ in range(3):
-        log.add(SessionCall("s", "x" * (MOST_BYTES // 2), 0))
+        log.add(SessionCall("s", "x" * (MAX_BYTES // 2), 0))
     log.add(SessionCall("s", "y", 0))
     assert (log.complete, log.calls) == (False, ())
-    with pytest.raises(SandboxError, match="too much to keep"):
+    with pytest.raises(SandboxError, match="too much to be kept"):
         await replay_sessions(sandbox, log.copy())

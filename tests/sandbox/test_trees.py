@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.sandbox.guest import archive
-from agentgym.sandbox.host.snapshots import MOST_LAYERS, layer_of, snapshot_of
+from agentgym.sandbox.host.snapshots import MAX_LAYERS, layer_of, snapshot_of
 from agentgym.sandbox.host.trees import changes_of, id_of, merged, tree_of
 
 NAMES = (b"a", b"b", b"a-b", b"a0", b"\xff", "ü".encode())
@@ -103,8 +103,10 @@ def test_a_merged_layer_keeps_hiding_what_its_parts_hid():
     third = folder + record((b"work", b"d"), "d") + record((b"work", b"d", b"new"), "f", 0o644, b"2")
     both = merged([second, third], lowest=False)
     assert [(c.path, c.header.get("o")) for c in changes_of(both)] == [
-        (b"work", None), (b"work/d", 1), (b"work/d/new", None)
-    ]  # fmt: skip
+        (b"work", None),
+        (b"work/d", 1),
+        (b"work/d/new", None),
+    ]
     assert sorted(tree_of(tree_of({}, changes_of(first)), changes_of(both))) == [b"work", b"work/d", b"work/d/new"]
 
 
@@ -112,14 +114,14 @@ def test_the_lowest_layer_survives_flattening_unless_the_changes_outgrow_it():
     folder = record((b"work",), "d")
     below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, bytes(4 << 20)), "test")
     lowest = below.layers[0]
-    for number in range(MOST_LAYERS):
+    for number in range(MAX_LAYERS):
         below = snapshot_of(folder + record((b"work", b"%d" % number), "f", 0o644, b"x"), "test", below)
     assert (len(below.layers), below.layers[0]) == (2, lowest)
-    for number in range(MOST_LAYERS):
+    for number in range(MAX_LAYERS):
         below = snapshot_of(folder + record((b"work", b"%d" % number), "f", 0o644, bytes(400_000)), "test", below)
-    assert len(below.layers) <= MOST_LAYERS
+    assert len(below.layers) <= MAX_LAYERS
     assert lowest not in below.layers
-    assert len(below.entries) == MOST_LAYERS + 2
+    assert len(below.entries) == MAX_LAYERS + 2
     for _ in range(3):
         below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, bytes(5 << 20)), "test", below)
         below = snapshot_of(folder + record((b"work", b"big"), "f", 0o644, b"x" * (5 << 20)), "test", below)

@@ -1,15 +1,15 @@
-"""The docker backend: each sandbox a hardened container, with our guest as its program.
+"""The docker backend: each sandbox is a hardened container, with our guest as its program.
 
     host process ──one socket per sandbox, requests and replies──> guest: process 1 of the container ──> agent code
          └──create, start, remove──> Docker daemon ──> runc, crun, ...
 
-Slower to make than namespaces (some 0.3 s instead of milliseconds), as fast to call, and it brings images. The guest
-is the container's root with the rights to change user and to kill, nothing else; agent code is user 1000 with none.
-Nothing is run by `docker exec`. If this process dies its guests see it, end, and the daemon removes them; what a
-crash in the midst of a creation leaves behind, the next backend on this machine removes, or `clean`.
+Slower to create than namespaces (some 0.3 s instead of milliseconds), as fast to call, and it brings images. The guest
+is the container's root with the rights to change user and to kill, and no others; agent code is user 1000 without any.
+Nothing is run by `docker exec`. If this process dies, its guests notice and end, and the daemon removes their
+containers. What a crash during a creation leaves behind is removed by the next backend on this machine, or by `clean`.
 
-Not covered: holes in the kernel itself (use a runtime with a kernel of its own), side channels. Users of one daemon
-share what the kernel counts per user, unless the daemon maps users (userns-remap).
+Not covered: vulnerabilities of the kernel itself (use a runtime with a kernel of its own), side channels. Users of one
+daemon share what the kernel counts per user, unless the daemon maps users (userns-remap).
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.network.proxy import Proxy
 
 _CREATE_S = 60.0
-_LOOK_S = 1.0  # how often to look whether a container that has not come up is still alive
-_FORGOTTEN_S = 3600.0  # a container that does not run and is older than this is nobody's any more
+_POLL_S = 1.0  # how often to check that a container whose guest has not connected is still alive
+_FORGOTTEN_S = 3600.0  # a stopped container without a known owner is orphaned after this time
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
 _FACTS = {"memory": "MemoryLimit", "cpu": "CpuCfsQuota", "processes": "PidsLimit"}
 _IMAGE_LABEL = "agentgym.image"
 _DELEGATE = "Remedy: run the daemon as root, or give a rootless one a delegated cgroup v2 (systemd: Delegate=yes)."
 _RUNC = "Remedy, where it matters more than a kernel of one's own: the runtime runc or crun."
-# gVisor bounds these from outside: too much ends the whole sandbox, which voids an episode, instead of being a result
+# gVisor enforces these from outside: exceeding them ends the whole sandbox, which voids the episode
 _OWN_KERNEL = {
     "memory": f"memory: each process alone is bounded; too much in all ends the sandbox. {_RUNC}",
     "processes": f"processes: too many end the sandbox. {_RUNC}",
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class DockerBackend:
-    """Makes sandboxes out of Docker containers."""
+    """Creates sandboxes as Docker containers."""
 
     name = "docker"
 
@@ -90,18 +90,14 @@ class DockerBackend:
         self._sandboxes: weakref.WeakSet[GuestSandbox] = weakref.WeakSet()
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """A fresh sandbox, with the files of a snapshot if one is given.
-
-        Raises: LimitUnenforceable if the daemon cannot enforce the spec's limits and the spec does not accept that;
-            SandboxUnavailable if no sandbox can be made at all.
-        """
+        """See `Backend.create`."""
         guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
 
     async def probe(self) -> Capabilities:
-        """What the daemon can do, found out by making a sandbox."""
+        """What the daemon can enforce, found out by creating a sandbox."""
         try:
             guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
@@ -116,27 +112,38 @@ class DockerBackend:
         )
 
     async def running(self) -> list[Running]:
-        """Every container of agentgym's that the daemon has. One of another machine or pid namespace has no owner."""
+        """Every agentgym container that the daemon has.
+
+        Containers of another machine or pid namespace have no owner.
+        """
         daemon, _ = self._connection()
         listed = await _in_thread(daemon, daemon.containers, docker_owner.LABEL)
-        loads = await asyncio.gather(*(_in_thread(daemon, daemon.load_of, one) for one in listed))
+        loads = await asyncio.gather(*(_in_thread(daemon, daemon.load_of, container) for container in listed))
         return [
-            Running(
-                id=one["Names"][0].strip("/"), backend=self.name, image=one["Labels"].get(_IMAGE_LABEL, one["Image"]),
-                owner=owner.pid if owner is not None and owner.alive else 0, orphaned=_is_orphaned(one),
-                age_s=max(time.time() - one["Created"], 0.0), memory_mib=memory, processes=processes,
-            )
-            for one, (memory, processes) in zip(listed, loads, strict=True)
-            for owner in [Owner.from_labels(one["Labels"])]
-        ]  # fmt: skip
+            self._described(container, memory_mib, processes)
+            for container, (memory_mib, processes) in zip(listed, loads, strict=True)
+        ]
+
+    def _described(self, listed: dict[str, Any], memory_mib: float, processes: int) -> Running:
+        owner = Owner.from_labels(listed["Labels"])
+        return Running(
+            id=listed["Names"][0].strip("/"),
+            backend=self.name,
+            image=listed["Labels"].get(_IMAGE_LABEL, listed["Image"]),
+            owner=owner.pid if owner is not None and owner.alive else 0,
+            orphaned=_is_orphaned(listed),
+            age_s=max(time.time() - listed["Created"], 0.0),
+            memory_mib=memory_mib,
+            processes=processes,
+        )
 
     async def clean(self) -> list[str]:
-        """Remove containers and directories of processes that are dead. Returns: one line for each."""
+        """Remove containers and directories of processes that have ended. Returns: one line for each."""
         daemon, _ = self._connection()
         return await _in_thread(daemon, _clean, daemon, self._folder)
 
     async def close(self) -> None:
-        """Close every sandbox and hang up. The backend may be used again afterwards."""
+        """Close every sandbox and disconnect. The backend may be used again afterwards."""
         await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
         with self._lock:
             connected, self._connected = self._connected, None
@@ -147,7 +154,7 @@ class DockerBackend:
         await asyncio.to_thread(self._proxy.close)
 
     def _connection(self) -> tuple[Daemon, SocketDirectory]:
-        """The daemon and the directory of this process; a forked process gets its own."""
+        """The daemon and the socket directory of this process; a forked process gets its own."""
         with self._lock:
             if self._connected is None or self._connected[0].owner != os.getpid():
                 daemon = Daemon()
@@ -183,21 +190,29 @@ class DockerBackend:
         labels = {**directory.owner.labels, _IMAGE_LABEL: spec.image, "agentgym.run": self._run}
         rendezvous = Rendezvous(directory)
         own_kernel = _has_own_kernel(daemon.facts, self.runtime)
-        asked = settings(
-            spec, image, code=directory.code, rendezvous=rendezvous.folder, labels=labels, cores=daemon.facts["NCPU"],
-            runtime=self.runtime, own_kernel=own_kernel,
-        )  # fmt: skip
-        started = daemon.submit(daemon.start, name, asked)
+        container_settings = settings(
+            spec,
+            image,
+            code=directory.code,
+            rendezvous=rendezvous.folder,
+            labels=labels,
+            cores=daemon.facts["NCPU"],
+            runtime=self.runtime,
+            own_kernel=own_kernel,
+        )
+        started = daemon.submit(daemon.start, name, container_settings)
         link = None
         try:
             await asyncio.wrap_future(started)
             async with asyncio.timeout(_CREATE_S):
                 connection = await _connection_of(rendezvous, daemon, name, image)
                 order = {
-                    "environment": environment(spec, image), "preload": list(spec.preload), "missing": {},
-                    # no control group is seen by a kernel within: at least each process alone is bounded
+                    "environment": environment(spec, image),
+                    "preload": list(spec.preload),
+                    "missing": {},
+                    # gVisor sees no control group: bound at least each single process
                     "address_space": spec.memory_mib * 2**20 if own_kernel else 0,
-                }  # fmt: skip
+                }
                 link = Link(connection)
                 greeting = link.expect_greeting()
                 await asyncio.get_running_loop().sock_sendall(connection, frames.encode(order))
@@ -209,10 +224,10 @@ class DockerBackend:
             return ContainerHandle(link, daemon, name, image)
         except BaseException as error:
             if link is not None:
-                link.close("The sandbox was not wanted any more.")
+                link.close("The creation of this sandbox failed or was cancelled.")
             rendezvous.close()
             removal = daemon.submit(_remove_once_started, daemon, name, started)
-            if isinstance(error, Exception):  # one who was cancelled does not wait
+            if isinstance(error, Exception):  # a cancelled caller does not wait
                 await asyncio.shield(asyncio.wrap_future(removal))
             if isinstance(error, SandboxDied | TimeoutError):
                 raise SandboxUnavailable(_no_guest(image)) from error
@@ -222,7 +237,10 @@ class DockerBackend:
 
 
 def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
-    """Limits the daemon does not enforce, each with the reason. Raises: SandboxUnavailable for an unknown runtime."""
+    """Limits that the daemon does not enforce, each with the reason.
+
+    Raises: SandboxUnavailable for an unknown runtime.
+    """
     if runtime is not None and runtime not in facts["Runtimes"]:
         raise SandboxUnavailable(
             f"The Docker daemon knows no runtime {runtime!r}, only {', '.join(sorted(facts['Runtimes']))}. "
@@ -237,16 +255,16 @@ def _missing(facts: dict[str, Any], runtime: str | None) -> dict[str, str]:
 
 
 def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
-    """Whether containers run on gVisor: its program is runsc, whatever name the daemon knows it by."""
-    found = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
-    return Path(found.get("path", "")).name.startswith("runsc")
+    """Whether containers run on gVisor: its program is runsc, whatever name it has in the daemon."""
+    runtime_facts = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
+    return Path(runtime_facts.get("path", "")).name.startswith("runsc")
 
 
 async def _connection_of(rendezvous: Rendezvous, daemon: Daemon, name: str, image: DockerImage) -> socket.socket:
-    """The guest's connection. Raises: SandboxUnavailable if its container ended before it came."""
+    """The guest's connection. Raises: SandboxUnavailable if its container ended first."""
     while True:
         try:
-            return await rendezvous.guest(_LOOK_S)
+            return await rendezvous.guest(_POLL_S)
         except TimeoutError:
             if not await _in_thread(daemon, daemon.is_running, name):
                 raise SandboxUnavailable(_no_guest(image)) from None
@@ -277,20 +295,20 @@ def _is_orphaned(listed: dict[str, Any]) -> bool:
 
 def _clean(daemon: Daemon, parent: Path) -> list[str]:
     done = []
-    for one in daemon.containers(docker_owner.LABEL):
-        if _is_orphaned(one):
-            daemon.remove(one["Id"], ending=False)
-            done.append(f"removed container {one['Names'][0].strip('/')}, whose owner is dead")
+    for container in daemon.containers(docker_owner.LABEL):
+        if _is_orphaned(container):
+            daemon.remove(container["Id"], ending=False)
+            done.append(f"removed container {container['Names'][0].strip('/')}, whose owner has ended")
     for path in parent.glob(f"{docker_owner.FOLDER_PREFIX}*"):
         owner = Owner.from_folder(path.name)
-        with contextlib.suppress(FileNotFoundError):  # somebody else cleans at the same time
+        with contextlib.suppress(FileNotFoundError):  # another process cleans at the same time
             if owner is not None and not owner.alive and path.lstat().st_uid == os.geteuid():
                 shutil.rmtree(path, ignore_errors=True)
-                done.append(f"removed directory {path}, whose owner is dead")
+                done.append(f"removed directory {path}, whose owner has ended")
     return done
 
 
 def _clean_quietly(daemon: Daemon, parent: Path) -> None:
-    """At the start of a backend; whatever is wrong with the daemon, its first real use will say."""
+    """As `_clean`, at the start of a backend. A problem with the daemon is reported at its first real use."""
     with contextlib.suppress(SandboxError):
         _clean(daemon, parent)

@@ -1,4 +1,4 @@
-"""One hardened container: what it is created with, and how it ends."""
+"""One hardened container: the settings it is created with, and how it ends."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from agentgym.sandbox.namespaces.spawner import python_environment
 from agentgym.sandbox.network.proxy import environment_for
 
 _MIB = 2**20
-_GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
+_GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
 _KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
 _PAGE = 4096
-# A container cannot show one file system at three places, so each gets its part of the spec's disk and inodes.
+# A container cannot mount one tmpfs at three places, so each gets a share of the spec's disk and inodes.
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
 _EMPTY = "ro,size=4k"
 _BOOT = (
@@ -41,11 +41,11 @@ def settings(
     runtime: str | None,
     own_kernel: bool,
 ) -> dict[str, Any]:
-    """What the daemon is asked to create: nothing the guest does not need, and every limit of the spec.
+    """The settings for the daemon: nothing that the guest does not need, and every limit of the spec.
 
     Args:
-        code, meeting: directories of the host with the guest's sources and with the socket it is to reach.
-        cores: how many the machine has; Docker refuses to be asked for more.
+        code, rendezvous: directories of the host with the guest's sources, and with the socket that it connects to.
+        cores: of the machine; Docker refuses to grant more.
         own_kernel: the runtime brings a kernel (gVisor), which itself takes memory and threads on the host, and counts
             processes by user as if it were a machine of its own.
     """
@@ -55,7 +55,7 @@ def settings(
     if own_kernel:
         limits["nproc"] = processes
         processes, memory = _KERNEL_THREADS + 4 * processes, memory + _KERNEL_MEMORY
-    limits["core"] = 1  # not 0, with which the kernel still starts the host's crash handler
+    limits["core"] = 1  # with 0 the kernel would still start the host's crash handler
     return {
         "Image": image.digest,
         "Entrypoint": ["python3"],
@@ -68,15 +68,15 @@ def settings(
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             "AutoRemove": True,
-            "Init": False,  # the guest is process 1, and reaps
+            "Init": False,  # the guest is process 1 and reaps children
             "Runtime": runtime or "",
             "CapDrop": ["ALL"],
             "CapAdd": list(container_main.START_CAPABILITIES),
-            "SecurityOpt": ["no-new-privileges"],  # the daemon's own filter of system calls stays; the guest adds ours
+            "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
             "Tmpfs": {
-                **dict.fromkeys(image.volumes, _EMPTY),  # else each would be a disk without bounds
-                "/sys/kernel": _EMPTY,  # where Docker shows every reader addresses of the host's kernel
+                **dict.fromkeys(image.volumes, _EMPTY),  # else each would be an unbounded disk
+                "/sys/kernel": _EMPTY,  # Docker shows addresses of the host's kernel there
                 **{path: _tmpfs(spec, share, mode) for path, (share, mode) in _AREAS.items()},
             },
             "Mounts": [
@@ -84,8 +84,8 @@ def settings(
                 for source, target in ((code, container_main.FOLDER), (rendezvous, container_main.SOCKET_FOLDER))
             ],
             "NetworkMode": "none",
-            "Dns": ["127.0.0.1"],  # else the host's name servers can be read
-            "IpcMode": "none",  # its own, without Docker's /dev/shm, which has no bound on inodes
+            "Dns": ["127.0.0.1"],  # else the host's name servers would be visible
+            "IpcMode": "none",  # private, without Docker's /dev/shm, which has no limit on inodes
             "CgroupnsMode": "private",
             "Memory": memory,
             "MemorySwap": memory,
@@ -112,21 +112,21 @@ def environment(spec: SandboxSpec, image: DockerImage) -> dict[str, str]:
 
 def _tmpfs(spec: SandboxSpec, share: float, mode: str) -> str:
     size = int(spec.disk_mib * _MIB * share) // _PAGE * _PAGE
-    inodes = int(spec.inodes * share) + 1  # its root is one, and not the agent's
+    inodes = int(spec.inodes * share) + 1  # one for its root directory
     return f"rw,nosuid,nodev,exec,size={size},nr_inodes={inodes},mode={mode},uid={_AGENT},gid={_AGENT}"
 
 
 class ContainerHandle(GuestHandle):
-    """A guest in a container. When its link is closed the guest ends, and the daemon removes what it lived in."""
+    """A guest in a container. When its link is closed the guest ends, and the daemon removes the container."""
 
     def __init__(self, link: Link, daemon: Daemon, name: str, image: DockerImage) -> None:
         self.link, self.missing, self.image_digest = link, {}, image.digest
-        self.base_snapshot, self.resettable = None, False  # a fresh container instead: nothing inside may mount
+        self.base_snapshot, self.resettable = None, False  # a reset needs a new container: nothing inside may mount
         self._daemon, self._name = daemon, name
         self._removal: Future[None] | None = None
 
     async def spawner_report(self) -> None:
-        """Nobody says why a container ended."""
+        """Containers have no spawner."""
 
     async def close(self) -> None:
         """Kill everything, and wait until the daemon has removed the container. May be called twice."""

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from agentgym.errors import SandboxError, SandboxUnavailable
 
 STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
-THREADS = 2 * (os.cpu_count() or 1)  # calls to the daemon at once: more only lengthen its queue
+THREADS = 2 * (os.cpu_count() or 1)  # concurrent calls to the daemon: more would only wait
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
-_PATIENCE_S = 60.0
+_TIMEOUT_S = 60.0
 _ENDING_S = 10.0
 _HINT = (
     "Install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io), let this user reach it "
@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DockerImage:
-    """An image the daemon has. `digest` is of its content: sha256:... It declares `environment` and `volumes`."""
+    """An image that the daemon has.
+
+    `digest`: sha256:... of its content. `environment`, `volumes`: as it declares them.
+    """
 
     name: str
     digest: str
@@ -36,7 +39,10 @@ class DockerImage:
 
 
 class Daemon:
-    """One connection to the daemon, made at first use. Safe from any thread; what is submitted runs in its own."""
+    """One connection to the daemon, made at first use.
+
+    Safe from any thread; submitted calls run in threads of its own.
+    """
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -46,23 +52,23 @@ class Daemon:
         self._facts: dict[str, Any] = {}
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run something that waits for the daemon, in a thread. Its failures come as SandboxUnavailable."""
+        """Run a function that waits for the daemon, in a thread. Failures are raised as SandboxUnavailable."""
         try:
             return self._threads.submit(_translated, function, *arguments)
         except RuntimeError as error:
             raise SandboxUnavailable("The docker backend was closed meanwhile.") from error
 
     def close(self) -> None:
-        """Wait for what was submitted, and hang up."""
+        """Wait for submitted calls, and disconnect."""
         self._threads.shutdown(wait=True)
         if self._api is not None:
             self._api.close()
 
-    # What follows waits for the daemon: call it in a thread
+    # The methods below wait for the daemon: call them in a thread
 
     @property
     def api(self) -> Any:
-        """The SDK's client. Raises: SandboxUnavailable if there is no SDK, or no daemon answers."""
+        """The SDK's client. Raises: SandboxUnavailable without the SDK, or if no daemon answers."""
         with self._lock:
             if self._api is None:
                 self._api, self._facts = _connect()
@@ -70,25 +76,25 @@ class Daemon:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the daemon says it can do."""
+        """What the daemon reports about itself."""
         assert self.api
         return self._facts
 
     def image(self, name: str) -> DockerImage:
-        """Raises: SandboxUnavailable if the daemon has no such image; none is ever fetched."""
-        wanted = STANDARD_IMAGE if name == "host" else name
+        """Raises: SandboxUnavailable if the daemon has no such image. Images are never pulled."""
+        full_name = STANDARD_IMAGE if name == "host" else name
         try:
-            found = self.api.inspect_image(wanted)
+            facts = self.api.inspect_image(full_name)
         except _sdk().errors.NotFound as error:
             remedy = (
                 "Build it: `make images` in a checkout of agentgym, on a Debian or Ubuntu machine, or name another."
             )
             if name != "host":
-                remedy = "Build, load or pull it (docker images lists what there is); agentgym fetches none by itself."
-            raise SandboxUnavailable(f"The Docker daemon has no image {wanted!r}. {remedy}") from error
-        pairs = (variable.partition("=") for variable in found["Config"].get("Env") or ())
-        volumes = tuple(found["Config"].get("Volumes") or ())
-        return DockerImage(wanted, found["Id"], {name: value for name, _, value in pairs}, volumes)
+                remedy = "Build, load or pull it (docker images lists what there is); agentgym never pulls images."
+            raise SandboxUnavailable(f"The Docker daemon has no image {full_name!r}. {remedy}") from error
+        pairs = (variable.partition("=") for variable in facts["Config"].get("Env") or ())
+        volumes = tuple(facts["Config"].get("Volumes") or ())
+        return DockerImage(full_name, facts["Id"], {name: value for name, _, value in pairs}, volumes)
 
     def start(self, name: str, settings: dict[str, Any]) -> None:
         """Create and start a container. Raises: SandboxUnavailable with the daemon's reason."""
@@ -114,10 +120,11 @@ class Daemon:
             return False
 
     def remove(self, name: str, *, ending: bool = True) -> None:
-        """Have a container gone, whatever state it is in, and wait until it is.
+        """Remove a container, whatever state it is in, and wait until it is gone.
 
         Args:
-            ending: its guest has been hung up on, so that it goes by itself; it is removed by force if it does not.
+            ending: the link to its guest was closed, so that it should end by itself; it is removed by force if it does
+                not.
         Raises: SandboxError if the daemon cannot remove it.
         """
         failure: Exception | None = None
@@ -142,18 +149,18 @@ class Daemon:
 
     def containers(self, label: str) -> list[dict[str, Any]]:
         """Every container with a label, running or not, as the daemon lists it."""
-        found: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": label})
-        return found
+        containers: list[dict[str, Any]] = self.api.containers(all=True, filters={"label": label})
+        return containers
 
     def load_of(self, listed: dict[str, Any]) -> tuple[float, int]:
-        """Memory in MiB and number of processes of a container as `containers` lists it; zeros if it does not run."""
+        """Memory in MiB and number of processes of a listed container; zeros if it does not run."""
         if listed["State"] != "running":
             return 0.0, 0
         try:
-            found = self.api.stats(listed["Id"], stream=False, one_shot=True)
-        except (_sdk().errors.APIError, ValueError):  # it has just ended; the daemon says so, or nothing at all
+            stats = self.api.stats(listed["Id"], stream=False, one_shot=True)
+        except (_sdk().errors.APIError, ValueError):  # it has just ended
             return 0.0, 0
-        memory, processes = found.get("memory_stats") or {}, found.get("pids_stats") or {}
+        memory, processes = stats.get("memory_stats") or {}, stats.get("pids_stats") or {}
         return memory.get("usage", 0) / 2**20, processes.get("current", 0)
 
 
@@ -168,17 +175,17 @@ def _connect() -> tuple[Any, dict[str, Any]]:
         )
     try:
         _reach(address.partition("://")[2])
-        api = sdk.APIClient(version="auto", timeout=_PATIENCE_S, num_pools=THREADS, **options)
-        api.headers["Connection"] = "close"  # idle connections are descriptors, and die with the daemon's restart
+        api = sdk.APIClient(version="auto", timeout=_TIMEOUT_S, num_pools=THREADS, **options)
+        api.headers["Connection"] = "close"  # idle connections take descriptors, and break when the daemon restarts
         return api, api.info()
     except _failures() as error:
         raise SandboxUnavailable(f"No Docker daemon answers at {address}: {error!s:.300}. {_HINT}") from error
 
 
 def _reach(path: str) -> None:
-    """Raises: OSError with the plain reason, where the SDK would wrap it thrice and leave its socket open."""
+    """Raises: OSError with the plain reason. The SDK would wrap it three times and leave its socket open."""
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(_PATIENCE_S)
+        probe.settimeout(_TIMEOUT_S)
         probe.connect("/" + path.lstrip("/"))
 
 
@@ -201,7 +208,7 @@ def _sdk() -> Any:
     try:
         import docker.errors
         import docker.utils
-    except ImportError as error:  # also where a folder named docker/ lies in the current directory
+    except ImportError as error:  # also if a folder named docker/ in the current directory hides it
         raise SandboxUnavailable(
             "The docker backend needs the Docker SDK for Python, which is not installed. "
             "Install it: pip install 'agentgym-core[docker]'."

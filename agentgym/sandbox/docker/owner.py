@@ -1,4 +1,4 @@
-"""Whose a container or folder is: the process that made it, told from later processes with the same number."""
+"""Which process made a container or folder, distinguished from later processes with the same pid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _FOLDER = re.compile(FOLDER_PREFIX + r"(\d+)-(\d+)-([0-9a-f]{8})-")
 
 @dataclass(frozen=True)
 class Owner:
-    """A process by its number and start, in clock ticks since boot, and the machine and pid namespace it counts in."""
+    """A process by its pid and start time, in clock ticks since boot.
+
+    `place`: the machine and pid namespace that the pid belongs to.
+    """
 
     pid: int
     started: int
@@ -29,7 +32,7 @@ class Owner:
 
     @classmethod
     def from_labels(cls, labels: dict[str, str]) -> Owner | None:
-        """None if nothing can be said about who made it: another machine or pid namespace, or no such labels."""
+        """None if the owner is unknown: another machine or pid namespace, or no such labels."""
         pid, _, started = labels.get(LABEL, "").partition(":")
         if not (pid.isdecimal() and started.isdecimal()) or labels.get(PLACE_LABEL) != _here():
             return None
@@ -37,7 +40,7 @@ class Owner:
 
     @classmethod
     def from_folder(cls, name: str) -> Owner | None:
-        """Who made a folder whose name starts as `folder_prefix` says; None if nothing can be said about it."""
+        """The owner of a folder whose name starts with its `folder_prefix`; None if it is unknown."""
         match = _FOLDER.match(name)
         if match is None or match[3] != _digest(_here()):
             return None
@@ -57,7 +60,7 @@ class Owner:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process started; None if there is none of this number, or it is only waited for."""
+    """When a process started; None if there is no such process, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -67,7 +70,7 @@ def _start_of(pid: int) -> int | None:
 
 @cache
 def _here() -> str:
-    """This boot of this machine and this pid namespace: where a pid means the same process."""
+    """This boot of this machine and this pid namespace, within which a pid means one process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 

@@ -1,4 +1,4 @@
-"""Where host and guest meet: a socket in a directory that the container is shown, and the guest's own sources."""
+"""How host and guest connect: a socket in a directory mounted into the container, beside the guest's sources."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _GUEST = Path(container_main.__file__).parent
 
 
 class SocketDirectory:
-    """This process's directory for meetings, with a copy of the guest that a container's root can read.
+    """This process's directory for sockets, with a copy of the guest's sources that a container's root can read.
 
-    Its name says whose it is, so that others can clean up after a process that was killed. It can be walked through
-    but not listed, since a daemon that maps users is nobody here: names inside are secret.
+    Its name tells the owner, so that others can remove it if this process is killed. It can be entered but not listed,
+    so names inside are secret: if the daemon maps users, the container's root is an unknown user here.
     """
 
     def __init__(self, parent: Path) -> None:
@@ -46,20 +46,20 @@ class SocketDirectory:
 
 
 def _remove_ours(path: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process leaves its parent's alone
+    if os.getpid() == owner:  # not in a forked process
         shutil.rmtree(path, ignore_errors=True)
 
 
 class Rendezvous:
-    """A socket in a directory of its own, for one guest to find. Nothing of it is left once the guest has come."""
+    """A socket in a directory of its own, for one guest. It is removed once the guest has connected."""
 
     def __init__(self, directory: SocketDirectory) -> None:
         self.folder = directory.path / secrets.token_hex(16)
         self.folder.mkdir()
-        self.folder.chmod(0o755)  # the container's root is not our user, and may not override permissions
+        self.folder.chmod(0o755)  # the container's root may not override permissions here
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.setblocking(False)
-        with _opened(self.folder) as descriptor:  # a path of its own may be too long for a socket's address
+        with _opened(self.folder) as descriptor:  # the full path may be too long for a socket address
             short = f"/proc/self/fd/{descriptor}/{container_main.SOCKET_NAME}"
             self._socket.bind(short)
             os.chmod(short, 0o666)
@@ -72,7 +72,7 @@ class Rendezvous:
         return connection
 
     def close(self) -> None:
-        """May be called twice. A guest that comes later finds nobody, and ends."""
+        """May be called twice. A guest that comes later cannot connect, and ends."""
         self._socket.close()
         with contextlib.suppress(FileNotFoundError):
             (self.folder / container_main.SOCKET_NAME).unlink()

@@ -1,5 +1,5 @@
-"""What runs on the far side: the spawner that makes sandboxes, and the guest that serves each from within.
+"""What runs on the far side: the spawner process that creates sandboxes, and the guest, process 1 of each sandbox.
 
 Standard library and relative imports only. The spawner starts without site-packages and loads this folder
-as the top-level package `guest`; the host imports only `frames`, the format both sides speak.
+as the top-level package `guest`. The host imports only `frames` (the wire format), `archive` and constants.
 """

@@ -1,10 +1,13 @@
-"""The writable files of a sandbox as one stream of bytes, and back: a whole tree, or its changes to the one below.
+"""The archive format of snapshots: the writable files of a sandbox, or their changes to the layers below.
 
 A record is a JSON header line and, for a file, its bytes: {"p": path, "t": kind, "m": mode, "u": mtime_ns, "n": size or
-"l": target}. Kinds: "d" directory ("o": 1 if it hides the one below it rather than adding to it), "f" file, "l" link,
-"w" whiteout: what lies below under this name is gone. A directory comes before what is in it, names are sorted, no
-path comes twice: equal trees make equal streams but for the times. Sockets, pipes, owners, extended attributes
-and hard links as such are not kept.
+"l": target}. Kinds: "d" directory ("o": 1 if it hides the one below instead of adding to it), "f" file, "l" link,
+"w" whiteout: whatever lower layers have under this name is gone. A directory comes before its content, names are
+sorted, no path comes twice: equal trees make equal streams, except for times. Sockets, pipes, owners, extended
+attributes and hard links as such are not kept.
+
+Hand-written instead of tarfile: overlay whiteouts and opaque directories, a canonical order, and strict checks of a
+stream that may come from a hostile sandbox.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from typing import Any, BinaryIO, TypeVar
 
 from . import kernel
 
-ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # and the modes that they start with
+ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # and their initial modes
 MAX_LINE = 65_536
 KINDS = ("d", "f", "l", "w")
 FIELDS = frozenset("tpmuonl")
 MAX_PATH = 4095  # no system call takes a longer one
 OPAQUE = "user.overlay.opaque"  # how an overlay file system marks a directory that hides the one below
-_HEX = "hex:"  # before the bytes of a name that is no text
-_MAX_TIME_NS = 2**63 * 10**9  # an agent may set any time that the kernel knows
+_HEX = "hex:"  # prefix of a name that is not UTF-8
+_MAX_TIME_NS = 2**63 * 10**9  # any time that the kernel accepts, since agents set times
 _PAGE = 4096
 _SAFE_FOLDER = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS
 
@@ -59,7 +62,7 @@ def pack(out: BinaryIO, *, changes: bool) -> None:
                 _pack_file(out, path, status, record, opened_up)
             elif stat.S_ISLNK(status.st_mode):
                 _put(out, {**record, "t": "l", "l": encode(os.readlink(path))})
-            elif changes:  # a whiteout, or a pipe or socket: what it hides is gone in either case
+            elif changes:  # a whiteout; or a pipe or socket, which hides the lower file just as well
                 _put(out, {"p": record["p"], "t": "w"})
     finally:
         for path, mode in reversed(opened_up):
@@ -72,17 +75,17 @@ def _pack_file(
     descriptor = _readable(path, status, opened_up, lambda name: os.open(name, os.O_RDONLY | os.O_NOFOLLOW))
     try:
         _put(out, {**record, "t": "f", "n": status.st_size})
-        left = status.st_size
-        while left:
-            piece = os.read(descriptor, min(left, 1 << 20)) or bytes(min(left, 1 << 20))  # it shrank meanwhile
+        missing = status.st_size
+        while missing:
+            piece = os.read(descriptor, min(missing, 1 << 20)) or bytes(min(missing, 1 << 20))  # the file shrank
             out.write(piece)
-            left -= len(piece)
+            missing -= len(piece)
     finally:
         os.close(descriptor)
 
 
 def _readable(path: bytes, status: os.stat_result, opened_up: list[tuple[bytes, int]], use: Callable[[bytes], T]) -> T:
-    """Use a file of ours; one that forbids even us to read it is opened up, and shut again when all is packed."""
+    """Use a file. If its mode forbids even its owner to read it, change the mode; `pack` restores it at the end."""
     needed = 0o500 if stat.S_ISDIR(status.st_mode) else 0o400
     if status.st_mode & needed != needed:
         opened_up.append((path, stat.S_IMODE(status.st_mode)))
@@ -101,13 +104,13 @@ def _is_opaque(path: bytes) -> bool:
 
 
 def unpack(source: BinaryIO, *, as_layer: bool) -> int:
-    """Make the files of a stream in the current directory. Nothing of the agent's runs here yet.
+    """Create the files of a stream in the current directory. No agent code runs here yet.
 
     Args:
-        as_layer: make a layer for an overlay: whiteouts and opaque directories stand as such. Else they are
-            done to the files already there.
-    Returns: bytes taken, in whole pages.
-    Raises: ValueError for what is no such stream, OSError for what does not fit; files made until then stay.
+        as_layer: make a layer for an overlay: whiteouts and opaque directories are written as such. Otherwise they are
+            applied to the files already there.
+    Returns: bytes used, in whole pages.
+    Raises: ValueError for a stream that is invalid, OSError for what does not fit; files created until then stay.
     """
     root = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     folder, inside = -1, None
@@ -115,7 +118,7 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
     taken = 0
     try:
         for parts, record, content in records(source):
-            taken += _PAGE + -(-record.get("n", 0) // _PAGE) * _PAGE  # a page for the name and what the kernel keeps
+            taken += _PAGE + -(-record.get("n", 0) // _PAGE) * _PAGE  # one page for the name and the inode
             if parts[:-1] != inside:
                 if folder >= 0:
                     os.close(folder)
@@ -128,7 +131,9 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
                 directories.append((b"/".join(parts), record["m"], record["u"]))
             else:
                 _make_other(folder, parts[-1], record, content, as_layer)
-        for path, mode, time_ns in reversed(directories):  # contents first: a read-only directory takes no more files
+        for path, mode, time_ns in reversed(
+            directories
+        ):  # after their content: nothing can be created in a read-only directory
             os.chmod(path, mode)
             os.utime(path, ns=(time_ns, time_ns))
         return taken
@@ -179,7 +184,10 @@ def _make_other(folder: int, name: bytes, record: Record, content: Iterator[byte
 
 
 def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
-    """Remove everything in a directory and perhaps the directory, or whatever it is. Nothing else may write there."""
+    """Remove the content of a directory and, if `itself`, the directory, or whatever has the name.
+
+    Nothing else may write there.
+    """
     try:
         status = os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
@@ -187,10 +195,10 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
     if not stat.S_ISDIR(status.st_mode):
         os.unlink(name, dir_fd=folder)
         return
-    found, waiting = [], [name]
-    while waiting:
-        path = waiting.pop()
-        found.append(path)
+    directories, pending = [], [name]
+    while pending:
+        path = pending.pop()
+        directories.append(path)
         os.chmod(path, 0o700, dir_fd=folder)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:
@@ -198,12 +206,12 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
                 for entry in entries:
                     below = os.fsencode(entry.name)
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(path + b"/" + below)
+                        pending.append(path + b"/" + below)
                     else:
                         os.unlink(below, dir_fd=descriptor)
         finally:
             os.close(descriptor)
-    for path in reversed(found[0 if itself else 1 :]):
+    for path in reversed(directories[0 if itself else 1 :]):
         os.rmdir(path, dir_fd=folder)
 
 
@@ -211,12 +219,12 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
 
 
 def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes]]]:
-    """Records of a stream: the parts of the path, the header, the content.
+    """The records of a stream: the parts of the path, the header, the content.
 
-    Raises: ValueError for anything that is no such stream; every field that is handed on is of its type and range.
+    Raises: ValueError for an invalid stream. Every field that is handed on has the right type and range.
     """
     before: tuple[bytes, ...] = ()
-    newest: tuple[bytes, ...] = ()  # directory: what comes next is in it, or in one that it is in
+    newest: tuple[bytes, ...] = ()  # the last directory: the next path is in it, or in one of its parents
     while line := source.readline(MAX_LINE):
         record = _checked(line)
         parts = _parts(record)
@@ -230,7 +238,7 @@ def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Itera
         content = _content(source, record.get("n", 0))
         yield parts, record, content
         for _ in content:
-            pass  # whatever the reader left
+            pass  # skip what the reader did not read
 
 
 def _checked(line: bytes) -> Record:
@@ -239,7 +247,7 @@ def _checked(line: bytes) -> Record:
     except RecursionError as error:
         raise ValueError("a header that is nested too deep") from error
     if not isinstance(record, dict) or record.get("t") not in KINDS or not isinstance(record.get("p"), str):
-        raise ValueError(f"a header that is none: {line[:80]!r}")
+        raise ValueError(f"an invalid header: {line[:80]!r}")
     kind = record["t"]
     if not FIELDS.issuperset(record) or record.get("o", 1) != 1:
         raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")

@@ -1,6 +1,6 @@
-"""From a fresh process in fresh namespaces to a confined guest: private mounts, limits, no privileges.
+"""Turns a fresh process in new namespaces into a confined guest: private mounts, limits, no privileges.
 
-The spawner lists the steps, the process carries them out. No code of the agent's has run before the last of them.
+The spawner lists the system calls, the process executes them. No agent code has run before the last of them.
 """
 
 from __future__ import annotations
@@ -16,33 +16,37 @@ from .root import AGENT_ID
 from .syscalls import Syscall, syscall
 
 NAMESPACES = (
-    kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID | kernel.CLONE_NEWNET
-    | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
-)  # fmt: skip
-# Descriptors on the way, none of which the process that forks has: what came with the order, from RECEIVED on, ...
+    kernel.CLONE_NEWUSER
+    | kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWPID
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+)
+# Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
 RECEIVED, _WATCHED, _CHANGES, _MEMORY, _LAYERS = 200, 210, 211, 212, 220
-CONTROL, SPAWNER, MEMORY, CHANGES = 3, 4, (5, 6), 7  # ... and those that are left at the end
+CONTROL, SPAWNER, MEMORY, CHANGES = 3, 4, (5, 6), 7  # ... and those that remain at the end
 
 
 def confine(
     spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Syscall], memory: Sequence[tuple[int, str]]
 ) -> Iterator[Syscall]:
-    """Become a guest that has said so: give up everything, in the order that lets each step still do its work.
+    """The calls that make a guest: they give up all privileges, in an order in which each can still do its work.
 
-    The last step gives whether the spawner has ended.
+    The last call's result says whether the spawner has ended.
 
     Args:
-        spec: as the host sent it, with `cgroups`, whether it has any.
-        greeting: what to send to the host, by the socket that came with the order. It becomes `CONTROL`.
-        spawner: a pidfd of it, which becomes `SPAWNER`.
-        joining: steps into the control groups.
-        memory: folder and path of the files with its memory counters, which become `MEMORY`.
+        spec: as the host sent it, and `cgroups`: whether there are control groups.
+        greeting: what to send to the host, over the socket that came with the request. It becomes `CONTROL`.
+        spawner: a pidfd of the spawner, which becomes `SPAWNER`.
+        joining: calls that join the control groups.
+        memory: folder and path of the files with the memory counters, which become `MEMORY`.
     """
     yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
     yield from joining
     for place, (folder, path) in enumerate(memory, _MEMORY):
         yield from syscalls.open_as(place, path, os.O_RDONLY, folder)
-    yield from mounts.open_layers(spec["layers"], _LAYERS)  # as the spawner's user still: nobody else may enter
+    yield from mounts.open_layers(spec["layers"], _LAYERS)  # still as the spawner's user: no other may enter the store
     yield from syscalls.become_user(AGENT_ID)
     if spec["cgroups"]:
         yield syscall("unshare", kernel.CLONE_NEWCGROUP)
@@ -63,10 +67,10 @@ def confine(
 
 
 def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
-    """Become what makes a layer out of an archive, which may be hostile, in the current directory.
+    """The calls that make a builder, which unpacks an archive into a layer, its current directory. It may be hostile.
 
-    With the order came the archive, which becomes `CONTROL`, and last a pipe to tell what came of it, `MEMORY[0]`. The
-    last step gives whether the spawner has ended.
+    The request brought the archive, which becomes `CONTROL`, and last a pipe for the result, which becomes `MEMORY[0]`.
+    The last call's result says whether the spawner has ended.
     """
     yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
     yield from syscalls.open_as(_LAYERS, f"{mounts.LAYER_STORE}/{order['layer']}", os.O_PATH | os.O_DIRECTORY)
@@ -84,9 +88,9 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
 
 
 def refresh(spec: dict[str, Any]) -> Iterator[Syscall]:
-    """Give a sandbox fresh writable areas, from outside. With the order came its two namespaces, first and third.
+    """The calls that give a sandbox fresh writable mounts, from outside. The request brought its two namespaces.
 
-    Leaves the directory with the changes to the layers as `RECEIVED + 4`, if there are layers.
+    They leave the directory with the changes to the layers as `RECEIVED + 4`, if there are layers.
     """
     yield syscalls.die_with_parent()
     yield from mounts.remount(
@@ -95,16 +99,16 @@ def refresh(spec: dict[str, Any]) -> Iterator[Syscall]:
 
 
 def _drop_privileges() -> Iterator[Syscall]:
-    yield syscalls.die_with_parent()  # after the change of user, which would undo it
+    yield syscalls.die_with_parent()  # after the change of user, which resets it
     yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program()))
 
 
 def _keep_descriptors(kept: dict[int, int]) -> Iterator[Syscall]:
-    """Keep these descriptors, by what they become, and no other."""
+    """Keep these descriptors (by the number they get) and close all others."""
     for place, descriptor in kept.items():
         yield syscall("dup3", descriptor, place, os.O_CLOEXEC)
     for standard in (0, 2):
-        yield syscall("dup3", 1, standard, 0)  # nowhere
+        yield syscall("dup3", 1, standard, 0)  # /dev/null
     yield from syscalls.close_others(kept)
 
 
@@ -121,10 +125,10 @@ def _mount_kernel_files() -> Iterator[Syscall]:
 
 def _limit(spec: dict[str, Any]) -> Iterator[Syscall]:
     limits = {
-        resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest lives under it too
+        resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest needs some itself
         resource.RLIMIT_NPROC: spec["processes"] + 1,
         resource.RLIMIT_FSIZE: spec["disk"],
-        resource.RLIMIT_CORE: 1,  # not 0, with which the kernel still starts the host's crash handler
+        resource.RLIMIT_CORE: 1,  # with 0 the kernel would still start the host's crash handler
         resource.RLIMIT_MEMLOCK: 65_536,
     }
     if spec["address_space"]:
@@ -135,5 +139,5 @@ def _limit(spec: dict[str, Any]) -> Iterator[Syscall]:
 
 
 def own_address_space() -> int:
-    """Bytes of address space that this process has now, as do its forks."""
+    """Bytes of address space that this process and its forks have now."""
     return int(kernel.read_from("/proc/self/statm").split()[0]) * resource.getpagesize()

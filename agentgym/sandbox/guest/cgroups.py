@@ -15,8 +15,8 @@ from .root import HOST
 from .syscalls import Syscall
 
 CONTROLLERS = ("memory", "pids", "cpu")
-_SPAWNERS_OWN = "spawner"  # the group it lives in, where it is a user of its own
-_HOSTS_OWN = "agentgym-host"  # the group that the processes of a delegated one make room in
+_SPAWNERS_OWN = "spawner"  # the spawner's own group, where it is a user of its own
+_HOSTS_OWN = "agentgym-host"  # a group for the processes of a delegated group
 _PERIOD_US = 100_000
 
 
@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass
 class _Hierarchy:
-    """One mounted tree and the controllers used from it; `parent` is a descriptor of this spawner's own group."""
+    """A mounted hierarchy and the controllers used from it. `parent`: a descriptor of this spawner's own group."""
 
     version: int
     home: int
@@ -40,7 +40,7 @@ class _Hierarchy:
 
     @cached_property
     def counts_peak(self) -> bool:
-        """Version 2 does from Linux 5.19 on."""
+        """Whether there is memory.peak, which version 2 has from Linux 5.19 on."""
         return "memory.peak" in os.listdir(self.parent)
 
 
@@ -54,45 +54,53 @@ class Cgroups:
 
     @classmethod
     def open(cls) -> Cgroups:
-        """Find the trees this process may write in. What cannot be had is in `missing`, with the reason."""
+        """Find the hierarchies that this process may write to.
+
+        Controllers that are not available are in `missing`, with the reason.
+        """
         self = cls()
         own, trees = _own_groups(), _mounted_trees()
-        wanted = list(CONTROLLERS)
+        controllers = list(CONTROLLERS)
         for version, mount_point, base, options in trees:
-            named = [name for name in wanted if name in options]  # a version 1 mount names its controllers
-            if not wanted or (version == 1 and not named):
+            named = [
+                name for name in controllers if name in options
+            ]  # the options of a version 1 mount name its controllers
+            if not controllers or (version == 1 and not named):
                 continue
             inside = own.get(named[0] if version == 1 else "", "/")
             inside = inside[len(base) :] if base != "/" and inside.startswith(base) else inside
-            had: tuple[str, ...] = ()
+            usable: tuple[str, ...] = ()
             try:
-                had = self._adopt(version, mount_point, inside, named if version == 1 else wanted)
+                usable = self._adopt(version, mount_point, inside, named if version == 1 else controllers)
             except OSError as error:
                 reason = f"{error.strerror} in {mount_point.removeprefix(HOST)}"
-                self.missing.update(dict.fromkeys(named or wanted, reason))
-            wanted = [name for name in wanted if name not in had]
-            for name in had:
+                self.missing.update(dict.fromkeys(named or controllers, reason))
+            controllers = [name for name in controllers if name not in usable]
+            for name in usable:
                 self.missing.pop(name, None)
-        for name in wanted:
+        for name in controllers:
             self.missing.setdefault(name, "no cgroup tree offers this controller")
-        self.missing.pop("pids", None)  # RLIMIT_NPROC counts per user namespace, so per sandbox, and does as well
+        self.missing.pop("pids", None)  # RLIMIT_NPROC counts per user namespace, hence per sandbox, and is enough
         return self
 
-    def _adopt(self, version: int, mount_point: str, inside: str, wanted: list[str]) -> tuple[str, ...]:
-        """Make this spawner's group in a tree. Returns: the controllers it can use there; raises the last failure."""
+    def _adopt(self, version: int, mount_point: str, inside: str, controllers: list[str]) -> tuple[str, ...]:
+        """Create this spawner's group in a hierarchy.
+
+        Returns: the controllers that it can use; raises the last failure.
+        """
         inside = inside.strip("/").removesuffix(_HOSTS_OWN).rstrip("/")
-        # below our own group, so that what limits us limits the sandboxes too; else below the tree's root
+        # below our own group, so that our limits apply to the sandboxes too; else below the root
         places = dict.fromkeys([f"{mount_point}/{inside}".rstrip("/"), mount_point])
         failure: OSError | None = None
         for make_room in (False, True) if version == 2 else (False,):
             for place in places:
-                names = wanted
+                names = controllers
                 if version == 2:
-                    names = [name for name in wanted if name in _read(f"{place}/cgroup.controllers").split()]
+                    names = [name for name in controllers if name in _read(f"{place}/cgroup.controllers").split()]
                 if not names:
                     continue
                 try:
-                    home, parent = self._found(place, version, names, make_room=make_room)
+                    home, parent = self._create_parent_group(place, version, names, make_room=make_room)
                 except OSError as error:
                     failure = error
                     continue
@@ -102,8 +110,8 @@ class Cgroups:
             raise failure
         return ()
 
-    def _found(self, place: str, version: int, names: list[str], *, make_room: bool) -> tuple[int, int]:
-        """Make this spawner's group in one place. Returns: descriptors of the place and of the group."""
+    def _create_parent_group(self, place: str, version: int, names: list[str], *, make_room: bool) -> tuple[int, int]:
+        """Create this spawner's group in one place. Returns: descriptors of the place and of the group."""
         home = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
         switch_on = " ".join(f"+{name}" for name in names)
         try:
@@ -117,7 +125,7 @@ class Cgroups:
             if version == 2:
                 _write(parent, "cgroup.subtree_control", switch_on)
             if "cpu" in names:
-                _be_as_nice(parent, version)
+                _apply_nice_value(parent, version)
         except OSError:
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=home)
@@ -126,8 +134,8 @@ class Cgroups:
         return home, parent
 
     @classmethod
-    def taken_over(cls, handover: dict[str, Any]) -> Cgroups:
-        """What another process of this spawner handed over, descriptors and all."""
+    def from_handover(cls, handover: dict[str, Any]) -> Cgroups:
+        """What `hand_over` returned in the process that this one replaces, descriptors included."""
         trees = [_Hierarchy(version, home, parent, tuple(names)) for version, home, parent, names in handover["trees"]]
         for tree in trees:
             os.set_inheritable(tree.home, False)
@@ -135,7 +143,7 @@ class Cgroups:
         return cls(trees, handover["missing"], handover["name"])
 
     def hand_over(self) -> dict[str, Any]:
-        """For a program that this process becomes: it finds the same descriptors open."""
+        """For a program that this process executes: it inherits the same descriptors."""
         for tree in self.hierarchies:
             os.set_inheritable(tree.home, True)
             os.set_inheritable(tree.parent, True)
@@ -143,16 +151,16 @@ class Cgroups:
         return {"trees": trees, "missing": self.missing, "name": self.name}
 
     def delegate(self, user: int, pid: int) -> None:
-        """Let a process of another user make and remove sandboxes' groups here, and nothing else."""
+        """Let a process of another user create and remove sandboxes' groups here, and nothing else."""
         for tree in self.hierarchies:
             os.fchown(tree.parent, user, user)
-            if tree.version == 2:  # moving a process takes the right to write where both its groups meet
+            if tree.version == 2:  # moving a process needs write access to the common ancestor
                 os.chown("cgroup.procs", user, user, dir_fd=tree.parent)
                 os.mkdir(_SPAWNERS_OWN, 0o755, dir_fd=tree.parent)
                 _write(tree.parent, f"{_SPAWNERS_OWN}/cgroup.procs", str(pid))
 
     def create(self, name: str, limits: Limits) -> None:
-        """Make one sandbox's group and set its limits."""
+        """Create one sandbox's group and set its limits."""
         for tree in self.hierarchies:
             os.mkdir(name, 0o755, dir_fd=tree.parent)
             for file, value, needed in _settings(tree, limits):
@@ -163,16 +171,16 @@ class Cgroups:
                         raise
 
     def attach(self, name: str, pid: int) -> None:
-        """Move a process that has not called `join` into the group, where that is for another process to do."""
+        """Move a process into the group, in hierarchies of version 2. In version 1 it uses `joining` itself."""
         for tree in self.hierarchies:
             if tree.version == 2:
                 _write(tree.parent, f"{name}/cgroup.procs", str(pid))
 
     def joining(self, name: str) -> Iterator[Syscall]:
-        """Steps by which a process of one thread moves itself into the group in the trees of version 1.
+        """System calls by which a single-threaded process moves itself into the group, in hierarchies of version 1.
 
-        Only a thread that moves itself spares the kernel its lock over all processes: 0.1 ms instead of 20, unless
-        somebody took that lock just before. Version 2 moves whole processes alone.
+        Only when a thread moves itself does the kernel not take its lock over all processes: 0.1 ms instead of 20,
+        unless that lock was taken just before. Version 2 can only move whole processes.
         """
         for tree in self.hierarchies:
             if tree.version == 1:
@@ -189,18 +197,18 @@ class Cgroups:
         return []
 
     def descriptors(self) -> list[int]:
-        """Those of the folders of sandboxes' groups."""
+        """Descriptors of the folders of sandboxes' groups."""
         return [tree.parent for tree in self.hierarchies]
 
     def forget_peak(self, name: str) -> None:
-        """Count the peak of memory anew, where that can be done: version 2 keeps it for as long as the group."""
+        """Reset the memory peak where that is possible: version 2 keeps it as long as the group."""
         for tree in self.hierarchies:
             if "memory" in tree.controllers and tree.version == 1:
                 with contextlib.suppress(OSError):
                     _write(tree.parent, f"{name}/memory.max_usage_in_bytes", "0")
 
     def remove(self, name: str) -> bool:
-        """Remove a group whose processes are gone. Returns: False if the kernel is not done with it yet."""
+        """Remove a group whose processes have ended. Returns: False if the kernel still has something in it."""
         done = True
         for tree in self.hierarchies:
             try:
@@ -218,16 +226,16 @@ class Cgroups:
                 os.rmdir(self.name, dir_fd=tree.home)
 
     def clear(self, give_up_s: float) -> None:
-        """Remove this spawner's groups and all below, as soon as the kernel is done with them."""
-        give_up = time.monotonic() + give_up_s
-        left = self.hierarchies
-        while left and time.monotonic() < give_up:
-            left = [tree for tree in left if not _cleared(tree.home, self.name)]
-            time.sleep(0.005 if left else 0)
+        """Remove this spawner's groups and everything below, as soon as the kernel permits."""
+        deadline = time.monotonic() + give_up_s
+        remaining = self.hierarchies
+        while remaining and time.monotonic() < deadline:
+            remaining = [tree for tree in remaining if not _remove_group(tree.home, self.name)]
+            time.sleep(0.005 if remaining else 0)
 
 
 def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
-    """File, value, and whether failing to write it matters (swap files exist only with swap accounting)."""
+    """File, value, and whether failing to write it is an error (swap files exist only with swap accounting)."""
     quota = max(int(limits.cores * _PERIOD_US), 1000)
     first = tree.version == 1
     settings: list[tuple[str, str, bool]] = []
@@ -242,11 +250,11 @@ def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
     return settings
 
 
-def _be_as_nice(group: int, version: int) -> None:
+def _apply_nice_value(group: int, version: int) -> None:
     """Give a group the weight of this process's nice value.
 
-    To the scheduler a group is one competitor, whatever the nice values within: without this, `nice agentgym` would
-    step back itself and leave its sandboxes in everybody's way.
+    The scheduler treats a group as one competitor, whatever the nice values inside. Without this, `nice agentgym` would
+    slow down itself but not its sandboxes.
     """
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(OSError):  # a kernel without weights still has the quota
@@ -257,14 +265,14 @@ def _be_as_nice(group: int, version: int) -> None:
 
 
 def _move_down(home: int) -> None:
-    """Move the processes of a group into one below it.
+    """Move the processes of a group into a child group.
 
-    In version 2, a group that limits groups below it holds no process itself. One that was delegated to us holds
-    ours, and whoever gave it expects this (systemd: Delegate=yes).
+    In version 2 a group that limits child groups may hold no process itself. A group that was delegated to us holds
+    ours, and whoever delegated it expects this (systemd: Delegate=yes).
     """
     with contextlib.suppress(FileExistsError):
         os.mkdir(_HOSTS_OWN, 0o755, dir_fd=home)
-    for _ in range(10):  # some may fork meanwhile
+    for _ in range(10):  # some may fork in between
         descriptor = os.open("cgroup.procs", os.O_RDONLY, dir_fd=home)
         try:
             pids = os.read(descriptor, 1 << 20).split()
@@ -283,11 +291,11 @@ def _remove_dead_spawners(home: int) -> None:
         pid = name.removeprefix("agentgym-")
         if pid == name or not pid.isdecimal() or os.path.exists(f"/proc/{pid}"):
             continue
-        _cleared(home, name)
+        _remove_group(home, name)
 
 
-def _cleared(home: int, name: str) -> bool:
-    """Remove a spawner's group with all below it. Returns: False if something in there still lives."""
+def _remove_group(home: int, name: str) -> bool:
+    """Remove a spawner's group and everything below. Returns: False if something in it is still alive."""
     try:
         group = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=home)
     except OSError:
@@ -305,7 +313,7 @@ def _cleared(home: int, name: str) -> bool:
 
 
 def _own_groups() -> dict[str, str]:
-    """This process's group by controller; the version 2 tree is under the empty name."""
+    """This process's group by controller. The version 2 hierarchy has the empty name."""
     groups: dict[str, str] = {}
     for line in _read("/proc/self/cgroup").splitlines():
         _, names, path = line.split(":", 2)
@@ -314,7 +322,7 @@ def _own_groups() -> dict[str, str]:
 
 
 def _mounted_trees() -> list[tuple[int, str, str, list[str]]]:
-    """Version, mount point, root within the tree, and options of every cgroup mount."""
+    """Version, mount point, root within the hierarchy, and options of every cgroup mount."""
     trees = []
     for line in _read("/proc/self/mountinfo").splitlines():
         left, _, right = line.partition(" - ")

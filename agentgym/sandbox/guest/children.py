@@ -1,4 +1,4 @@
-"""Work that a process with an event loop has done by a child, so that the loop goes on meanwhile."""
+"""Runs work in a child process, so that the event loop of this process goes on meanwhile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .poller import Poller
 
 
 def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
-    """Do some work in a fork of this process. Raises: OSError if there can be no more processes."""
+    """Do some work in a fork of this process. Raises: OSError if no process can be started."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -22,16 +22,16 @@ def run_in_child(poller: Poller, work: Callable[[], None]) -> None:
 
 
 def reap_later(poller: Poller, pid: int) -> None:
-    """Wait for a child when it has ended."""
+    """Have a child waited for once it has ended."""
     try:
         handle = os.pidfd_open(pid)
-    except OSError:  # no more descriptors: the loop has to wait
+    except OSError:  # no descriptor left: wait here
         os.waitpid(pid, 0)
         return
 
-    def bury() -> None:
+    def reap() -> None:
         poller.remove(handle)
         os.close(handle)
         os.waitpid(pid, 0)
 
-    poller.add(handle, bury)
+    poller.add(handle, reap)

@@ -1,8 +1,8 @@
-"""The guest's start inside a container: the container runtime has made the walls, what is left is to confine itself.
+"""The guest's start inside a container. The container runtime isolates it; what is left is to drop privileges.
 
-It runs as the container's process 1 and root, reaches the host through the one socket in `SOCKET_FOLDER`, and reads its
-order from there. Every module beyond the standard library's most basic ones is imported once the host is reached,
-so that an image whose Python is too old or incomplete is told about rather than just gone.
+It runs as the container's process 1 and root, connects to the host over the one socket in `SOCKET_FOLDER`, and reads
+its request from there. All but the most basic modules are imported after that, so that an image whose Python is too old
+or incomplete is reported to the host.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import Any
 
 from . import frames
 
-FOLDER = "/.agentgym/code"  # where the guest's own folder lies inside a container
-SOCKET_FOLDER = "/.agentgym/meeting"  # ... and the directory with the host's socket
+FOLDER = "/.agentgym/code"  # the guest's sources inside a container
+SOCKET_FOLDER = "/.agentgym/meeting"  # the directory with the host's socket
 SOCKET_NAME = "socket"
-GUEST_CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # capabilities the guest serves with
-START_CAPABILITIES = (*GUEST_CAPABILITIES, "SETPCAP")  # ... and starts with: the last is for emptying the bounding set
+GUEST_CAPABILITIES = {"KILL": 5, "SETGID": 6, "SETUID": 7}  # what the guest needs while it serves
+START_CAPABILITIES = (
+    *GUEST_CAPABILITIES,
+    "SETPCAP",
+)  # what it needs at its start: the last, for emptying the bounding set
 _MEMORY_FILES = (
     ("memory/memory.oom_control", "memory/memory.max_usage_in_bytes"),  # control groups version 1
     ("memory.events", "memory.peak"),
@@ -29,23 +32,23 @@ _MEMORY_FILES = (
 
 
 def main() -> None:
-    """Serve the host from within a container, until it hangs up."""
+    """Serve the host from within a container, until it closes the socket."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.umask(0o022)
     control = socket.socket(socket.AF_UNIX)
     control.connect(f"{SOCKET_FOLDER}/{SOCKET_NAME}")
-    order = _order(control)
+    order = _read_request(control)
     try:
         if os.uname().machine != "x86_64":
             raise OSError(f"this machine is {os.uname().machine}; the filter of system calls is for x86_64")
         _serve(control, order)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the host shall know
-        said = "".join(traceback.format_exception_only(type(error), error)).strip()
-        text = f"Python {sys.version.split()[0]} of the image says {said}"
+    except Exception as error:  # noqa: BLE001 - every failure is reported to the host
+        error_text = "".join(traceback.format_exception_only(type(error), error)).strip()
+        text = f"Python {sys.version.split()[0]} of the image says {error_text}"
         control.sendall(frames.encode({"id": 0, "error": "setup", "text": text[:8000]}))
 
 
-def _order(control: socket.socket) -> dict[str, Any]:
+def _read_request(control: socket.socket) -> dict[str, Any]:
     """The host's first frame: what SandboxSpec asks of the guest."""
     reader = frames.FrameReader(1 << 26, 0)
     while (frame := reader.next()) is None:
@@ -87,13 +90,11 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
 
 
 def _confine() -> None:
-    """Keep what serving takes. No code of the agent's has run before this ends."""
+    """Keep only the capabilities that serving needs. No agent code has run before this ends."""
     from . import kernel, seccomp, syscalls
 
     os.chdir("/work")
-    with contextlib.suppress(
-        OSError
-    ):  # read-only, but for crun with control groups of version 1: anybody may write there
+    with contextlib.suppress(OSError):  # usually read-only; crun with cgroups version 1 leaves it writable for all
         os.chmod("/sys/fs/cgroup", 0o755)
     os.setgroups([])
     syscalls.execute(
@@ -102,7 +103,7 @@ def _confine() -> None:
 
 
 def _memory_files() -> tuple[int, int] | None:
-    """Read-only descriptors of the counter of memory kills and of the peak, if the container shows its groups."""
+    """Read-only descriptors of the counter of memory kills and of the peak, if the container shows its cgroups."""
     for names in _MEMORY_FILES:
         paths = [f"/sys/fs/cgroup/{name}" for name in names]
         if all(map(os.path.exists, paths)):

@@ -1,6 +1,6 @@
-"""Knowing when a child ends: a descriptor that becomes readable then.
+"""Tells when a child ends, by a descriptor that becomes readable then.
 
-That is a pidfd. A kernel without them (gVisor) gets a pipe for each child instead, and the guest looks itself.
+The descriptor is a pidfd. On a kernel without pidfds (gVisor) it is a pipe, and the guest polls the children itself.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import errno
 import os
 
-_BUSY_S, _IDLE_S = 0.002, 0.05  # how often to look while a call runs, and while there are sessions or channels only
+_BUSY_S, _IDLE_S = 0.002, 0.05  # polling interval while a call runs, and while only sessions or channels do
 
 
 class ExitWatcher:
-    """The ends of children that nobody has waited for yet."""
+    """Watches the children that nobody has waited for yet."""
 
     def __init__(self) -> None:
-        self._pipes: dict[int, int] = {}  # pid: the write end of the pipe that will say so
+        self._pipes: dict[int, int] = {}  # by pid, the write end of its pipe
 
     def handle(self, pid: int) -> int:
         """A descriptor that becomes readable when the child ends."""
@@ -28,21 +28,21 @@ class ExitWatcher:
         return read
 
     def forget(self, pid: int) -> None:
-        """The child was waited for; its handle is the caller's to close."""
+        """Stop watching a child that was waited for. Closing its handle is up to the caller."""
         write = self._pipes.pop(pid, None)
         if write is not None:
             os.close(write)
 
     def poll(self) -> None:
-        """Tell of children that have ended, where the kernel does not."""
+        """Signal the ends of children, where the kernel has no pidfds."""
         for pid, write in list(self._pipes.items()):
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                os.write(write, b".")  # a child of ours may hold the pipe too: closing it would tell nobody
+                os.write(write, b".")  # closing it would not wake a reader: a forked child may hold the pipe too
                 self.forget(pid)
 
     def limit_timeout(self, longest_s: float | None, *, busy: bool) -> float | None:
-        """How long the guest may wait for events before it has to look."""
+        """The time in seconds that the guest may wait for events: `longest_s`, or less if it has to poll."""
         if not self._pipes:
             return longest_s
-        soon = _BUSY_S if busy else _IDLE_S
-        return soon if longest_s is None else min(longest_s, soon)
+        interval_s = _BUSY_S if busy else _IDLE_S
+        return interval_s if longest_s is None else min(longest_s, interval_s)

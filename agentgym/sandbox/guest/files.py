@@ -1,8 +1,8 @@
-"""Reading, writing and listing on behalf of the host, past whatever links the agent has laid out.
+"""Reads, writes and lists files on behalf of the host, whatever links the agent has created.
 
-The guest has no more rights than the agent, so nothing here can reach out of the sandbox. What it guards is
-the host's trust in a path: inside /work and /tmp a link is followed only if it stays there, /proc is never
-read or written, and only regular files are opened, without waiting.
+The guest has no more rights than the agent, so nothing here can reach out of the sandbox. What it guards is the host's
+trust in a path: inside /work and /tmp a link is followed only if it stays there, /proc is never read or written, and
+only regular files are opened, without blocking.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _AREAS = ("work", "tmp")
 
 @contextmanager
 def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
-    area, rest = _place(path)
+    area, rest = _split_area(path)
     directory = os.open(area, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     descriptor = -1
     try:
         resolve = kernel.RESOLVE_BENEATH | (kernel.RESOLVE_NO_XDEV if area != "/" else 0)
-        if not flags & os.O_PATH:  # openat2 takes no needless flags
+        if not flags & os.O_PATH:  # openat2 rejects flags without meaning
             flags |= os.O_NONBLOCK | os.O_NOCTTY
         descriptor = kernel.open_beneath(directory, rest, flags, mode, resolve=resolve)
         if area == "/" and os.fstat(descriptor).st_dev == os.stat("/proc").st_dev:
@@ -44,8 +44,8 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
             os.close(descriptor)
 
 
-def _place(path: str) -> tuple[str, str]:
-    """The directory that a path is resolved below, and the rest of it. Relative paths start in /work."""
+def _split_area(path: str) -> tuple[str, str]:
+    """The directory that a path is resolved below, and the rest of the path. Relative paths start in /work."""
     if "\0" in path:
         raise FileNotFoundError(errno.ENOENT, "a path cannot hold a null character", path.replace("\0", "?"))
     if not path.startswith("/"):
@@ -98,7 +98,7 @@ def _write(path: str, flags: int, data: bytes, mode: int, source: int | None) ->
 
 
 def _make_parents(path: str) -> None:
-    area, rest = _place(path)
+    area, rest = _split_area(path)
     names = [name for name in rest.split("/")[:-1] if name not in ("", ".")]
     if ".." in names:
         raise PermissionError(errno.EACCES, "'..' in a path whose directories do not exist", path)

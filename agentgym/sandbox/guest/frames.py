@@ -1,7 +1,7 @@
-"""How host and guest talk: frames over a stream socket.
+"""The wire format between host and guest: frames over a stream socket.
 
-A frame is two 32-bit big-endian lengths, then a JSON object (the header) and raw bytes (the blob).
-The host takes every frame from a guest for hostile: it is bounded before it is stored, and checked field by field.
+A frame is two 32-bit big-endian lengths, then a JSON object (the header) and raw bytes (the blob). The host treats
+every frame from a guest as hostile: its size is bounded before it is stored, and each field is checked.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 
 PREFIX = struct.Struct(">II")
 MAX_HEADER_BYTES = 65_536  # of a reply; requests come from the host and are not bounded by this
-HOST_SOCKET = 3  # where the spawner finds its socket
-PROXY_ADDRESS = ("127.0.0.1", 3128)  # inside a sandbox with a network: where programs find the host's proxy
-MAX_DATAGRAM = 1 << 17  # one order to the spawner
-# Of an interpreter that will be forked: the linker looks up every function once at its start, not in each child anew.
+HOST_SOCKET = 3  # the descriptor of the spawner's socket to the host
+PROXY_ADDRESS = ("127.0.0.1", 3128)  # of the host's proxy, inside a sandbox with a network
+MAX_DATAGRAM = 1 << 17  # one request to the spawner
+# For an interpreter that will be forked: link all functions at its start, not again in each child.
 LINKED = {"LD_BIND_NOW": "1"}
-RESET, GO = b"reset", b"g"  # what a host says on a lifeline: make ready for a reset; now
-READ_BYTES = 1 << 16  # at once from a stream; for a larger buffer malloc would map memory anew for every read
+RESET, GO = b"reset", b"g"  # messages on a lifeline: prepare a reset; carry it out
+READ_BYTES = 1 << 16  # for a larger buffer malloc would call mmap at every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-# The guest is forked for every call, and then pays for every object that it looks at: hence the heart of the decoder
-# alone, and numbers that are no enumerations.
+# The guest is forked for every call, and each object it touches costs a page copy: hence the bare scanner of the JSON
+# decoder, and plain integers instead of enumerations.
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _CLOSED_ON_EXEC, _RIGHTS = int(socket.MSG_CMSG_CLOEXEC), (int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS))
 _DESCRIPTOR = struct.Struct("i")
-_ROOM = tuple(socket.CMSG_LEN(4 * count) for count in range(9))
+_ANCILLARY_SIZES = tuple(socket.CMSG_LEN(4 * count) for count in range(9))
 
 
 class FrameError(ValueError):
-    """The other side sent something that is no frame, or a larger one than was asked for."""
+    """The other side sent something that is not a frame, or a larger one than was allowed."""
 
 
 def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
@@ -40,23 +40,23 @@ def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
 
 
 def joined(head: bytes, blob: bytes | bytearray) -> bytes:
-    """A frame of a header that is JSON already."""
+    """A frame whose header is JSON text already."""
     return PREFIX.pack(len(head), len(blob)) + head + blob
 
 
 def receive(stream: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """Read at most `size` bytes and `most` descriptors, none of which a program that is started later inherits.
+    """Read at most `size` bytes and `most` descriptors, which programs started later do not inherit.
 
-    Not `socket.recv_fds`, which takes flags but passes none on: descriptors of one request would be open in the
+    `socket.recv_fds` is not used because it ignores its flags: descriptors of one request would be inherited by the
     processes of another that runs at the same time. Raises: OSError, as `recv` does.
     """
-    data, ancillary, _, _ = stream.recvmsg(size, _ROOM[most], _CLOSED_ON_EXEC)
+    data, ancillary, _, _ = stream.recvmsg(size, _ANCILLARY_SIZES[most], _CLOSED_ON_EXEC)
     return data, _passed(ancillary)
 
 
-def receive_into(stream: socket.socket, place: bytearray, most: int) -> tuple[int, list[int]]:
-    """As `receive`, to where the caller says. Returns: how many bytes, and the descriptors."""
-    count, ancillary, _, _ = stream.recvmsg_into([place], _ROOM[most], _CLOSED_ON_EXEC)
+def receive_into(stream: socket.socket, buffer: bytearray, most: int) -> tuple[int, list[int]]:
+    """As `receive`, into a buffer. Returns: the number of bytes, and the descriptors."""
+    count, ancillary, _, _ = stream.recvmsg_into([buffer], _ANCILLARY_SIZES[most], _CLOSED_ON_EXEC)
     return count, _passed(ancillary)
 
 
@@ -70,7 +70,7 @@ def _passed(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames; never holds more than one frame of the largest allowed size, and one read."""
+    """Cuts a byte stream into frames. Holds at most one frame of the largest allowed size, and one read."""
 
     def __init__(self, max_header: int, max_blob: int) -> None:
         self.max_header, self.max_blob = max_header, max_blob
@@ -80,7 +80,7 @@ class FrameReader:
         self._buffer += data
 
     def next(self) -> tuple[dict[str, Any], bytes] | None:
-        """The next complete frame. Raises: FrameError for one that is malformed or too large."""
+        """The next complete frame; None if it has not arrived. Raises: FrameError if it is malformed or too large."""
         buffer = self._buffer
         if len(buffer) < PREFIX.size:
             return None
@@ -94,9 +94,9 @@ class FrameReader:
             text = buffer[PREFIX.size : start].decode()
             header, used = _scan(text, 0)
         except (ValueError, RecursionError, StopIteration) as error:
-            raise FrameError(f"a header that is no JSON ({error})") from error
+            raise FrameError(f"a header that is not JSON ({error})") from error
         if used != head:
-            raise FrameError(f"a header that is no JSON: {head - used} more bytes after it")
+            raise FrameError(f"a header that is not JSON: {head - used} more bytes after it")
         if not isinstance(header, dict):
             raise FrameError(f"a header that is a {type(header).__name__}, not an object")
         body = bytes(buffer[start:end])

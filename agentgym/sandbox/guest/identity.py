@@ -1,8 +1,8 @@
-"""Whose rights the guest acts with.
+"""Acts with the agent's rights where the guest has more.
 
-In a namespace sandbox guest and agent are one user, and nothing here does anything. In a container the guest is the
-container's root, with hardly a capability, so that the agent can neither signal nor trace it; whatever it does for the
-agent, to files above all, it does with the agent's rights.
+In a namespace sandbox guest and agent are the same user, and nothing here has an effect. In a container the guest is
+the container's root with hardly any capability, so that the agent can neither signal nor trace it. What the guest does
+on behalf of the agent, above all with files, it does with the agent's rights.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import TypeVar
 from .root import AGENT_ID
 
 T = TypeVar("T")
-AGENT = AGENT_ID  # whose rights they are
+AGENT = AGENT_ID
 
-_AS_IT_IS = nullcontext()
+_UNCHANGED = nullcontext()
 
 
 def as_agent() -> AbstractContextManager[None]:
-    """Act as the agent for a while; a program started meanwhile is the agent's for good.
+    """Act as the agent inside the block. A program started there stays the agent's.
 
-    Only the saved ids stay the guest's. That is enough to come back, and to remain out of the agent's reach:
-    tracing needs all three, and the kernel gives a program that is started the effective one for a saved one.
+    Only the saved ids remain the guest's. They suffice to switch back, and keep the guest out of the agent's reach:
+    tracing requires all three ids to match, and a program that is started gets the effective id as its saved one.
     """
-    return _AS_IT_IS if os.geteuid() == AGENT else _changed()
+    return _UNCHANGED if os.geteuid() == AGENT else _switched()
 
 
 @contextmanager
-def _changed() -> Iterator[None]:
+def _switched() -> Iterator[None]:
     user, group = os.getuid(), os.getgid()
     os.setresgid(AGENT, AGENT, group)
     os.setresuid(AGENT, AGENT, user)
@@ -42,15 +42,15 @@ def _changed() -> Iterator[None]:
 
 
 def do_as_agent(work: Callable[[], T]) -> T:
-    """Do some work `as_agent`, at the least cost where that is nothing to become."""
+    """Run `work` as the agent, at the least cost where guest and agent are the same user."""
     if os.geteuid() == AGENT:
         return work()
-    with _changed():
+    with _switched():
         return work()
 
 
 def become_agent() -> None:
-    """In a child of the guest: give up the guest's rights, with no way back. Capabilities go with the user id."""
+    """In a child of the guest: give up the guest's rights for good. Capabilities go with the user id."""
     if os.getuid() != AGENT:
         os.setresgid(AGENT, AGENT, AGENT)
         os.setresuid(AGENT, AGENT, AGENT)

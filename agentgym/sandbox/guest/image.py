@@ -1,9 +1,9 @@
-"""Moving a spawner into an image, where the image's own Python takes over, with few rights and none over the host.
+"""Moves a spawner into an image, where the image's own Python continues with few rights, and none over the host.
 
-What an image holds is not trusted as this code is. So a spawner that is root stays behind as a *keeper*, and its
-child goes on as an ordinary user whom nobody else is: in namespaces of its own, with no network, with only its own
-control groups to write in, and able to give sandboxes nothing but the user ids meant for them. The keeper removes
-the groups at the end, and sees to it that there is one.
+An image is not trusted as this code is. So a spawner that is root stays behind as a *keeper*, and its child continues
+as an unprivileged user id that nobody else has: in namespaces of its own, without network, with write access to its own
+control groups only, and able to give sandboxes only the user ids meant for them. The keeper makes sure that the child
+ends, and then removes the control groups.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .cgroups import Cgroups
 from .frames import HOST_SOCKET, LINKED
 from .layers import FIRST_LAYER_ID
 
-MOST_PIDS = 1 << 22  # no Linux has more; sandboxes have user ids FIRST_HOST_ID + pid, their spawners those above
+MAX_PIDS = 1 << 22  # Linux's maximum. Sandboxes have user ids FIRST_HOST_ID + pid; their spawners, those above
 FIRST_HOST_ID = 2_000_000_000
 
 _OWN_NAMESPACES = kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
@@ -47,42 +47,45 @@ _GO = b"go"
 
 
 class ImageRefused(Exception):
-    """The image cannot be used, and why."""
+    """The image cannot be used. The message says why."""
 
 
 def switch_to_image(config: dict[str, Any], own_id: int, *, as_root: bool) -> NoReturn:
-    """Build the image's tree, move into it, and become its Python's process. Comes back only by raising.
+    """Build the image's tree, move into it, and execute its Python. Returns only by raising.
 
     Args:
-        config: `image`, folder of the unpacked tree; `guest`, folder of this code; `environment` of the interpreter;
-            `preload`, names of modules. `own_id`: user id of this process in its user namespace.
-    Raises: Refused, OSError.
+        config: `image`: folder of the unpacked tree; `guest`: folder of this code; `environment` of the interpreter;
+            `preload`: names of modules. own_id: user id of this process in its user namespace.
+    Raises: ImageRefused, OSError.
     """
     root.enter_image(config["image"], config["guest"])
     cgroups = Cgroups.open()
-    sys.meta_path.clear()  # nothing is imported from here on: it would come out of the image
+    sys.meta_path.clear()  # no imports from here on: they would come from the image
     root.move_into_image()
     if as_root:
         _become_unprivileged_user(cgroups)
     else:
         kernel.unshare(_OWN_NAMESPACES)
-        kernel.keep_capabilities()  # over a user namespace that holds but this user
+        kernel.keep_capabilities()  # in a user namespace with this one user
     interpreter = _interpreter(config["environment"])
     descriptor = os.memfd_create("handover", 0)
     handover = {
-        "cgroups": cgroups.hand_over(), "preload": config["preload"], "as_root": as_root, "own_id": own_id,
+        "cgroups": cgroups.hand_over(),
+        "preload": config["preload"],
+        "as_root": as_root,
+        "own_id": own_id,
         "layers": config["layers"],
-    }  # fmt: skip
+    }
     os.write(descriptor, json.dumps(handover).encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     boot = _BOOT.format(folder=os.path.dirname(root.GUEST), descriptor=descriptor)
     os.set_inheritable(HOST_SOCKET, True)
-    told = sys.argv[1:]  # whom it serves, for whoever looks at the processes of this machine
-    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *told], {**config["environment"], **LINKED})
+    arguments = sys.argv[1:]  # the owner, for whoever lists the processes of this machine
+    os.execve(interpreter, [interpreter, *_FLAGS, "-c", boot, *arguments], {**config["environment"], **LINKED})
 
 
 def _become_unprivileged_user(cgroups: Cgroups) -> None:
-    """Fork; the child returns as root of a user namespace that means nothing outside. The parent never returns."""
+    """Fork. The child returns as root of a user namespace that has no rights outside; the parent never returns."""
     ready_read, ready_write = os.pipe()
     go_read, go_write = os.pipe()
     child = os.fork()
@@ -111,32 +114,32 @@ def _become_unprivileged_user(cgroups: Cgroups) -> None:
             except OSError as error:
                 os.write(go_write, f"{error.strerror} at {error.filename}".encode())
         os.close(go_write)
-        _keep_descriptors(child)
+        _run_keeper(child)
         cgroups.clear(give_up_s=5)
     finally:
         os._exit(0)
 
 
 def _map_ids(child: int, cgroups: Cgroups) -> None:
-    own = FIRST_HOST_ID + MOST_PIDS + os.getpid()
+    own = FIRST_HOST_ID + MAX_PIDS + os.getpid()
     for kind in ("uid", "gid"):
         with open(f"/proc/{child}/{kind}_map", "wb") as file:
-            file.write(b"0 %d 1\n" % own)  # and, as they are, the ids of sandboxes and of layers
-            file.write(b"".join(b"%d %d %d\n" % (first, first, MOST_PIDS) for first in (FIRST_LAYER_ID, FIRST_HOST_ID)))
+            file.write(b"0 %d 1\n" % own)  # the ids of sandboxes and of layers map to themselves
+            file.write(b"".join(b"%d %d %d\n" % (first, first, MAX_PIDS) for first in (FIRST_LAYER_ID, FIRST_HOST_ID)))
     cgroups.delegate(own, child)
 
 
-def _keep_descriptors(child: int) -> None:
-    """Wait for the child's end, and bring it about if the host is gone and the child does not go."""
+def _run_keeper(child: int) -> None:
+    """Wait for the child's end. If the host has ended and the child does not end in time, kill it."""
     ended, host = os.pidfd_open(child), os.pidfd_open(os.getppid())
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(host, select.POLLIN)
-    poll.register(HOST_SOCKET, 0)  # only its hang-up
+    poll.register(HOST_SOCKET, 0)  # only for POLLHUP
     deadline = None
     while True:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000
-        ready = {descriptor for descriptor, _ in poll.poll(left)}
+        timeout_ms = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000
+        ready = {descriptor for descriptor, _ in poll.poll(timeout_ms)}
         if ended in ready:
             break
         if deadline is None:
@@ -149,7 +152,7 @@ def _keep_descriptors(child: int) -> None:
 
 
 def _interpreter(environment: dict[str, str]) -> str:
-    """Path of the image's first Python that can run this code, found out by trying."""
+    """Path of the first Python in the image that can run this code, found by trying them."""
     reasons = []
     for name in _NAMES:
         for folder in environment["PATH"].split(":"):
@@ -160,12 +163,12 @@ def _interpreter(environment: dict[str, str]) -> str:
             if reason is None:
                 return path
             reasons.append(f"{path} {reason}")
-    found = "; ".join(dict.fromkeys(reasons)) or f"none in {environment['PATH']}"
-    raise ImageRefused(f"the image has no Python 3.9 or newer that runs here ({found}). Add one to the image")
+    tried = "; ".join(dict.fromkeys(reasons)) or f"none in {environment['PATH']}"
+    raise ImageRefused(f"the image has no Python 3.9 or newer that runs here ({tried}). Add one to the image")
 
 
 def _try_interpreter(path: str, environment: dict[str, str]) -> str | None:
-    """Why an interpreter will not do, or None."""
+    """Why an interpreter cannot be used; None if it can."""
     try:
         pid = os.posix_spawn(path, [path, *_FLAGS, "-c", _TRIAL], environment)
     except OSError as error:

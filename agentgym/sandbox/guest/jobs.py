@@ -1,4 +1,4 @@
-"""What runs inside a sandbox on request: one-off commands, session processes, channel processes."""
+"""Commands, session processes and channel processes, and how they are started, captured and killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .exit_watcher import ExitWatcher
 
 _PIPE_READ = 65_536
 _ALL = -1
-RESULT = (  # the header of a reply to a call, written in one go: an encoder would look at much
+RESULT = (  # the header of a reply to a call, as a format: the JSON encoder would touch many objects
     b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
     b'"written":%d,"started":%d}'
 )
@@ -28,11 +28,13 @@ JSON = {False: b"false", True: b"true"}
 class Capture:
     """One output stream of a job: the first `limit` bytes are kept, the rest is read and dropped here.
 
-    It keeps the end that is written to as well: that a job closes its own would only wake the guest for nothing.
+    It also holds the write end: otherwise the guest would be woken when the job closes its own.
     """
 
     def __init__(self) -> None:
-        self.read, self.write = identity.do_as_agent(os.pipe)  # whose programs may open it again, as /dev/stdout
+        self.read, self.write = identity.do_as_agent(
+            os.pipe
+        )  # as the agent, whose programs may reopen it as /dev/stdout
         os.set_blocking(self.read, False)
         self.data, self.limit, self.truncated = bytearray(), 0, False
 
@@ -40,7 +42,7 @@ class Capture:
         self.data, self.limit, self.truncated = bytearray(), limit, False
 
     def pump(self, null: int) -> int:
-        """Take what is there, at most one read. Returns: bytes taken; 0 if there is nothing now."""
+        """Read what is there, once. Returns: the number of bytes; 0 if there is nothing now."""
         try:
             if len(self.data) >= self.limit:
                 taken = _drop(self.read, null)
@@ -56,7 +58,7 @@ class Capture:
         return taken
 
     def drain(self, null: int) -> None:
-        """Take what the pipe holds now, but no more than a pipe can hold: somebody may still be writing."""
+        """Read what the pipe holds now, but no more than a pipe can hold, since a process may still be writing."""
         taken = 0
         while taken < 1 << 20:
             piece = self.pump(null)
@@ -70,31 +72,31 @@ class Capture:
 
 
 def _drop(pipe: int, null: int) -> int:
-    """Take what a pipe holds and keep nothing of it. Returns: bytes taken."""
+    """Read and discard the content of a pipe. Returns: the number of bytes."""
     if hasattr(os, "splice"):  # from Python 3.10 on
         return os.splice(pipe, null, 1 << 20)
     return len(os.read(pipe, _PIPE_READ))
 
 
 class Process:
-    """A child of the guest, with everything below it. `handle`: readable once the process has ended."""
+    """A child of the guest, with all its descendants. `handle`: becomes readable when the process has ended."""
 
     def __init__(self, pid: int, exit_watcher: ExitWatcher) -> None:
         self.pid, self.exit_watcher, self.handle = pid, exit_watcher, exit_watcher.handle(pid)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)  # nobody else can have its number before it is waited for
+            os.kill(self.pid, signal.SIGKILL)  # the pid cannot be reused before it is waited for
 
     def wait(self) -> tuple[int, resource.struct_rusage]:
-        """Wait for its end, and let it go. Returns: wait status; what it and the children it waited for used."""
+        """Wait for its end and release it. Returns: wait status; usage of it and the children it waited for."""
         _, status, used = os.wait4(self.pid, 0)
         self.exit_watcher.forget(self.pid)
         os.close(self.handle)
         return status, used
 
     def cpu_s(self) -> float:
-        """Processor time of this process so far."""
+        """Processor time of this process so far, in seconds."""
         try:
             return time.clock_gettime(clock_of(self.pid))
         except OSError:
@@ -103,7 +105,7 @@ class Process:
 
 @dataclass
 class RunningCall:
-    """One request that is being served. The streams belong to the session, if there is one."""
+    """A request that is being served. The streams belong to the session, if there is one."""
 
     id: int
     started: float
@@ -114,8 +116,8 @@ class RunningCall:
     process: Process
     session: Session | None = None
     cpu_before: float = 0.0
-    python: bool = False  # and one of its own, not in a session
-    freezes: bool = False  # everything else stands still until it ends
+    python: bool = False  # a Python call outside of sessions
+    freezes: bool = False  # all other processes are stopped until it ends
     written_before: int = 0  # by the session's process
     started_before: int = 0  # in the whole sandbox
 
@@ -134,17 +136,20 @@ class Session:
 
 
 def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standard: tuple[int, int, int]) -> int:
-    """Start a program without copying the guest first: three times as fast as a fork. Returns: its pid."""
+    """Start a program by posix_spawn, which is three times as fast as a fork of the guest. Returns: its pid."""
     arguments = [os.fsencode(argument) for argument in argv]
     with identity.as_agent():
         try:
             if cwd is not None:
                 os.chdir(cwd)
             pid = os.posix_spawnp(
-                arguments[0], arguments, environment, setsid=True,
+                arguments[0],
+                arguments,
+                environment,
+                setsid=True,
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT),
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(standard)],
-            )  # fmt: skip
+            )
         finally:
             if cwd is not None:
                 os.chdir("/work")
@@ -154,7 +159,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
 
 @contextlib.contextmanager
 def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
-    """A descriptor to read `content` from its start: what the host passed if it did, else a file in memory."""
+    """A descriptor to read `content` from: the one that the host passed, if it did, else a file in memory."""
     if descriptors:
         os.lseek(descriptors[0], 0, os.SEEK_SET)
         yield descriptors[:1]
@@ -173,7 +178,7 @@ def as_file(content: bytes, descriptors: list[int]) -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def never_returning() -> Iterator[None]:
-    """In a forked child: it must not come back into the guest's code, whatever happens."""
+    """In a forked child: end the process whatever happens, so that it never runs on in the guest's code."""
     try:
         yield
     finally:
@@ -182,12 +187,12 @@ def never_returning() -> Iterator[None]:
 
 @cache
 def inherited_environment() -> dict[str, str]:
-    """The environment of this process when first asked: by the spawner, for all guests, which mostly need no other."""
+    """The environment of this process at the first call, made by the spawner. Most guests need no other."""
     return dict(os.environ)
 
 
 def clock_of(pid: int) -> int:
-    """The processor-time clock that every process has, by the kernel's numbering."""
+    """The number of a process's CPU-time clock, as the kernel computes it from the pid."""
     return (~pid << 3) | 2
 
 
@@ -202,12 +207,12 @@ def disk_used() -> int:
 
 @cache
 def writable_areas() -> tuple[str, ...]:
-    """A directory of each file system that the agent may write: one, or in a container several."""
+    """One directory of each file system that the agent may write to; in a container there are several."""
     return tuple({os.stat(path).st_dev: path for path in ("/tmp", "/dev/shm", "/work")}.values())
 
 
 def children_of_init(handle: int | None) -> list[int]:
-    """Pids of this process's children: those it started, and orphans it was given."""
+    """Pids of the children of process 1: those it started, and orphans that it inherited."""
     if handle is not None:
         pieces, offset = [], 0
         while piece := os.pread(handle, 65_536, offset):
@@ -218,32 +223,32 @@ def children_of_init(handle: int | None) -> list[int]:
 
 
 def parents() -> dict[int, int]:
-    """Every process in the sandbox and its parent."""
-    found: dict[int, int] = {}
+    """Every process in the sandbox, with its parent."""
+    parent_of: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    found[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+                    parent_of[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
             except OSError:
                 continue  # it ended meanwhile
-    return found
+    return parent_of
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and everything it started that still has a living line of parents to it."""
+    """A process and all processes below it whose chain of parents to it is alive."""
     tree = parents()
-    found, front = [pid], {pid}
+    pids, front = [pid], {pid}
     while front:
-        front = {child for child, parent in tree.items() if parent in front and child not in found}
-        found += front
-    return found
+        front = {child for child, parent in tree.items() if parent in front and child not in pids}
+        pids += front
+    return pids
 
 
 def signal_all(number: int) -> bool:
-    """Every process in the sandbox but this one, at one stroke: the kernel holds off forks meanwhile.
+    """Signal every process in the sandbox but this one; the kernel prevents forks meanwhile.
 
-    Returns: whether there was any, those included that have ended and were not waited for.
+    Returns: whether there was any, zombies included.
     """
     try:
         os.kill(_ALL, number)
@@ -259,7 +264,7 @@ def reap_all() -> None:
 
 
 def start_failure_reply(request: dict[str, Any], error: Exception) -> bytes:
-    """The reply to a call that could not begin. As a shell would: 127 if there is no such program, else 126."""
+    """The reply to a call that could not start. As in a shell: 127 if the program does not exist, else 126."""
     if isinstance(error, BlockingIOError):
         reason = "the process limit is full"
     else:

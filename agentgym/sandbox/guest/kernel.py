@@ -1,4 +1,7 @@
-"""The Linux calls that Python does not offer, through ctypes. Every failure is an OSError that names the call."""
+"""The Linux calls that Python does not offer, through ctypes. Every failure is an OSError that names the call.
+
+Hand-written, because the guest may use nothing but the standard library of any Python from 3.9 on.
+"""
 
 from __future__ import annotations
 
@@ -38,17 +41,17 @@ _PR_CAP_AMBIENT_RAISE, PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 _LAST_CAPABILITY = 63
 _CHILD_ENDED = int(signal.SIGCHLD)
 
-# x86-64; the numbers from close_range on are the same everywhere
+# x86-64
 _CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT, _IOPRIO_GET = 56, 125, 126, 155, 252
 _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_held = ctypes.PyDLL(None, use_errno=True)  # the same, called without letting go of the interpreter's lock
-_libc.syscall.restype = _held.syscall.restype = ctypes.c_long
-# looked up here, not anew in every fork
+_libc_with_gil = ctypes.PyDLL(None, use_errno=True)  # the same library, called without releasing the GIL
+_libc.syscall.restype = _libc_with_gil.syscall.restype = ctypes.c_long
+# looked up once, not again in every fork
 _before_fork, _after_fork_in_parent = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Parent
 _after_fork_in_child = ctypes.pythonapi.PyOS_AfterFork_Child
-_clone, _process_control = _held.syscall, _held.prctl
+_clone, _process_control = _libc_with_gil.syscall, _libc_with_gil.prctl
 _NOTHING = (None, None, None, None)
 
 
@@ -69,11 +72,11 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-_kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []  # they live as long as the process
+_kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []  # kept alive as long as the process
 
 
 def unsupported() -> str | None:
-    """Why this machine cannot hold a sandbox at all, or None."""
+    """Why this machine cannot hold sandboxes at all; None if it can."""
     system = os.uname()
     if system.sysname != "Linux" or system.machine != "x86_64":
         return f"this is {system.sysname} on {system.machine}; namespaces are made on Linux on x86_64 only"
@@ -89,7 +92,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int = 0, opt
 
 
 def bind(source: str, target: str, *, read_only: bool = True) -> None:
-    """Bind a file or tree, without set-uid and, if it is a tree, without devices."""
+    """Bind mount a file or tree, without setuid and, for a tree, without devices."""
     mount(source, target, None, MS_BIND | MS_REC)
     if read_only:
         set_mount(target, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -113,10 +116,10 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def fork_into(namespaces: int) -> int:
-    """As os.fork, with the child in new namespaces: in those of processes, it is the first. No other thread may run.
+    """As os.fork, with the child in new namespaces; in a new pid namespace it is process 1. No other thread may run.
 
-    What libc does around a fork of its own is left out: it settles locks between threads, and notes the thread id,
-    which libc uses as the name of an owner of locks only. A later fork by libc notes the right one.
+    What libc does around its own fork is left out: it handles locks between threads, and caches the thread id, which it
+    uses only as the owner of locks. A later fork by libc caches the right one.
     """
     _before_fork()
     pid: int = _clone(_CLONE, namespaces | _CHILD_ENDED, *_NOTHING)
@@ -134,12 +137,12 @@ def unshare(flags: int) -> None:
 
 
 def enter(descriptor: int, kind: int) -> None:
-    """setns: join the namespace that a descriptor stands for."""
+    """setns: join the namespace of a descriptor."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 
 def user_namespace_of(namespace: int) -> int:
-    """A descriptor of the user namespace that another namespace belongs to."""
+    """A descriptor of the user namespace that owns another namespace."""
     return fcntl.ioctl(namespace, _NS_GET_USERNS)
 
 
@@ -147,14 +150,10 @@ def io_priority(pid: int) -> int:
     return int(_libc.syscall(_IOPRIO_GET, 1, pid))
 
 
-def set_host_name(name: bytes) -> None:
-    _check(_libc.sethostname(name, len(name)), "sethostname")
-
-
 def open_beneath(
     directory: int, path: str | bytes, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH
 ) -> int:
-    """openat2: open a path that must not leave `directory`, whatever links lie on the way. Returns: descriptor."""
+    """openat2: open a path that must not leave `directory`, whatever links it contains. Returns: a descriptor."""
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
     descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
     if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
@@ -166,7 +165,7 @@ def open_beneath(
 
 
 def write_to(path: str, text: str) -> None:
-    """One write to a file of the kernel's: what comes in two would be taken for two."""
+    """Write to a file of /proc in one call: the kernel would take two calls for two values."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())
@@ -175,7 +174,7 @@ def write_to(path: str, text: str) -> None:
 
 
 def read_from(path: str) -> bytes:
-    """The start of a small file of the kernel's. A guest that opened it as text would make 0.6 MB of memory its own."""
+    """The first 8 KiB of a file of /proc. Opening it as text would cost the guest 0.6 MB of memory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 8192)
@@ -193,22 +192,22 @@ def die_with_parent() -> None:
 
 
 def set_dumpable(value: bool) -> None:
-    """Undumpable: no process of the same user can trace this one or open its /proc files."""
+    """If False, no process of the same user can trace this one or open its /proc files."""
     _prctl(PR_SET_DUMPABLE, int(value))
 
 
 def adopt_orphans() -> None:
-    """Orphaned descendants become children of this process rather than of process 1, unless the kernel is gVisor."""
+    """Become a subreaper: orphaned descendants become children of this process. No effect on gVisor."""
     _prctl_if_known(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def capabilities() -> int:
-    """How many capabilities this kernel knows."""
-    return next(one for one in range(_LAST_CAPABILITY + 2) if _libc.prctl(_PR_CAPBSET_READ, one, 0, 0, 0) < 0)
+    """How many capabilities this kernel has."""
+    return next(n for n in range(_LAST_CAPABILITY + 2) if _libc.prctl(_PR_CAPBSET_READ, n, 0, 0, 0) < 0)
 
 
 def keep_capabilities() -> None:
-    """A program that this process becomes has the capabilities that it has now, whatever its user id."""
+    """Make the current capabilities ambient: a program that this process executes keeps them, whatever its user id."""
     header, sets = struct.pack("II", 0x20080522, 0), ctypes.create_string_buffer(24)
     _check(_libc.syscall(_CAPGET, header, sets), "capget")
     effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("6I", sets.raw)
@@ -224,7 +223,7 @@ def keep_capabilities() -> None:
 
 @cache
 def filter_at(program: bytes) -> int:
-    """Where in memory a classic BPF program lies as seccomp takes it, in this process and its forks."""
+    """The address of a classic BPF program in the form that seccomp takes, valid in this process and its forks."""
     buffer = ctypes.create_string_buffer(program, len(program))
     filter_program = _FilterProgram(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p).value)
     _kept_filters.append((buffer, filter_program))

@@ -1,8 +1,8 @@
-"""The layers a spawner keeps: unpacked file trees that sandboxes are stacked on, bounded in all.
+"""The layers that a spawner keeps: unpacked file trees that sandboxes mount as lower layers of an overlay.
 
-All lie in one file system in memory, each in a folder of its own that is named by its key. A layer belongs to one
-user id, which is that of every sandbox stacked on it: else those could not change its files. Only a confined
-builder writes a layer, once; a layer that is in use is never removed.
+All lie in one tmpfs, each in a folder named by its key. A layer belongs to one user id, which all sandboxes stacked on
+it share: otherwise they could not change its files. Only a confined builder process writes a layer, and only once. A
+layer in use is never removed.
 """
 
 from __future__ import annotations
@@ -15,54 +15,56 @@ from . import archive, kernel
 from .mounts import LAYER_STORE
 
 FIRST_LAYER_ID = 1_990_000_000  # plus the pid of the builder of the lowest layer
-_MOST_LAYERS = 256
-_SMALL_FILE = 512  # bytes of an archive for each file, taken to bound their number
+_MAX_LAYERS = 256
+_SMALL_FILE = 512  # bytes of an archive per file; bounds the number of inodes
 _GONE = "gone-"
 
 
 class LayerRecord:
-    """A layer that is kept, or being made. `parent`: key of the layer below, "" for the lowest. `size`: bytes."""
+    """A layer that is kept or being built. `parent`: key of the layer below, "" for the lowest. `size`: bytes."""
 
     def __init__(self, parent: str, size: int) -> None:
         self.parent, self.size, self.user, self.ready = parent, size, -1, False
 
 
 class LayerStore:
-    """What is kept, the least recently used first."""
+    """The kept layers, the least recently used first."""
 
-    def __init__(self, most: int, run_in_child: Callable[[Callable[[], None]], None]) -> None:
-        """`most`: bytes to keep in all. `run_in_child` has work done without waiting for it."""
-        self.most, self.run_in_child = most, run_in_child
-        self.kept: OrderedDict[str, LayerRecord] = OrderedDict()
-        self.removed = 0
+    def __init__(self, max_bytes: int, run_in_child: Callable[[Callable[[], None]], None]) -> None:
+        """`max_bytes`: of all layers together. `run_in_child`: does work in a child process."""
+        self.max_bytes, self.run_in_child = max_bytes, run_in_child
+        self.layers: OrderedDict[str, LayerRecord] = OrderedDict()
+        self.removed_count = 0
         self.mounted = False
-        self.unusable = ""  # why there can be no layers on this machine, once that is known
+        self.unusable = ""  # why layers do not work on this machine, once that is known
 
     def missing(self, keys: list[str]) -> list[str]:
-        """Which of these layers are not at hand; the others count as used now."""
-        found = []
+        """Which of these layers are not kept. The others are marked as used now."""
+        missing = []
         for key in keys:
-            if key in self.kept and self.kept[key].ready:
-                self.kept.move_to_end(key)
+            if key in self.layers and self.layers[key].ready:
+                self.layers.move_to_end(key)
             else:
-                found.append(key)
-        return found
+                missing.append(key)
+        return missing
 
     def being_made(self, key: str) -> bool:
-        return key in self.kept and not self.kept[key].ready
+        return key in self.layers and not self.layers[key].ready
 
-    def set_up_spawner(self, key: str, parent: str, size: int, in_use: Collection[str]) -> str:
-        """Make room and an empty folder for a layer of about `size` bytes. Returns: why not, or nothing."""
+    def start_layer(self, key: str, parent: str, size: int, in_use: Collection[str]) -> str:
+        """Make room and an empty folder for a layer of about `size` bytes. Returns: why that is impossible, or ""."""
         if self.unusable:
             return self.unusable
         if parent and self.missing([parent]):
-            return "the layer below is not at hand"
-        while sum(layer.size for layer in self.kept.values()) + size > self.most or len(self.kept) >= _MOST_LAYERS:
-            if not self._evict_one({*in_use, parent}):
-                return f"the layers in use leave too little of the {self.most >> 20} MiB that may be kept"
+            return "the layer below is not kept"
+        while (
+            sum(layer.size for layer in self.layers.values()) + size > self.max_bytes or len(self.layers) >= _MAX_LAYERS
+        ):
+            if not self._evict_oldest({*in_use, parent}):
+                return f"the layers in use leave too little room of the {self.max_bytes >> 20} MiB that may be kept"
         self._mount()
         os.mkdir(f"{LAYER_STORE}/{key}", 0o755)
-        self.kept[key] = LayerRecord(parent, size)
+        self.layers[key] = LayerRecord(parent, size)
         if not parent:
             for root, mode in archive.ROOTS.items():
                 path = f"{LAYER_STORE}/{key}/{os.fsdecode(root)}"
@@ -70,10 +72,14 @@ class LayerStore:
                 os.chmod(path, mode)
         return ""
 
-    def give(self, key: str, first: int) -> int:
-        """Give a new layer's folder to its builder. `first`: the user id of a lowest layer. Returns: the user id."""
-        layer = self.kept[key]
-        layer.user = self.kept[layer.parent].user if layer.parent else first
+    def assign_owner(self, key: str, first: int) -> int:
+        """Give the folder of a new layer to its builder. Returns: the layer's user id.
+
+        Args:
+            first: the user id of a lowest layer. Any other layer has that of the layer below.
+        """
+        layer = self.layers[key]
+        layer.user = self.layers[layer.parent].user if layer.parent else first
         folders = [f"{LAYER_STORE}/{key}"]
         if not layer.parent:
             folders += [f"{LAYER_STORE}/{key}/{os.fsdecode(root)}" for root in archive.ROOTS]
@@ -82,36 +88,36 @@ class LayerStore:
         return layer.user
 
     def finish(self, key: str, size: int) -> None:
-        """A layer is made, and takes `size` bytes."""
-        self.kept[key].size, self.kept[key].ready = size, True
+        """A layer was built, and takes `size` bytes."""
+        self.layers[key].size, self.layers[key].ready = size, True
 
     def abandon(self, key: str) -> None:
-        """Remove a layer that was not finished; nothing happens if it was."""
-        if key in self.kept and not self.kept[key].ready:
+        """Remove a layer that was not finished. One that was stays."""
+        if key in self.layers and not self.layers[key].ready:
             self._drop(key)
 
-    def _evict_one(self, in_use: set[str]) -> bool:
-        parents = {layer.parent for layer in self.kept.values()}
-        for key, layer in self.kept.items():
+    def _evict_oldest(self, in_use: set[str]) -> bool:
+        parents = {layer.parent for layer in self.layers.values()}
+        for key, layer in self.layers.items():
             if layer.ready and key not in in_use and key not in parents:
                 self._drop(key)
                 return True
         return False
 
     def _drop(self, key: str) -> None:
-        del self.kept[key]
-        self.removed += 1
-        gone = f"{_GONE}{self.removed}"
+        del self.layers[key]
+        self.removed_count += 1
+        gone = f"{_GONE}{self.removed_count}"
         os.rename(f"{LAYER_STORE}/{key}", f"{LAYER_STORE}/{gone}")
         try:
-            self.run_in_child(lambda: _remove([gone]))  # it may hold many files
-        except OSError:  # no more processes: then all has to wait
+            self.run_in_child(lambda: _remove([gone]))  # it may hold many files, which takes time
+        except OSError:  # the process limit is reached: do it here
             _remove([gone])
 
     def _mount(self) -> None:
-        """At first use, so that sandboxes without layers carry nothing of it. A quarter more for what is going."""
+        """Mount the tmpfs at first use, with a quarter more space for layers that are being deleted."""
         if not self.mounted:
-            size = self.most + self.most // 4
+            size = self.max_bytes + self.max_bytes // 4
             options = f"size={size},nr_inodes={size // _SMALL_FILE},mode=0700"
             kernel.mount("tmpfs", LAYER_STORE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
             try:
@@ -124,7 +130,7 @@ class LayerStore:
 
 
 def _try_overlay() -> None:
-    """Raises: OSError where there is no overlay file system, or none in memory with the attributes it needs."""
+    """Raises: OSError if overlays on tmpfs, with user extended attributes, do not work here."""
     names = ["lower", "upper", "index", "merged"]
     lower, upper, index, merged = (f"{LAYER_STORE}/{name}" for name in names)
     for name in names:

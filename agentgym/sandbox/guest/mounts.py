@@ -1,8 +1,8 @@
-"""The writable areas of a sandbox: /work, /tmp and /dev/shm, on one bounded file system in memory.
+"""The writable mounts of a sandbox: /work, /tmp and /dev/shm, on one bounded tmpfs.
 
-With layers below, /work and /tmp are those of an overlay: what is written goes to the sandbox's own file system,
-what is not comes from the layers. The spawner's folder of layers lies at /tmp, where the sandbox's own file
-system covers it: what was below at the start can be reached only by who mounted it.
+With layers, /work and /tmp are those of an overlay: the sandbox's writes go to its own tmpfs, everything else comes
+from the layers. The spawner's layer store is mounted at /tmp, where the sandbox's own tmpfs covers it: nothing in the
+sandbox can reach it.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from . import kernel, syscalls
 from .root import AGENT_ID
 from .syscalls import Syscall, syscall
 
-LAYER_STORE = "/tmp"  # in the spawner's own tree
-_AREAS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
+LAYER_STORE = "/tmp"  # in the spawner's file tree
+_TARGETS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
 _SHARED_MEMORY = "/dev/shm"
-_OWN_INODES = 4  # directories that are ours, not the agent's
+_OWN_INODES = 4  # directories that the agent did not make
 _OVERLAY_INODES = 4
-_A_FOLDER = os.O_PATH | os.O_DIRECTORY
+_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY
 
 
 def open_layers(keys: list[str], lowest: int) -> Iterator[Syscall]:
-    """Open layers that the spawner keeps, base first, as descriptors from `lowest` on.
+    """Open layers of the store, the lowest first, as descriptors from `lowest` on.
 
-    Needs the spawner's user, and nothing over `LAYER_STORE`.
+    Needs the spawner's user id, and nothing mounted over `LAYER_STORE`.
     """
     for place, key in enumerate(keys, lowest):
-        yield from syscalls.open_as(place, f"{LAYER_STORE}/{key}", _A_FOLDER)
+        yield from syscalls.open_as(place, f"{LAYER_STORE}/{key}", _FOLDER_FLAGS)
 
 
 def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Syscall]:
-    """Mount fresh areas. The process is the agent already, still holds its capabilities, and is in its /proc/self/fd.
+    """Mount fresh writable directories, as the agent's user with capabilities, in the directory /proc/self/fd.
 
     Args:
-        spec: `writable`, bytes, and `inodes`, for what the sandbox itself writes; `layers`, keys.
-        layers: from which descriptor on `open_layers` left them.
-        changes: descriptor that the directory with the changes to the layers becomes, if there are layers.
+        spec: `writable`: bytes and `inodes` for the sandbox's own writes; `layers`: keys.
+        layers: the first descriptor of `open_layers`.
+        changes: the descriptor that the directory with the changes to the layers gets, if there are layers.
     """
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     count = len(spec["layers"])
@@ -53,28 +53,28 @@ def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Syscall]:
         lower = ":".join(str(layer) for layer in reversed(range(layers, layers + count)))
         options = f"lowerdir={lower},upperdir=/tmp/changes,workdir=/tmp/index,userxattr,xino=on"
         yield syscalls.mount("overlay", files, "overlay", plain, options)
-        yield from syscalls.open_as(changes, "/tmp/changes", _A_FOLDER)
+        yield from syscalls.open_as(changes, "/tmp/changes", _FOLDER_FLAGS)
     else:
         files = "/tmp"
-        for name, mode, _ in _AREAS:
+        for name, mode, _ in _TARGETS:
             yield from syscalls.make_folder(f"/tmp/{name}", mode)
-    for name, _, target in _AREAS:  # /tmp last: it covers the file system's own root
+    for name, _, target in _TARGETS:  # /tmp last: it covers the root of the tmpfs
         yield syscalls.mount(f"{files}/{name}", target, None, kernel.MS_BIND)
 
 
 def remount(
     spec: dict[str, Any], *, user_namespace: int, namespace: int, own_files: int, layers: int, changes: int
 ) -> Iterator[Syscall]:
-    """From outside: exchange a sandbox's areas for fresh ones. What it held open stays as it was.
+    """From outside: replace the writable mounts of a sandbox by fresh ones. Files it holds open are not affected.
 
     Args:
-        user_namespace, namespace: descriptors of the sandbox's user namespace and of that of its mounts.
-        own_files: descriptor to use for this process's own. `layers`, `changes`: as `mount` has them.
+        user_namespace, namespace: descriptors of the sandbox's user and mount namespaces.
+        own_files: a descriptor number to use for this process's /proc/self/fd. `layers`, `changes`: as of `mount`.
     """
-    yield from syscalls.open_as(own_files, "/proc/self/fd", _A_FOLDER)  # by no /proc of the sandbox's
+    yield from syscalls.open_as(own_files, "/proc/self/fd", _FOLDER_FLAGS)  # not the sandbox's /proc
     yield syscall("setns", user_namespace, kernel.CLONE_NEWUSER)
     yield syscall("setns", namespace, kernel.CLONE_NEWNS)
-    for target in ("/work", _SHARED_MEMORY, "/tmp", "/tmp"):  # /tmp itself, then what it covered
+    for target in ("/work", _SHARED_MEMORY, "/tmp", "/tmp"):  # /tmp twice: the bind mount, then the tmpfs below it
         yield syscall("umount2", target, kernel.MNT_DETACH)
     yield from open_layers(spec["layers"], layers)
     yield from syscalls.become_user(AGENT_ID)

@@ -1,4 +1,4 @@
-"""The sandbox's way out: a listening socket inside it, which the host alone serves."""
+"""The sandbox's way out: a listening socket inside the sandbox that only the host serves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _BACKLOG = 64
 
 
 def hand_over_listener(stream: int) -> None:
-    """Listen where programs expect their proxy, send the socket to the host, and keep nothing of it.
+    """Listen where programs expect their proxy, send the socket to the host, and keep no copy.
 
-    The address stays taken for as long as the host holds the socket: no program in here can pose as the proxy.
+    The address stays in use while the host holds the socket: no program in the sandbox can pose as the proxy.
     """
     with socket.create_server(PROXY_ADDRESS, backlog=_BACKLOG) as listener, socket.socket(fileno=stream) as host:
         try:

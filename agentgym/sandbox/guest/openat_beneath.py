@@ -1,4 +1,4 @@
-"""Opening a path that must not leave a directory, step by step: for kernels that cannot do it in one call (gVisor).
+"""Opens a path that must not leave a directory, component by component: for kernels without openat2 (gVisor).
 
 The rules are those of openat2 with RESOLVE_BENEATH: a link is followed if it is relative and stays inside.
 """
@@ -8,26 +8,30 @@ from __future__ import annotations
 import errno
 import os
 
-_MOST_LINKS = 40  # as in Linux
-_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_LINKS = 40  # as in Linux
+_COMPONENT_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_beneath_stepwise(directory: int, path: str, flags: int, mode: int, *, same_device: bool) -> int:
-    """Open `path` below `directory`, on its file system only if so asked. Returns: descriptor. Raises: OSError."""
-    waiting = [name for name in reversed(path.split("/")) if name not in ("", ".")]
-    trail = [os.dup(directory)]  # so that `..` goes back the way it came
+    """Open `path` below `directory`. Returns: a descriptor. Raises: OSError.
+
+    Args:
+        same_device: refuse other file systems, as RESOLVE_NO_XDEV does.
+    """
+    pending = [name for name in reversed(path.split("/")) if name not in ("", ".")]
+    trail = [os.dup(directory)]  # the directories on the way, so that `..` returns to the last one
     links = 0
     try:
-        while waiting:
-            name = waiting.pop()
+        while pending:
+            name = pending.pop()
             if name == "..":
                 if len(trail) == 1:
                     raise _outside(path)
                 os.close(trail.pop())
                 continue
-            wanted = _STEP if waiting else flags | os.O_NOFOLLOW | os.O_CLOEXEC
+            open_flags = _COMPONENT_FLAGS if pending else flags | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
-                found = os.open(name, wanted, mode, dir_fd=trail[-1])
+                opened = os.open(name, open_flags, mode, dir_fd=trail[-1])
             except OSError as error:
                 if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                     raise
@@ -35,16 +39,16 @@ def open_beneath_stepwise(directory: int, path: str, flags: int, mode: int, *, s
                 if target is None:
                     raise
                 links += 1
-                if links > _MOST_LINKS:
+                if links > _MAX_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
                 if target.startswith("/"):
                     raise _outside(path) from error
-                waiting += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+                pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
                 continue
-            trail.append(found)
-            if same_device and os.fstat(found).st_dev != os.fstat(directory).st_dev:
+            trail.append(opened)
+            if same_device and os.fstat(opened).st_dev != os.fstat(directory).st_dev:
                 raise _outside(path)
-            if not waiting:
+            if not pending:
                 return trail.pop()
         return os.open(".", flags | os.O_CLOEXEC, dir_fd=trail[-1])
     finally:

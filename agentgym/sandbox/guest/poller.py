@@ -1,4 +1,4 @@
-"""A small event loop over epoll: descriptors and what to do when one is ready."""
+"""A small event loop over epoll: descriptors, and a handler for each that is called when it is ready."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 
 class Poller:
-    """Calls a descriptor's handler when it becomes readable (or writable, as asked)."""
+    """Calls the handler of a descriptor when it becomes readable, or writable where that was asked for."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
@@ -23,7 +23,7 @@ class Poller:
         self._poll.modify(descriptor, events)
 
     def remove(self, descriptor: int) -> None:
-        """Forget a descriptor; nothing happens if it is not watched. Call before closing it."""
+        """Stop watching a descriptor, before it is closed. One that is not watched is no error."""
         if self._handlers.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
@@ -31,9 +31,9 @@ class Poller:
         self._poll.close()
 
     def once(self, timeout_s: float | None) -> None:
-        """Wait for events, at most `timeout_s`, and run their handlers."""
+        """Wait for events for at most `timeout_s` seconds, or without limit if it is None, and run their handlers."""
         ready = [(descriptor, self._handlers.get(descriptor)) for descriptor, _ in self._poll.poll(timeout_s)]
         for descriptor, handler in ready:
-            # an earlier handler of this round may have closed it, and opened another of the same number
+            # an earlier handler may have closed this descriptor and opened another one with the same number
             if handler is not None and self._handlers.get(descriptor) is handler:
                 handler()

@@ -1,4 +1,4 @@
-"""The warm interpreter: running agent code in a fork of the guest, and in session processes that keep state."""
+"""The warm interpreter: runs agent code in forks of the guest, and in session processes that keep variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import struct
 import sys
 import traceback
 from _signal import SIGINT, default_int_handler  # type: ignore[import-not-found]
-from _signal import signal as set_handler  # not its wrapper, which makes enumerations of numbers
+from _signal import signal as set_handler  # not its wrapper in signal.py, which creates enumerations
 from os import _exit, close, closerange, dup2, fork, read, setpriority, setsid, write
 from os import open as open_descriptor
 from sys import modules
@@ -27,42 +27,56 @@ from .identity import become_agent
 from .kernel import set_dumpable
 
 FILE_NAME = "<code>"
-MAX_INLINE_CODE = 1 << 16  # bytes of code in one message; longer code goes another way
-WARM = ("collections", "contextlib", "copy", "functools", "heapq", "itertools", "json", "math", "operator", "re",
-        "string", "time", "typing")  # fmt: skip
+MAX_INLINE_CODE = 1 << 16  # bytes of code in one message; longer code comes in a descriptor
+WARM = (
+    "collections",
+    "contextlib",
+    "copy",
+    "functools",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "re",
+    "string",
+    "time",
+    "typing",
+)
 
 _INTERRUPT, _A_PROCESS, _TO_WRITE = int(SIGINT), os.PRIO_PROCESS, os.O_WRONLY
 _run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009
 
-SESSION_REQUEST = struct.Struct(">I")  # number of the call; then its code, unless that lies in a descriptor beside
+SESSION_REQUEST = struct.Struct(">I")  # number of the call; its code follows, unless it comes in a descriptor
 SESSION_REPLY = struct.Struct(">Ii")  # number of the call, exit code
 
 
 def prepare() -> None:
-    """Make the spawner's interpreter look like a fresh `python` to the code that will run in its forks.
+    """Make the spawner's interpreter look like a fresh `python` to the code that runs in its forks.
 
-    Little is imported ahead: each shared library costs every fork and exit a hundredth of a millisecond, and `random`,
-    which has four and seeds itself in every fork, 0.15.
+    Few modules are imported: each shared library costs every fork and exit 0.01 ms, and `random`, which needs four and
+    seeds itself in every fork, 0.15 ms.
     """
     site.setquit()
     for name in WARM:
         importlib.import_module(name)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # what was printed before a kill is not lost
+        sys.stdout.reconfigure(line_buffering=True)  # so that output before a kill is not lost
     sys.argv = [""]
     sys.path.insert(0, "/work")
     sys.dont_write_bytecode = True
 
 
 def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = None) -> None:
-    """In a fresh fork: let go of all that is the guest's, keep the three standard streams and perhaps one more as 3.
+    """In a fresh fork: let go of everything of the guest's, but three standard streams and perhaps one more, as 3.
 
-    `most`: how many descriptors the guest may have; none of its own is a higher number, and closing them through
-    `kernel` would touch more.
+    Args:
+        most: the guest's limit on descriptors. None of its own has a higher number, and closing them by number touches
+            less memory than a call through `kernel`.
 
-    The process stays undumpable until nothing of the guest is reachable from it. This, and what runs after it, is
-    written so as to touch little: each page of memory that a fork touches first costs it 1.5 microseconds, and here,
-    where everything is looked up for the first time, a name of a function saves two over one of a module.
+    The process stays undumpable until nothing of the guest can be reached from it. This function, and what runs after
+    it, touches as little as possible: each page of memory that a fork touches first costs 1.5 microseconds, and calling
+    a function by a name of this module, not of another, saves two pages.
     """
     setsid()
     first, second, third = standard
@@ -80,9 +94,10 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = No
 
 
 def lower_priority(pid: int, score: str) -> None:
-    """When memory runs out, the kernel shall take this process first; when processors do, it shall wait.
+    """Make the kernel prefer other processes to this one: for processor time, and when memory runs out.
 
-    `score`: where the kernel has its share in the first.
+    Args:
+        pid: 0 for this process. score: path of its oom_score_adj.
     """
     try:
         setpriority(_A_PROCESS, pid, 10)
@@ -98,7 +113,7 @@ def lower_priority(pid: int, score: str) -> None:
 
 
 def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
-    """A child that runs a whole program. Arguments: as of `enter_child`. Returns: its pid."""
+    """Fork a child that runs a whole program. Arguments as of `enter_child`. Returns: its pid."""
     pid = fork()
     if pid == 0:
         try:
@@ -109,12 +124,12 @@ def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
     return pid
 
 
-def fork_to_wait(told: int, standard: tuple[int, int, int], most: int) -> int:
+def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) -> int:
     """A child that waits for the program it is to run: a message of at most `MAX_INLINE_CODE` bytes after the first."""
     pid = fork()
     if pid == 0:
         try:
-            enter_child(standard, most, keep=told)
+            enter_child(standard, most, keep=code_socket)
             exec(compile("", FILE_NAME, "exec", dont_inherit=True), {})  # touches what any program will
             message = read(3, MAX_INLINE_CODE)
             close(3)
@@ -126,22 +141,24 @@ def fork_to_wait(told: int, standard: tuple[int, int, int], most: int) -> int:
 
 
 def run_once(code: bytes) -> NoReturn:
-    """Run a whole program, with everything an interpreter does at its end."""
+    """Run a whole program, with everything that an interpreter does at its end."""
     _become_interpreter()
     exit_code = _execute(code, _fresh_main())
     try:
         if "threading" in modules:
-            modules["threading"]._shutdown()  # waits for the program's threads, as at any exit
+            modules["threading"]._shutdown()  # waits for the program's threads, as any exit does
         _run_exit_functions()
-    except BaseException:  # noqa: BLE001, S110 - the agent's affair
+    except BaseException:  # noqa: BLE001, S110 - agent code
         pass
     _flush()
     _exit(exit_code & 0xFF)
 
 
 def run_session(calls: socket.socket, most: int) -> NoReturn:
-    """Run one piece of code after another in one namespace. The agent's code shares this process and may forge
-    its own replies: all they can say is an exit code."""
+    """Run one piece of code after another in one namespace.
+
+    Agent code shares this process and may forge replies; a reply holds no more than an exit code.
+    """
     _become_interpreter()
     namespace = _fresh_main()
     while True:
@@ -172,7 +189,7 @@ def _fresh_main() -> dict[str, Any]:
 
 
 def _execute(code: bytes, namespace: dict[str, Any]) -> int:
-    """Run code and return its exit code; a traceback goes to standard error as from the real interpreter."""
+    """Run code and return its exit code. A traceback goes to standard error, as in the real interpreter."""
     try:
         source = code.decode("utf-8", "surrogatepass")
         linecache.cache[FILE_NAME] = (len(source), None, source.splitlines(keepends=True), FILE_NAME)
@@ -193,7 +210,7 @@ def _execute(code: bytes, namespace: dict[str, Any]) -> int:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - which would be more to look at
+        try:  # noqa: SIM105 - it would touch more memory
             stream.flush()
-        except BaseException:  # noqa: BLE001, S110 - the agent's affair
+        except BaseException:  # noqa: BLE001, S110 - agent code
             pass

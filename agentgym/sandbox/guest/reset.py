@@ -1,7 +1,7 @@
-"""Can a sandbox be used again after a reset in place? What agent code may have left that no fresh files take away.
+"""Decides whether a sandbox can be used again after a reset in place: has agent code left traces besides files?
 
-The agent's processes have the guest's user id, so they may lower its limits and priorities, and nobody could raise
-them again. Connections linger on the loopback interface after their processes are gone, and keep ports busy.
+The agent's processes have the guest's user id, so they can lower its limits and priorities, and nobody could raise
+them again. Connections linger on the loopback interface after their processes have ended, and keep ports busy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KINDS_OF_LIMITS = 16
 
 
 def read_state() -> dict[str, Any]:
-    """What agent code can change about this process and the sandbox beyond files and processes, as it is now."""
+    """What agent code can change about this process and this sandbox, besides files and processes."""
     return {
         "limits": [resource.getrlimit(kind) for kind in range(_KINDS_OF_LIMITS)],
         "priority": os.getpriority(os.PRIO_PROCESS, 0),
@@ -28,23 +28,23 @@ def read_state() -> dict[str, Any]:
 
 
 def changed_since(before: dict[str, Any]) -> str:
-    """What is not as it was, with all of the agent's processes gone; nothing if all is.
+    """The names of what has changed, once all of the agent's processes have ended; empty if nothing has.
 
     Args:
-        before: what `state` said before any code of the agent's ran; empty where it could not say.
+        before: what `read_state` returned before any agent code ran; empty if it failed.
     """
     if not before:
-        return "this system does not tell"
+        return "the state at the start is not known"
     return ", ".join(name for name, value in read_state().items() if value != before[name])
 
 
 def _connections() -> list[list[str]]:
-    """Numbers of TCP sockets, those that linger included. By the kernel's own counters: a list of them takes 5 ms."""
-    found = []
+    """Numbers of TCP sockets, lingering ones included, from the kernel's counters: listing them takes 5 ms."""
+    counts = []
     for name in ("sockstat", "sockstat6"):
         for line in kernel.read_from(f"/proc/self/net/{name}").decode().splitlines():
             kind, *fields = line.split()
             if kind in ("TCP:", "TCP6:"):
                 values = dict(zip(fields[::2], fields[1::2]))  # noqa: B905 - Python 3.9 knows no strict
-                found.append([values["inuse"], values.get("tw", "0")])
-    return found
+                counts.append([values["inuse"], values.get("tw", "0")])
+    return counts

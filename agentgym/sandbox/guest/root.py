@@ -1,7 +1,7 @@
-"""The file tree every sandbox sees: the host's programs and Python read-only, or those of an image, and nothing else.
+"""The file tree that every sandbox sees: the host's programs and Python, or those of an image, read-only, and no more.
 
-The spawner builds it once, in a mount namespace of its own, and moves into it. Each sandbox starts from a
-copy of that namespace and only adds what is private to it: writable files, /proc, terminals.
+The spawner builds it once, in a mount namespace of its own, and moves into it. Each sandbox starts from a copy of that
+namespace and adds what is private to it: writable directories, /proc, terminals.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from typing import Any
 
 from . import kernel
 
-STAGE = "/tmp"  # any directory: only its name is used, in a private mount namespace
+STAGE = "/tmp"  # any directory will do: it is a mount point in a private mount namespace
 HOST = "/.host"
 PACKAGES = "/packages"
-GUEST = "/.agentgym/guest"  # where an image's own Python finds this code
-MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # directories that an unpacked image must have
+GUEST = "/.agentgym/guest"  # this code, as an image's own Python sees it
+MOUNT_POINTS = ("proc", "dev", "sys", "work", "tmp", GUEST[1:])  # which an unpacked image must have
 AGENT_ID = 1000
 
 _READ_ONLY = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
 _SYSTEM_DIRECTORIES = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
-    "fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
-}  # fmt: skip
+}
 ETC = {
     "passwd": "root:x:0:0:root:/:/bin/sh\nagent:x:1000:1000:agent:/work:/bin/sh\n"
     "nobody:x:65534:65534:nobody:/:/bin/false\n",
@@ -40,11 +43,11 @@ _ETC_OF_HOST = ("ld.so.cache", "alternatives", "localtime", "ssl/certs", "pki/ca
 
 
 def enter(config: dict[str, Any]) -> None:
-    """Build the tree and make it this process's root; the host's stays visible under `HOST` until `leave_host`.
+    """Build the tree and make it this process's root. The host's tree stays visible under `HOST` until `leave_host`.
 
     Args:
-        config: `interpreter`, path of the Python binary; `library`, its prefix's lib directory;
-            `hidden`, directories to show empty; `packages`, pairs of source path and name under /packages.
+        config: `interpreter`: path of the Python binary; `library`: the lib directory of its prefix;
+            `hidden`: directories to show empty; `packages`: pairs of source path and name under /packages.
     """
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", STAGE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "size=4m,nr_inodes=4096,mode=0755")
@@ -62,12 +65,14 @@ def enter(config: dict[str, Any]) -> None:
 
 
 def enter_image(image: str, guest: str) -> None:
-    """Build the tree on an unpacked image, at `STAGE`, beside the host's. `move_into_image` makes it the root.
+    """Build the tree of an unpacked image at `STAGE`, beside the host's. `move_into_image` makes it the root.
 
     Args:
-        image: folder of the unpacked tree, with MOUNT_POINTS in it. `guest`: folder of this code.
+        image: folder of the unpacked tree, which contains MOUNT_POINTS. guest: folder of this code.
     """
-    sources = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (image, guest)]  # they may lie below STAGE
+    sources = [
+        os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (image, guest)
+    ]  # opened first, because they may lie below STAGE
     tree, code = (f"/proc/self/fd/{descriptor}" for descriptor in sources)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount(tree, STAGE, None, kernel.MS_BIND)
@@ -85,7 +90,10 @@ def enter_image(image: str, guest: str) -> None:
 
 
 def _show_processes(target: str) -> None:
-    """To an image's Python, its own processes only; an ordinary user has no right to a /proc that hides the others."""
+    """Show an image's Python only its own processes.
+
+    An unprivileged user may not mount such a /proc, and binds the host's instead.
+    """
     try:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
         kernel.mount("proc", target, "proc", flags, "hidepid=invisible")
@@ -94,15 +102,15 @@ def _show_processes(target: str) -> None:
 
 
 def move_into_image() -> None:
-    """Make the tree at `STAGE` the root, and let go of the host's."""
+    """Make the tree at `STAGE` the root, and detach the host's."""
     os.chdir(STAGE)
-    kernel.pivot_root(".", ".")  # the host's root now lies over the new one
+    kernel.pivot_root(".", ".")  # the host's root is now mounted over the new one
     kernel.detach(".")
     os.chdir("/")
 
 
 def leave_host() -> None:
-    """Let go of the host's tree, and make ours read-only."""
+    """Detach the host's tree, and make this one read-only."""
     kernel.detach(HOST)
     os.rmdir(HOST)
     kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | _READ_ONLY)

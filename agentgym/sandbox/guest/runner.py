@@ -1,8 +1,7 @@
-"""Keeping track of what runs: calls with their deadlines, sessions, channels, and what each leaves behind.
+"""Keeps track of what runs: calls with their deadlines, sessions, channels, and the processes each leaves behind.
 
-Whose process is whose: a session or channel adopts its own orphans (it is a subreaper), so every child of
-process 1 is either one we started or was left behind by a command. What is left behind is killed as soon as no
-one-off command runs that it could belong to.
+A session or channel process is a subreaper and adopts its own orphans. So every child of process 1 was either started
+by the guest or left behind by a command. Such leftovers are killed as soon as no command runs that could own them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .prefork import Prefork
 
 
 class Runner:
-    """What runs in the sandbox on request: commands, Python calls, sessions and channels, and how each ended."""
+    """Everything that runs in the sandbox on request: commands, Python calls, sessions and channels."""
 
     def __init__(self, poller: Poller, send: Callable[[bytes], None], memory_kills: Callable[[], int]) -> None:
         self.poller, self.send, self.memory_kills = poller, send, memory_kills
@@ -37,33 +36,31 @@ class Runner:
         self.channels: dict[int, Process] = {}
         self.meter, self.exit_watcher = Meter(), ExitWatcher()
         self.dev_null = os.open("/dev/null", os.O_RDWR)
-        self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[
-            0
-        ]  # now, when no agent code can have lowered it
+        self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # before agent code can lower it
         self.prefork = Prefork(poller, self.exit_watcher, self.meter)
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
-        except OSError:  # not every kernel is built with it
+        except OSError:  # a build option of the kernel
             self._children = None
 
     def next_timeout_s(self) -> float | None:
-        """Seconds until there is something to do without an event: a call is overdue; None if none runs."""
-        left_s = self.prefork.expires_in_s()
+        """Seconds until something is due without an event; None if nothing is."""
+        timeout_s = self.prefork.expires_in_s()
         for call in self.calls.values():
-            own_s = max(call.deadline - time.monotonic(), 0.0)
-            left_s = own_s if left_s is None else min(left_s, own_s)
-        return self.exit_watcher.limit_timeout(left_s, busy=bool(self.calls))
+            due_s = max(call.deadline - time.monotonic(), 0.0)
+            timeout_s = due_s if timeout_s is None else min(timeout_s, due_s)
+        return self.exit_watcher.limit_timeout(timeout_s, busy=bool(self.calls))
 
     def is_active(self) -> bool:
-        """Anything of the agent's may be running now."""
+        """Whether agent code may be running now."""
         return bool(self.calls or self.sessions or self.channels)
 
     def is_frozen(self) -> bool:
-        """Everything of the agent's is stopped, and has to stay so."""
+        """Whether all of the agent's processes are stopped, and must stay stopped."""
         return any(call.freezes for call in self.calls.values())
 
     def kill_overdue(self) -> None:
-        """Kill what is overdue."""
+        """Kill what has passed its deadline."""
         self.exit_watcher.poll()
         if self.prefork.expires_in_s() == 0.0:
             self.prefork.drop()
@@ -78,10 +75,10 @@ class Runner:
     # One-off commands
 
     def run(self, request: dict[str, Any], start: Callable[..., int], *arguments: Any) -> None:
-        """Run a child with captured output until it ends, its time is over, or the host cancels.
+        """Run a child and capture its output until it ends, its time is over, or the host cancels the call.
 
         Args:
-            start: starts it, given the descriptors of its two outputs and the arguments. Returns: its pid.
+            start: starts the child, given the descriptors of its two outputs and the arguments. Returns: its pid.
         """
         python_call = request["op"] == "python"
         if not python_call:
@@ -102,7 +99,7 @@ class Runner:
         self._watch_call(call)
 
     def run_python(self, request: dict[str, Any], code: bytes) -> None:
-        """Run Python code in a child that waits for it, if there is one; else in a fork."""
+        """Run Python code in the preforked child, if there is one, else in a fork."""
         call = None if self.is_active() else self.prefork.take(code)
         if call is None:
             self.run(request, self._fork_python, code)
@@ -115,17 +112,17 @@ class Runner:
     def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
         return python.fork_to_run(code, (self.dev_null, *out), self.max_descriptors)
 
-    def _fork_waiting(self, out: tuple[int, int], told: int) -> int:
-        return python.fork_to_wait(told, (self.dev_null, *out), self.max_descriptors)
+    def _fork_waiting(self, out: tuple[int, int], code_socket: int) -> int:
+        return python.fork_to_wait(code_socket, (self.dev_null, *out), self.max_descriptors)
 
     def _watch_call(self, call: RunningCall) -> None:
-        """Watch a call's process, and take its output."""
+        """Watch a call's process, and capture its output."""
         for stream in (call.stdout, call.stderr):
             self.poller.add(stream.read, partial(stream.pump, self.dev_null))
         self.poller.add(call.process.handle, partial(self._finish, call))
 
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
-        """Our own code in a child, so that the loop stays free. It keeps the guest's protection from the agent."""
+        """Run the guest's own code in a child, so that the event loop stays free. The child stays undumpable."""
 
         def start(out: tuple[int, int]) -> int:
             pid = os.fork()
@@ -147,7 +144,7 @@ class Runner:
         jobs.signal_all(signal.SIGSTOP)
 
     def clear(self) -> None:
-        """Kill everything, and forget about it without another word."""
+        """Kill everything and forget it, without sending replies."""
         self.prefork.forget()
         jobs.signal_all(signal.SIGKILL)
         streams = {id(stream): stream for call in self.calls.values() for stream in (call.stdout, call.stderr)}
@@ -168,7 +165,7 @@ class Runner:
         jobs.reap_all()
 
     def _start_process(self, start: Callable[..., int], *arguments: Any) -> int:
-        """Start a child; if the process limit is full, kill what nobody owns and try once more."""
+        """Start a child. If the process limit is reached, kill orphans and try once more."""
         try:
             return start(*arguments)
         except BlockingIOError:
@@ -180,9 +177,9 @@ class Runner:
         self.poller.add(stream.read, partial(stream.pump, self.dev_null))
 
     def _finish(self, call: RunningCall, *, timed_out: bool = False) -> None:
-        """A call's process is over or shall be: kill what it left behind, collect its output, answer."""
+        """A call's process has ended or is to end: kill what it left behind, collect its output, reply."""
         if self.calls.pop(call.id, None) is None:
-            self.prefork.drop()  # it died before it was called
+            self.prefork.drop()  # the preforked child died before its call
             return
         if call.session is not None:
             self._end_session(call.session)
@@ -210,16 +207,25 @@ class Runner:
         truncated = call.stdout.truncated or call.stderr.truncated
         oom = code != 0 and self.memory_kills() > call.memory_kills
         header = jobs.RESULT % (
-            call.id, code, len(call.stdout.data), jobs.JSON[truncated], jobs.JSON[timed_out], jobs.JSON[oom],
-            time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
+            call.id,
+            code,
+            len(call.stdout.data),
+            jobs.JSON[truncated],
+            jobs.JSON[timed_out],
+            jobs.JSON[oom],
+            time.monotonic() - call.started,
+            max(cpu_s, 0.0),
+            peak_kib,
+            jobs.disk_used(),
+            max(written, 0),
             self.meter.started() - call.started_before,
-        )  # fmt: skip
+        )
         self.send(frames.joined(header, call.stdout.data + call.stderr.data))
 
     # Sessions
 
     def run_in_session(self, request: dict[str, Any], code: bytes, descriptors: list[int]) -> None:
-        """Run code in a session's process, which is started if need be. It lies in a descriptor if it is long."""
+        """Run code in a session's process, starting it if needed. Long code comes in a descriptor."""
         session = self.sessions.get(request["session"])
         if session is not None and session.call is not None:
             raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
@@ -234,10 +240,18 @@ class Runner:
         started = time.monotonic()
         session.number += 1
         call = session.call = self.calls[request["id"]] = RunningCall(
-            request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
-            session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
+            request["id"],
+            started,
+            started + request["timeout"],
+            session.stdout,
+            session.stderr,
+            kills,
+            session.process,
+            session,
+            session.process.cpu_s(),
+            written_before=written_by(session.process.pid),
             started_before=pids,
-        )  # fmt: skip
+        )
         for stream in (call.stdout, call.stderr):
             self._capture(stream, request["limit"])
         try:
@@ -249,11 +263,11 @@ class Runner:
                 inline = b"" if passed else code
                 socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
         except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-            session.process.kill()  # it has not taken its last request: the agent's code has broken it
+            session.process.kill()  # agent code has broken its request loop
 
     def _open_session(self, name: str) -> Session:
         stdout, stderr = Capture(), Capture()
-        # messages rather than a stream: what the agent's code writes there never shifts what comes after
+        # messages, not a stream: what agent code writes to it cannot shift the messages that follow
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def start() -> int:
@@ -289,25 +303,29 @@ class Runner:
             return
         call = session.call
         if not reply:
-            self.poller.remove(session.calls.fileno())  # its death follows; if not, the deadline does
+            self.poller.remove(session.calls.fileno())  # its end, or the deadline, follows
             return
         if call is None or len(reply) != python.SESSION_REPLY.size:
-            return  # forged: nobody asked, or it is no reply
+            return  # forged by agent code
         number, code = python.SESSION_REPLY.unpack(reply)
         if number != session.number:
             return
         session.call = None
         del self.calls[call.id]
         for stream in (call.stdout, call.stderr):
-            self.poller.remove(stream.read)  # until the next call: what its threads print later waits in the pipe
+            self.poller.remove(stream.read)  # later output of its threads waits in the pipe until the next call
         pid = session.process.pid
         self._answer(
-            call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, peak_kib(pid),
+            call,
+            max(min(code, 255), -255),
+            False,
+            session.process.cpu_s() - call.cpu_before,
+            peak_kib(pid),
             written_by(pid) - call.written_before,
-        )  # fmt: skip
+        )
 
     def _session_ended(self, session: Session) -> None:
-        """Its process is gone, in a call or between calls."""
+        """The session's process has ended, during a call or between calls."""
         if session.call is not None:
             self._finish(session.call)
             return
@@ -318,7 +336,7 @@ class Runner:
         self._kill_orphans()
 
     def _end_session(self, session: Session) -> None:
-        """Kill a session and all below it. The caller has still to wait for it, and to close its streams."""
+        """Kill a session and everything below it. The caller still has to wait for it and close its streams."""
         del self.sessions[session.name]
         self.poller.remove(session.calls.fileno())
         self.poller.remove(session.process.handle)
@@ -339,7 +357,10 @@ class Runner:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
                     python.enter_child(standard, self.max_descriptors)
-                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by every Python, but by nothing else
+                    for ignored in (
+                        signal.SIGPIPE,
+                        signal.SIGXFSZ,
+                    ):  # every Python ignores these two; the program should not inherit that
                         signal.signal(ignored, signal.SIG_DFL)
                     try:
                         os.execvpe(arguments[0], arguments, environment)
@@ -358,19 +379,19 @@ class Runner:
             process.wait()
             self._kill_orphans()
 
-    # What is left behind
+    # Leftovers
 
     def _owners(self) -> set[int]:
-        """Pids of everything that is meant to live now."""
-        found = {call.process.pid for call in self.calls.values()} | {one.pid for one in self.channels.values()}
-        return found | {session.process.pid for session in self.sessions.values()}
+        """Pids of all processes that are meant to be alive now."""
+        pids = {call.process.pid for call in self.calls.values()} | {channel.pid for channel in self.channels.values()}
+        return pids | {session.process.pid for session in self.sessions.values()}
 
     def _kill_tree(self, process: Process) -> None:
-        """Kill a process and all below it; alone in the sandbox, it goes with everything there is."""
+        """Kill a process and everything below it; if nothing else runs, kill everything in the sandbox."""
         if not self._owners() - {process.pid}:
             jobs.signal_all(signal.SIGKILL)
             return
-        for _ in range(3):  # some may fork while we look
+        for _ in range(3):  # some may fork meanwhile
             for pid in jobs.descendants(process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -382,7 +403,7 @@ class Runner:
                 return
         if not self.is_active():
             if self._children is not None and not os.pread(self._children, 1, 0):
-                return  # whatever lives is below this process
+                return  # no child of process 1 is left
             if jobs.signal_all(signal.SIGKILL):
                 jobs.reap_all()
             return
@@ -397,4 +418,4 @@ class Runner:
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
-        jobs.signal_all(signal.SIGKILL)  # they breed faster than we look: the sessions go with them
+        jobs.signal_all(signal.SIGKILL)  # they fork faster than they are found: kill all, sessions included

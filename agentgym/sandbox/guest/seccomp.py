@@ -1,8 +1,10 @@
-"""The system calls a sandbox may not make, as a classic BPF program for x86-64.
+"""The system calls that a sandbox may not make, as a classic BPF program for x86-64.
 
-Everything is allowed but: what changes the machine or its namespaces, what reads other processes, kernel
-interfaces with a record of holes (io_uring, bpf, userfaultfd, keyrings), foreign architectures, and
-numbers newer than this list. Most refusals read EPERM; unknown calls read ENOSYS, so that libraries fall back.
+Everything is allowed except: what changes the machine or its namespaces, what reads other processes, kernel interfaces
+with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), foreign architectures, and numbers newer than
+this list. Most refusals return EPERM; unknown calls return ENOSYS, so that libraries fall back.
+
+Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _X86_64 = 0xC000003E
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-# clone3's flags lie in memory, out of a filter's sight: libc falls back to clone, whose flags do not
+# a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
 _SPECIAL: dict[int, int | str] = {
     41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
     133: "mknod", 259: "mknodat",
@@ -50,17 +52,17 @@ _SPECIAL: dict[int, int | str] = {
 }  # fmt: skip
 _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
-_GUEST = 1  # its pid; what any process may do to another of its user, agent code may not do to the guest
+_GUEST = 1  # its pid. Any process may do these things to others of its user; agent code may not do them to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
-_CORE_LIMIT, _PRETEND = 4, _REFUSE  # an error number of 0: the call does nothing, and says it worked
+_CORE_LIMIT, _PRETEND = 4, _REFUSE  # errno 0: the call does nothing and reports success
 
 
 @cache
 def program() -> bytes:
-    """The filter, ready for the kernel: 8 bytes an instruction.
+    """The filter in the kernel's form: 8 bytes an instruction.
 
-    A tree rather than a list of comparisons: seven steps decide about any call, which also spares the kernel
-    most of the 0.4 ms it takes to look through a list of this length when the filter is installed.
+    A binary tree, not a list of comparisons: seven steps decide about any call. The kernel also checks it faster when
+    it is installed; a list of this length takes 0.4 ms.
     """
     parts = _argument_checks()
     verdicts = dict.fromkeys(DENIED.values(), _REFUSE | errno.EPERM)
@@ -69,7 +71,7 @@ def program() -> bytes:
         if starts[-1][0] == number:
             starts.pop()
         starts += [(number, verdict), (number + 1, _ALLOW)]
-    starts.append((_NEWEST + 1, _REFUSE | errno.ENOSYS))  # also every x32 call
+    starts.append((_NEWEST + 1, _REFUSE | errno.ENOSYS))  # also all x32 calls
     head = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _X86_64),
@@ -84,7 +86,7 @@ _Line = tuple[int, int, int, int]  # code, jump if true, jump if false, value
 
 
 def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) -> list[_Line]:
-    """Find the verdict of the number in the accumulator by halving."""
+    """Decide about the number in the accumulator by bisection."""
     if len(starts) == 1:
         verdict = starts[0][1]
         return parts[verdict] if isinstance(verdict, str) else [(_RETURN, 0, 0, verdict)]
@@ -96,7 +98,7 @@ def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) ->
 
 
 def _argument_checks() -> dict[str, list[_Line]]:
-    """Calls that are allowed with some arguments only. None of them has pointers where it matters."""
+    """Calls that are allowed with some arguments only. None of these arguments is a pointer."""
 
     def no_device(mode: int, number: int) -> list[_Line]:
         """No device node but number 0, which opens nothing: an overlay's mark that a name is gone."""
@@ -109,7 +111,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _ALLOW),
         ]
 
-    families = [(_EQUAL, len(SOCKET_FAMILIES) - place, 0, family) for place, family in enumerate(SOCKET_FAMILIES)]
+    families = [(_EQUAL, len(SOCKET_FAMILIES) - index, 0, family) for index, family in enumerate(SOCKET_FAMILIES)]
     return {
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
         "setrlimit": [
@@ -165,5 +167,5 @@ def _argument_checks() -> dict[str, list[_Line]]:
 
 
 def _unless_guest(argument: int) -> list[_Line]:
-    """Refuse a call that names the guest; its user id is the agent's, so the kernel alone would allow it."""
+    """Refuse a call that names the guest. Its user id is the agent's, so the kernel alone would allow it."""
     return [(_LOAD, 0, 0, argument), (_EQUAL, 0, 1, _GUEST), (_RETURN, 0, 0, _REFUSE | errno.EPERM)]

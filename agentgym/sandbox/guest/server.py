@@ -1,8 +1,8 @@
-"""Process 1 of a sandbox: takes requests from the host, has them done, and answers.
+"""Process 1 of a sandbox: receives requests from the host, has them done, and replies.
 
-One thread, one event loop; any number of calls at once. The agent's processes have the guest's user id, so what
-keeps them off it is that it is process 1 (signals from inside do not reach it), undumpable (no tracing, no
-/proc/1/mem), and that none of its descriptors is ever open where agent code runs.
+One thread, one event loop, any number of concurrent calls. The agent's processes have the guest's user id. They cannot
+reach it because it is process 1 (signals from inside are ignored), undumpable (no tracing, no /proc/1/mem), and because
+none of its descriptors is open where agent code runs.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _MAX_REQUEST = 1 << 26
 
 
 def refuse(control: socket.socket, text: str) -> NoReturn:
-    """Say why there will be no sandbox, and end."""
+    """Tell the host why there will be no sandbox, and end."""
     control.sendall(frames.encode({"id": 0, "error": "setup", "text": text}))
     os._exit(1)
 
 
 def greeting(spec: dict[str, Any]) -> bytes:
-    """What the host has to be sent first: the guest is there, and which limits are not enforced."""
+    """The first frame to the host: the guest is there, and which limits are not enforced."""
     return frames.encode({"id": 0, "missing": spec["missing"]})
 
 
 def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
-    """Answer requests until the host hangs up. It has been greeted.
+    """Answer requests until the host closes the socket. The greeting has been sent already.
 
     Args:
-        memory: descriptors of the kill counter and the peak.
-        changes: descriptor of the directory with the changes to the layers; -1 if there are none.
+        memory: descriptors of the counter of memory kills and of the peak.
+        changes: descriptor of the directory with the changes to the layers; -1 without layers.
     """
     try:
         Guest(control, spec, memory, changes).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
     finally:
-        os._exit(0)  # the kernel kills everything else in the namespace
+        os._exit(0)  # the kernel then kills everything else in the pid namespace
 
 
 class Guest:
@@ -74,19 +74,19 @@ class Guest:
         self.poller.add(control.fileno(), self._receive)
 
     def run(self) -> None:
-        with contextlib.suppress(OSError):  # before any request, so before any code of the agent's
+        with contextlib.suppress(OSError):  # before any agent code
             self.initial_state = reset.read_state()
         while True:
             self.run_once()
 
     def run_once(self) -> None:
-        """Wait until something happens or is due, and see to it."""
+        """Wait until something happens or is due, and handle it."""
         wait_s, watchdog_s = self.runner.next_timeout_s(), self.watchdog.due_s()
         if watchdog_s is not None:
             wait_s = watchdog_s if wait_s is None else min(wait_s, watchdog_s)
         self.poller.once(wait_s)
         self.runner.kill_overdue()
-        self.watchdog.look()
+        self.watchdog.check()
 
     # Requests and replies
 
@@ -122,7 +122,7 @@ class Guest:
             self._send()
 
     def _send(self) -> None:
-        """Send what the socket takes. While it is full, no new request is taken."""
+        """Send what the socket takes. While it is full, no request is read."""
         try:
             while self.out:
                 del self.out[: self.control.send(self.out)]
@@ -134,7 +134,7 @@ class Guest:
             handler, events = (self._send, WRITE) if self.congested else (self._receive, READ)
             self.poller.add(self.control.fileno(), handler, events)
 
-    # What can be asked for
+    # Operations, by the name in a request
 
     def _exec(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         environment = {**self.environment, **request["env"]}
@@ -153,7 +153,7 @@ class Guest:
         self.runner.cancel(request["call"])
 
     def _channel(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """A process that talks to the host itself: its standard streams are the descriptors that came along."""
+        """Start a process that talks to the host itself: its standard streams are the descriptors passed."""
         stream, errors = descriptors
         self.runner.start_channel(request["id"], request["argv"], self.environment, (stream, stream, errors))
         self._reply(request["id"])
@@ -174,13 +174,13 @@ class Guest:
 
     def _list(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         with identity.as_agent():
-            found = b"\0".join(files.names(request["path"]))
-        if len(found) > request["most"]:
-            raise OSError(errno.EFBIG, f"the names in the directory take {len(found)} bytes")
-        self._reply(request["id"], found)
+            names = b"\0".join(files.names(request["path"]))
+        if len(names) > request["most"]:
+            raise OSError(errno.EFBIG, f"the names in the directory take {len(names)} bytes")
+        self._reply(request["id"], names)
 
     def _pack(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """Stream the writable files into the host's pipe, with everything else stopped meanwhile."""
+        """Stream the writable files into the host's pipe, with all other processes stopped."""
 
         def work() -> None:
             if request["changes"]:
@@ -203,22 +203,22 @@ class Guest:
         self.runner.run_trusted(request, work)
 
     def _clear(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """Before a reset: kill everything, and hold on to nothing in the writable areas.
+        """Before a reset: kill everything, and hold nothing in the writable mounts.
 
-        Fails if the agent has left what no fresh files take away; the sandbox must be exchanged then.
+        Fails if agent code has changed something that fresh mounts do not undo: then the sandbox must be replaced.
         """
         self.runner.clear()
         os.chdir("/")
         if self.changes >= 0:
             os.close(self.changes)
             self.changes = -1
-        left = reset.changed_since(self.initial_state)
-        if left:
-            raise OSError(errno.EPERM, f"not as it was: {left}")
+        changed = reset.changed_since(self.initial_state)
+        if changed:
+            raise OSError(errno.EPERM, f"changed by agent code: {changed}")
         self._reply(request["id"])
 
     def _renew(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """After a reset: the writable areas are fresh ones."""
+        """After a reset: the writable mounts are fresh."""
         if descriptors:
             self.changes = os.dup(descriptors[0])
         os.chdir("/work")
@@ -243,16 +243,21 @@ class Guest:
         if self.memory is not None:
             peak = int(os.pread(self.memory[1], 64, 0)) // 1024
         self._reply(
-            request["id"], cpu=round(seconds, 6), peak=peak, processes=len(processes), disk=jobs.disk_used(),
-            written=written, started=self.runner.meter.started(),
-        )  # fmt: skip
+            request["id"],
+            cpu=round(seconds, 6),
+            peak=peak,
+            processes=len(processes),
+            disk=jobs.disk_used(),
+            written=written,
+            started=self.runner.meter.started(),
+        )
 
     def _listen(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         network.hand_over_listener(descriptors[0])
         self._reply(request["id"])
 
     def _memory_kills(self) -> int:
-        """How often something was killed for this sandbox's memory limit, by the kernel or the watchdog."""
+        """How many processes the kernel or the watchdog has killed for this sandbox's memory limit."""
         if self.memory is not None:
             return number_after(b"oom_kill ", os.pread(self.memory[0], 4096, 0))
         return self.watchdog.kills
@@ -261,10 +266,23 @@ class Guest:
 _OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]] = {
     name: getattr(Guest, f"_{name}")
     for name in (
-        "exec", "python", "session", "cancel", "channel", "end_channel", "read", "write", "list", "pack", "unpack",
-        "usage", "listen", "clear", "renew",
+        "exec",
+        "python",
+        "session",
+        "cancel",
+        "channel",
+        "end_channel",
+        "read",
+        "write",
+        "list",
+        "pack",
+        "unpack",
+        "usage",
+        "listen",
+        "clear",
+        "renew",
     )
-}  # fmt: skip
+}
 
 
 def _read_whole(descriptor: int) -> bytes:

@@ -1,11 +1,10 @@
-"""The process that makes sandboxes: small, single-threaded, with a clean environment, started by the backend.
+"""The process that creates sandboxes: small, single-threaded, with a clean environment, started by the backend.
 
-The host sends one datagram per sandbox, with two descriptors: the guest's end of the control socket, and the
-far end of a lifeline. The spawner answers on the lifeline alone: an error text if no sandbox came of it, and
-end-of-file once everything of the sandbox is gone. When the host closes its end, the sandbox is killed; when it
-says `RESET` and then `GO` there, the sandbox gets fresh writable areas. A layer is ordered in the same way, with
-its archive in place of the control socket; its builder is made as a sandbox is, and is gone when the layer is
-finished.
+For each sandbox the host sends one datagram with two descriptors: the guest's end of the control socket, and the far
+end of a lifeline. The spawner replies on the lifeline alone: an error if no sandbox was created, and end-of-file once
+nothing of the sandbox is left. When the host closes its end, the sandbox is killed. When it sends `RESET` and then
+`GO`, the sandbox gets fresh writable mounts. A layer is requested in the same way, with its archive in place of the
+control socket; its builder is created like a sandbox, and has ended when the layer is finished.
 """
 
 from __future__ import annotations
@@ -31,40 +30,40 @@ from .spawner_setup import SpawnerState
 
 
 class SandboxRecord:
-    """One sandbox, or the builder of a layer, as the spawner sees it."""
+    """One sandbox, or the builder of a layer, as the spawner knows it."""
 
     def __init__(self, name: str, lifeline: socket.socket, spec: dict[str, Any]) -> None:
         self.name, self.lifeline, self.spec = name, lifeline, spec
-        self.layer: str = spec.get("layer", "")  # key of the layer that it is ordered to build
-        self.builds = False  # it is the one that builds it
+        self.layer: str = spec.get("layer", "")  # key of the layer that is requested
+        self.builds = False  # it is the builder, not a second request for the same layer
         self.pid = -1
         self.process = -1  # pidfd of process 1
         self.namespace = -1  # its mount namespace
-        self.said = -1  # pipe from a builder: bytes it wrote, or what is wrong
-        self.go = -1  # pipe to the child that is ready to reset it
+        self.result_pipe = -1  # from a builder: the bytes it wrote, or an error
+        self.go_pipe = -1  # to the child that is ready for the reset
         self.killed = False
 
 
 class Spawner:
-    """Serves the host until it goes away, then takes every sandbox with it."""
+    """Serves the host until it closes its socket, then ends every sandbox."""
 
     def __init__(self, host: socket.socket, parent: int, state: SpawnerState) -> None:
-        """`parent`: a descriptor of the process that started this one; not PDEATHSIG, which follows its *thread*."""
+        """`parent`: a pidfd of the process that started this one. PR_SET_PDEATHSIG would follow its *thread*."""
         self.host, self.parent, self.poller = host, parent, Poller()
         self.records: set[SandboxRecord] = set()
         self.removals: list[str] = []
         self.counter = 0
-        self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox looks at it
+        self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox watches it
         self.as_root, self.own_id, self.startup_error = state.as_root, state.own_id, state.startup_error
         self.cgroups = state.cgroups
         self.layers = LayerStore(state.layers, lambda work: run_in_child(self.poller, work))
         self.host_gone = False
         gc.collect()
         gc.freeze()
-        self.zygote = zygote.Zygote(self.own_handle, self.cgroups.descriptors())  # before any order is known here
+        self.zygote = zygote.Zygote(self.own_handle, self.cgroups.descriptors())  # before any request is known here
 
     def run(self) -> None:
-        """Serve until the host, the process that started this one, or the template is gone."""
+        """Serve until the host, the process that started this one, or the zygote has ended."""
         self.poller.add(self.host.fileno(), self._receive)
         self.poller.add(self.parent, self._end)
         self.poller.add(self.zygote.process, self._end)
@@ -100,7 +99,7 @@ class Spawner:
             os.close(source)
 
     def _end(self) -> None:
-        """Take no more orders: those under way find nobody who says no, and may be given again."""
+        """Take no more requests. Requests under way get no reply, so the host may send them to another spawner."""
         if not self.host_gone:
             self.host_gone = True
             self.poller.remove(self.host.fileno())
@@ -148,22 +147,22 @@ class Spawner:
             return "busy", ""
         in_use = {key for record in self.records for key in record.spec.get("layers", ())}
         try:
-            reason = self.layers.set_up_spawner(key, order["parent"], order["size"], in_use)
+            reason = self.layers.start_layer(key, order["parent"], order["size"], in_use)
         except OSError as error:
             self.layers.abandon(key)
             reason = zygote.describe_error(error)
         return ("unavailable", reason) if reason else None
 
     def _fork_process_1(self, record: SandboxRecord, source: int) -> None:
-        """Have what becomes process 1 forked into new namespaces, give it its user ids and limits, let it go on."""
-        go_read = go = said_write = -1
+        """Have process 1 forked into new namespaces, map its user ids, set its limits, and let it continue."""
+        go_read = go = result_write = -1
         spec = record.spec
         try:
             go_read, go = os.pipe()
             if record.layer:
-                record.said, said_write = os.pipe()
+                record.result_pipe, result_write = os.pipe()
                 setup = boot.confine_builder(spec, self.own_handle)
-                self.zygote.fork(boot.NAMESPACES, "layer", spec, setup, [source, go_read, said_write])
+                self.zygote.fork(boot.NAMESPACES, "layer", spec, setup, [source, go_read, result_write])
                 record.pid = self.zygote.child_pid()
             else:
                 memory = self.cgroups.memory_files(record.name)
@@ -177,9 +176,7 @@ class Spawner:
                 finally:
                     record.pid = self.zygote.child_pid()
             record.process = os.pidfd_open(record.pid)
-            record.namespace = os.open(
-                f"/proc/{record.pid}/ns/mnt", os.O_RDONLY
-            )  # as long as it may: it hides itself soon
+            record.namespace = os.open(f"/proc/{record.pid}/ns/mnt", os.O_RDONLY)  # before it makes itself undumpable
             outside = self._outside_user_id(record)
             kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
@@ -187,63 +184,63 @@ class Spawner:
                 self.cgroups.attach(record.name, record.pid)
             os.write(go, GO)
         finally:
-            for descriptor in (go_read, go, said_write):
+            for descriptor in (go_read, go, result_write):
                 if descriptor >= 0:
                     os.close(descriptor)
 
     def _outside_user_id(self, record: SandboxRecord) -> int:
-        """The user id that the agent's is mapped to: one that nobody else has, or as an ordinary user, our own."""
+        """The user id that the agent's is mapped to: one of the sandbox's own as root, else the spawner's."""
         if record.layer:
-            return self.layers.give(record.layer, FIRST_LAYER_ID + record.pid if self.as_root else self.own_id)
+            return self.layers.assign_owner(record.layer, FIRST_LAYER_ID + record.pid if self.as_root else self.own_id)
         if record.spec["layers"]:
-            return self.layers.kept[record.spec["layers"][0]].user
+            return self.layers.layers[record.spec["layers"][0]].user
         return image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
 
     def _read_lifeline(self, record: SandboxRecord) -> None:
         try:
-            said = record.lifeline.recv(16, socket.MSG_DONTWAIT)
+            message = record.lifeline.recv(16, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if said == RESET and record.process >= 0:
+            message = b""
+        if message == RESET and record.process >= 0:
             self._close_go_pipe(record)
             self._prepare_reset(record)
-        elif said == GO and record.go >= 0:
+        elif message == GO and record.go_pipe >= 0:
             self._reset(record)
         else:
             self._kill(record)
 
     def _prepare_reset(self, record: SandboxRecord) -> None:
-        """Have a child forked for a reset while the guest still kills what runs in the sandbox."""
-        opened: list[int] = []
+        """Have a child forked for the reset, while the guest still kills what runs in the sandbox."""
+        to_close: list[int] = []
         try:
-            opened.append(kernel.user_namespace_of(record.namespace))
-            ready, record.go = os.pipe()
-            opened.append(ready)
-            passed = [*opened, record.namespace, record.lifeline.fileno()]
+            to_close.append(kernel.user_namespace_of(record.namespace))
+            ready, record.go_pipe = os.pipe()
+            to_close.append(ready)
+            passed = [*to_close, record.namespace, record.lifeline.fileno()]
             self.zygote.fork(0, "refresh", record.spec, boot.refresh(record.spec), passed)
             reap_later(self.poller, self.zygote.child_pid())
         except OSError as error:
             self._report(record, "unavailable", zygote.describe_error(error))
         finally:
-            for descriptor in opened:
+            for descriptor in to_close:
                 os.close(descriptor)
 
     def _reset(self, record: SandboxRecord) -> None:
-        """The agent's processes are all dead: the child may exchange the writable areas for fresh ones. It tells."""
+        """The agent's processes have ended: have the child replace the writable mounts. It reports to the host."""
         self.cgroups.forget_peak(record.name)
-        with contextlib.suppress(BrokenPipeError):  # there is no child; the host was told
-            os.write(record.go, GO)
+        with contextlib.suppress(BrokenPipeError):  # there is no child, which was reported to the host
+            os.write(record.go_pipe, GO)
         self._close_go_pipe(record)
 
     def _close_go_pipe(self, record: SandboxRecord) -> None:
-        if record.go >= 0:
-            os.close(record.go)  # at which a child that was not told to go on ends
-            record.go = -1
+        if record.go_pipe >= 0:
+            os.close(record.go_pipe)  # a child that got no `GO` ends at this
+            record.go_pipe = -1
 
     def _abort(self, record: SandboxRecord) -> None:
-        """Creation failed half-way: without its go, what would have become process 1 ends by itself."""
+        """Creation failed half-way. Without its `GO`, the child ends by itself."""
         for descriptor in (record.process, record.namespace):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -260,32 +257,33 @@ class Spawner:
             self._dispose(record)
 
     def _reap(self, record: SandboxRecord) -> None:
-        """Process 1 is dead, and with it everything in its pid namespace."""
+        """Process 1 has ended, and with it everything in its pid namespace."""
         self.poller.remove(record.process)
         os.close(record.process)
         if record.namespace >= 0:
             os.close(record.namespace)
         _, status = os.waitpid(record.pid, 0)
         if record.layer:
-            said = os.read(record.said, 4096).decode("utf-8", "replace")
-            if status == 0 and said.isdecimal():
-                self.layers.finish(record.layer, int(said))
+            result = os.read(record.result_pipe, 4096).decode("utf-8", "replace")
+            if status == 0 and result.isdecimal():
+                self.layers.finish(record.layer, int(result))
                 self._report(record, "layer", "")
             else:
-                self._report(record, "unavailable", said or "the builder of the layer died")
+                self._report(record, "unavailable", result or "the builder of the layer died")
         elif not record.killed:
             code = os.waitstatus_to_exitcode(status)
             self._report(record, "died", f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}")
         self._dispose(record)
 
     def _dispose(self, record: SandboxRecord, kind: str = "", text: str = "") -> None:
+        """Forget a sandbox, after reporting a message of `kind` if one is given, and remove its control groups."""
         if kind:
             self._report(record, kind, text)
         self.poller.remove(record.lifeline.fileno())
         self.records.discard(record)
         self._close_go_pipe(record)
-        if record.said >= 0:
-            os.close(record.said)
+        if record.result_pipe >= 0:
+            os.close(record.result_pipe)
         if record.builds:
             self.layers.abandon(record.layer)
         deadline = time.monotonic() + 0.05
@@ -297,18 +295,18 @@ class Spawner:
         record.lifeline.close()
 
     def _report(self, record: SandboxRecord, kind: str, text: str) -> None:
-        with contextlib.suppress(OSError):  # the host may be gone already
+        with contextlib.suppress(OSError):  # the host may have closed its end
             record.lifeline.send(json.dumps({"kind": kind, "text": text[:8000]}).encode(), socket.MSG_DONTWAIT)
 
 
 def main() -> None:
-    """The spawner process: serves orders on the host's socket until the host closes it."""
+    """Run the spawner process until the host closes its socket."""
     kernel.close_from(HOST_SOCKET + 1)
     _serve(spawner_setup.set_up_spawner)
 
 
 def resume(descriptor: int) -> None:
-    """The same process, or its child, now run by an image's Python. `descriptor`: where the handover is."""
+    """The same process, or its child, continues on the Python of an image. `descriptor`: the file with its state."""
     _serve(lambda host: spawner_setup.resume_in_image(descriptor))
 
 
@@ -316,7 +314,7 @@ def _serve(start: Callable[[socket.socket], SpawnerState]) -> None:
     parent = os.pidfd_open(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name in LINKED:
-        os.environ.pop(name, None)  # what a sandbox runs need not have it
+        os.environ.pop(name, None)  # not for what runs in a sandbox
     os.umask(0o022)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # two descriptors for every sandbox alive

@@ -1,4 +1,4 @@
-"""From a fresh process to a spawner that can serve: its namespaces, its file tree, its control groups, warm modules."""
+"""Turns a fresh process into a spawner that can serve: namespaces, file tree, control groups, warm modules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from .frames import HOST_SOCKET, MAX_DATAGRAM
 
 
 class SpawnerState:
-    """How a spawner stands once it has started.
+    """The state of a spawner that has been set up.
 
     Attributes:
-        own_id: its user id in its user namespace. `as_root`: it can give others to its sandboxes.
+        as_root: it may give other user ids to its sandboxes.
+        own_id: its own user id in its user namespace.
         layers: bytes of unpacked snapshots that it may keep.
-        broken: kind and text of what every order has to be answered with; None if it can serve.
+        startup_error: the kind and text of the reply to every request; None if it can serve.
     """
 
     def __init__(self) -> None:
@@ -38,19 +39,19 @@ def set_up_spawner(host: socket.socket) -> SpawnerState:
         _set_up(state, json.loads(host.recv(MAX_DATAGRAM)))
     except image.ImageRefused as error:
         state.startup_error = "image", str(error)
-    except Exception:  # noqa: BLE001 - whatever it is, each order must be answered with it
+    except Exception:  # noqa: BLE001 - every request must be answered with it
         state.startup_error = "unavailable", f"the spawner could not set itself up:\n{traceback.format_exc()}"
     return state
 
 
 def resume_in_image(descriptor: int) -> SpawnerState:
-    """What remains to be done in an image. `descriptor`: where the process that moved into it left what it knows."""
+    """Finish the set-up in an image. `descriptor`: a file with the state that `image.switch_to_image` left."""
     state = SpawnerState()
     with open(descriptor, "rb") as file:
         handover = json.load(file)
     os.set_inheritable(HOST_SOCKET, False)
     state.as_root, state.own_id, state.layers = (handover[name] for name in ("as_root", "own_id", "layers"))
-    state.cgroups = Cgroups.taken_over(handover["cgroups"])
+    state.cgroups = Cgroups.from_handover(handover["cgroups"])
     try:
         _warm_up(state, handover["preload"])
     except Exception:  # noqa: BLE001 - as above; the modules are the image's
@@ -72,8 +73,8 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
         return
     if not state.as_root:
         kernel.write_to("/proc/self/setgroups", "deny")
-        # not as 0, under an image: its Python starts in here, so the /proc files of sandboxes' process 1 will belong
-        # to user 0 of this namespace, if there is one, and to the machine's root if not
+        # Not 0 if there is an image: its Python starts in this user namespace, so the /proc files of each sandbox's
+        # process 1 would belong to user 0 of this namespace. Without such a user they belong to the machine's root.
         state.own_id = root.AGENT_ID if "image" in config else 0
         kernel.write_to("/proc/self/uid_map", f"{state.own_id} {user} 1")
         kernel.write_to("/proc/self/gid_map", f"{state.own_id} {group} 1")
@@ -89,7 +90,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
 
 def _warm_up(state: SpawnerState, preload: list[str]) -> None:
     python.prepare()
-    kernel.filter_at(seccomp.program())  # where every fork finds it
+    kernel.filter_at(seccomp.program())  # in the cache of every fork
     for name in preload:
         importlib.import_module(name)
     jobs.inherited_environment()
@@ -97,5 +98,5 @@ def _warm_up(state: SpawnerState, preload: list[str]) -> None:
         text = f"preloading {', '.join(preload)} started threads; such a process cannot be forked"
         state.startup_error = "unavailable", text
         return
-    with contextlib.suppress(OSError, RuntimeError):  # without it sandboxes cost more, and are no worse
+    with contextlib.suppress(OSError, RuntimeError):  # without it sandboxes only cost more memory and time
         warmup.warm_up()

@@ -1,7 +1,7 @@
-"""Setting up, prepared ahead: system calls that one process lists and another carries out.
+"""System calls as data: one process lists them, another one executes them.
 
-Forks share memory until they write to it, and Python writes to every object that it looks at. A process that does
-no more than carry out a list keeps most of its pages shared: it is ready sooner, and takes less memory ever after.
+Forks share memory until they write to it, and Python writes to every object that it touches (reference counts). A
+process that only executes a list keeps most of its pages shared: it is ready sooner and needs less memory.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from . import kernel
 
-# An error number that is no failure, or 0; the call's number; its six arguments.
+# the error number that is ignored, or 0; the call's number; its six arguments
 Syscall = tuple[Any, ...]
-PREVIOUS_RESULT: Any = ...  # as a first argument: what the step before gave
+PREVIOUS_RESULT: Any = ...  # as first argument: the result of the call before
 
-_NUMBERS = {  # x86-64; from mount_setattr on they are the same everywhere
+_NUMBERS = {  # x86-64
     "write": 1, "poll": 7, "ioctl": 16, "socket": 41, "chdir": 80, "fchdir": 81, "mkdir": 83, "chmod": 90,
     "setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126, "prctl": 157, "mount": 165, "umount2": 166,
     "sethostname": 170, "openat": 257, "unshare": 272, "dup3": 292, "prlimit64": 302, "setns": 308, "seccomp": 317,
@@ -32,33 +32,33 @@ _ARGUMENTS = 6
 _HERE = -100  # AT_FDCWD
 _RECURSIVE = 0x8000  # AT_RECURSIVE
 
-_library = ctypes.PyDLL(None, use_errno=True)  # of its own: the functions of another would take these types too
+_library = ctypes.PyDLL(None, use_errno=True)  # an instance of its own, because the argument types are set on it
 _system_call = _library.syscall
 _system_call.restype = ctypes.c_long
 _system_call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * _ARGUMENTS]  # numbers and addresses, 64 bits each
 
 
 def syscall(name: str, *arguments: int | str | bytes | None, ignored_errno: int = 0) -> Syscall:
-    """A call to be made. `ignored_errno`: the error number that is no failure; 0 for none."""
-    ready = [os.fsencode(one) if isinstance(one, str) else one for one in arguments]
-    return ignored_errno, _NUMBERS[name], *ready, *[None] * (_ARGUMENTS - len(ready))
+    """A call for `execute`. `ignored_errno`: the error number that is not a failure; 0 for none."""
+    encoded = [os.fsencode(argument) if isinstance(argument, str) else argument for argument in arguments]
+    return ignored_errno, _NUMBERS[name], *encoded, *[None] * (_ARGUMENTS - len(encoded))
 
 
 def execute(syscalls: Iterable[Syscall]) -> int:
-    """Make the calls in their order. Returns: what the last gave. Raises: OSError that names the first that fails."""
+    """Make the calls in order. Returns: the result of the last. Raises: OSError naming the first call that failed."""
     result = 0
     for ignored_errno, number, first, *others in syscalls:
         result = _system_call(number, result if first is ... else first, *others)
         if result < 0:
             error = ctypes.get_errno()
             if error != ignored_errno:
-                words = [_NAMES[number], *(os.fsdecode(one) for one in (first, *others) if isinstance(one, bytes))]
+                words = [_NAMES[number], *(os.fsdecode(text) for text in (first, *others) if isinstance(text, bytes))]
                 raise OSError(error, os.strerror(error), " ".join(words)[:200])
     return result
 
 
 def open_as(descriptor: int, path: str, flags: int, folder: int = _HERE) -> list[Syscall]:
-    """Open a file, as a descriptor that is known ahead; another one is open beside it until the last are closed."""
+    """Open a file under a descriptor number known in advance. A second descriptor stays open until `close_others`."""
     return [
         syscall("openat", folder, path, flags | os.O_CLOEXEC, 0),
         syscall("dup3", PREVIOUS_RESULT, descriptor, os.O_CLOEXEC),
@@ -66,7 +66,7 @@ def open_as(descriptor: int, path: str, flags: int, folder: int = _HERE) -> list
 
 
 def write(path: str, text: str, folder: int = _HERE) -> list[Syscall]:
-    """One write to a file of the kernel's."""
+    """Write to a file of /proc or of a control group, in one call."""
     return [
         syscall("openat", folder, path, os.O_WRONLY | os.O_CLOEXEC, 0),
         syscall("write", PREVIOUS_RESULT, text.encode(), len(text)),
@@ -74,7 +74,7 @@ def write(path: str, text: str, folder: int = _HERE) -> list[Syscall]:
 
 
 def close_others(kept: Iterable[int]) -> Iterator[Syscall]:
-    """Close every descriptor but the standard ones and these."""
+    """Close every descriptor but 0 to 2 and these."""
     lowest = 3
     for descriptor in [*sorted(kept), 1 << 31]:
         if descriptor > lowest:
@@ -82,9 +82,9 @@ def close_others(kept: Iterable[int]) -> Iterator[Syscall]:
         lowest = descriptor + 1
 
 
-def poll_readable(descriptor: int, patience_ms: int) -> Syscall:
-    """Gives 1 if there is something to read, or nothing to come any more; else 0. A patience of -1 has no end."""
-    return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, patience_ms)
+def poll_readable(descriptor: int, timeout_ms: int) -> Syscall:
+    """Returns 1 if there is something to read or the other end is closed, else 0. A timeout of -1 has no end."""
+    return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, timeout_ms)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> Syscall:
@@ -93,8 +93,8 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 
 def set_mount(target: str, attributes: int) -> Syscall:
     """Add attributes to a mount and everything mounted below it."""
-    wanted = struct.pack("QQQQ", attributes, 0, 0, 0)
-    return syscall("mount_setattr", _HERE, target, _RECURSIVE, wanted, len(wanted))
+    attributes_struct = struct.pack("QQQQ", attributes, 0, 0, 0)
+    return syscall("mount_setattr", _HERE, target, _RECURSIVE, attributes_struct, len(attributes_struct))
 
 
 def make_folder(path: str, mode: int) -> list[Syscall]:
@@ -102,7 +102,7 @@ def make_folder(path: str, mode: int) -> list[Syscall]:
 
 
 def become_user(user: int) -> list[Syscall]:
-    """A user who was mapped to the only one there is. Groups an ordinary user mapped cannot be dropped."""
+    """Switch to the one user id that is mapped. An unprivileged user namespace cannot drop groups."""
     ids = (user, user, user)
     return [
         syscall("setgroups", 0, None, ignored_errno=errno.EPERM),
@@ -112,7 +112,7 @@ def become_user(user: int) -> list[Syscall]:
 
 
 def set_rlimit(kind: int, most: int) -> Syscall:
-    """A limit of resources, for good."""
+    """Set a resource limit, soft and hard."""
     return syscall("prlimit64", 0, kind, struct.pack("QQ", most, most), None)
 
 
@@ -125,15 +125,15 @@ def raise_loopback() -> list[Syscall]:
 
 
 def die_with_parent() -> Syscall:
-    """After every change of user, which would undo it."""
+    """Use it after every change of user, which resets it."""
     return syscall("prctl", kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Syscall]:
-    """Give up privileges for good: capabilities but those to `keep`, new privileges, calls the filter denies.
+    """Give up privileges for good: all capabilities but those in `keep`, setuid programs, the filter's denied calls.
 
     Args:
-        filter_program: address of the seccomp filter, as `kernel.filter_at` gives it.
+        filter_program: address of the seccomp filter, from `kernel.filter_at`.
     """
     kept = sum(1 << capability for capability in keep)
     header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
@@ -141,7 +141,7 @@ def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Sysca
         syscall(
             "prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, ignored_errno=errno.EINVAL
         ),  # gVisor
-        *(syscall("prctl", kernel.PR_CAPBSET_DROP, one, 0, 0, 0) for one in range(kernel.capabilities())),
+        *(syscall("prctl", kernel.PR_CAPBSET_DROP, number, 0, 0, 0) for number in range(kernel.capabilities())),
         syscall("capset", header, sets),
         syscall("prctl", kernel.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
         syscall("seccomp", 1, 0, filter_program),

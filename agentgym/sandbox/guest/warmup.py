@@ -1,7 +1,7 @@
-"""The guest's part played through once, before the process is forked for whom it is played.
+"""Serves some Python calls before the process is forked, so that the interpreter's caches are warm in every fork.
 
-What Python looks up when it runs code for the first time, it writes down: which method a name means, what an
-instruction mostly works on. Else each guest had to find that out anew, and made the pages it is written to its own.
+CPython specialises instructions and caches method look-ups when code runs for the first times. Without this, every
+guest would do it anew, and would turn shared memory pages into its own by writing to them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from contextlib import contextmanager
 
 from . import frames, identity, jobs, kernel, reset, server, syscalls
 
-_ROUNDS = 12  # Python 3.11 settles on what an instruction works on after eight
-_MOST_DESCRIPTORS = 64  # an old Python closes them one by one
+_CALLS = 12  # Python 3.11 specialises an instruction after eight executions
+_MOST_DESCRIPTORS = 64  # an old Python closes each descriptor by a call of its own
 _CALL = {"op": "python", "timeout": 60.0, "limit": 4096, "fds": 0}
 
 
 def warm_up() -> None:
-    """Serve some Python calls in this process, as a guest does. Nothing of it remains but what Python has learnt.
+    """Serve some Python calls in this process, as a guest does. Only the interpreter's caches change.
 
-    Raises: OSError, RuntimeError if it cannot be done here.
+    Raises: OSError, RuntimeError if that is impossible here.
     """
     before = list(map(int, os.listdir("/proc/self/fd")))
     host, control = socket.socketpair()
@@ -30,23 +30,23 @@ def warm_up() -> None:
     guest.runner.max_descriptors = _MOST_DESCRIPTORS
     try:
         with _harmless():
-            _ask(host, guest)
+            _serve_calls(host, guest)
             guest.runner.prefork.drop()
     finally:
-        kernel.set_dumpable(True)  # the guest has hidden itself
+        kernel.set_dumpable(True)  # the guest has made itself undumpable
         jobs.writable_areas.cache_clear()
-        for one in (host, control, guest.poller):
-            one.close()
+        for stream in (host, control, guest.poller):
+            stream.close()
         syscalls.execute(syscalls.close_others(before))
-    syscalls.execute([syscalls.poll_readable(0, 0)] * _ROUNDS)
+    syscalls.execute([syscalls.poll_readable(0, 0)] * _CALLS)
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _ask(host: socket.socket, guest: server.Guest) -> None:
+def _serve_calls(host: socket.socket, guest: server.Guest) -> None:
     replies = frames.FrameReader(frames.MAX_HEADER_BYTES, 4096)
-    for number in range(2 * _ROUNDS):
-        if number < _ROUNDS:
-            guest.runner.prefork.forget()  # so that each has a fork of its own; later ones find one made ahead
+    for number in range(2 * _CALLS):
+        if number < _CALLS:
+            guest.runner.prefork.forget()  # these calls fork; the later ones find a preforked child
         reset.read_state()
         host.sendall(frames.encode({**_CALL, "id": number}, b"pass"))
         while (reply := replies.next()) is None:
@@ -55,17 +55,20 @@ def _ask(host: socket.socket, guest: server.Guest) -> None:
             else:
                 guest.run_once()
         if "error" in reply[0]:
-            raise RuntimeError(f"a guest's first call said {reply[0]}")
+            raise RuntimeError(f"the first call of a guest failed: {reply[0]}")
 
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """No signal to all: a guest's reach everybody in its sandbox, and here, everybody. No change of user either."""
+    """Make `kill(-1)` impossible, and change no user id.
+
+    A guest's signal to everybody reaches its sandbox only. Here it would reach the whole machine.
+    """
     agent, kill = identity.AGENT, os.kill
 
     def kill_one(pid: int, number: int) -> None:
         if pid <= 0:
-            raise RuntimeError("a guest that is only rehearsed has nobody to signal but its children")
+            raise RuntimeError("a guest in its warm-up may signal only its own children")
         kill(pid, number)
 
     identity.AGENT, os.kill = os.geteuid(), kill_one

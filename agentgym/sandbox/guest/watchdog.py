@@ -1,9 +1,9 @@
-"""Where no control group can be had: a look at what the whole sandbox uses, some twenty times a second.
+"""Enforces memory and CPU limits where no control group is available, by checking usage some twenty times a second.
 
-Weaker than a limit: memory can exceed its bound until the next look, and then the largest process is killed, as the
-kernel would; processor time is kept down by stopping everything for a while. What is not seen:
-memory that no process maps and whose owner hides its descriptors (an undumpable process), buffers of pipes and
-sockets, and the time of children that nobody waits for.
+Weaker than a limit: memory can exceed its bound until the next check; then the largest process is killed, as the kernel
+would do. Processor time is kept down by stopping everything for a while. Not seen are: memory that no process maps and
+whose owner hides its descriptors (an undumpable process), buffers of pipes and sockets, and the time of children that
+nobody waits for.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from . import jobs
 from .runner import Runner
 
 _PERIOD_S = 0.05
-_EFFORT = 10  # the share of a core that looking itself may take is one in so many
-_BURST_S = 0.1  # seconds of processor time that may be saved up
+_EFFORT = 10  # checking may take 1/10 of a core
+_BURST_S = 0.1  # seconds of processor time that can be saved up
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _NOBODY = 0
 _PAGE = resource.getpagesize()
 
 
 class _Process(NamedTuple):
-    """What /proc says of a process: bytes in memory, those shared with others counted whole; seconds of processor."""
+    """What /proc says of a process: resident bytes, shared pages counted in full; seconds of processor time."""
 
     pid: int
     resident: int
@@ -35,13 +35,13 @@ class _Process(NamedTuple):
 
 
 class Watchdog:
-    """Watches what `spec` says is not enforced, while anything runs. `kills`: how often it has had to."""
+    """Enforces the limits in `spec["missing"]` while anything runs. `kills`: how many processes it has killed."""
 
     def __init__(self, spec: dict[str, Any], runner: Runner) -> None:
         self._runner = runner
         self._memory: int | None = spec["memory"] if "memory" in spec["missing"] else None
         self._cores: float | None = spec["cores"] if "cpu" in spec["missing"] else None
-        self._next, self._looked, self._period_s = 0.0, time.monotonic(), _PERIOD_S
+        self._next, self._checked_at, self._period_s = 0.0, time.monotonic(), _PERIOD_S
         self._cpu_s, self._credit_s, self._stopped = 0.0, 0.0, False
         self.kills = self.peak = 0
         memory = os.memfd_create("device") if self._memory else -1
@@ -50,34 +50,38 @@ class Watchdog:
             os.close(memory)
 
     def due_s(self) -> float | None:
-        """Seconds until the next look; None if there is nothing to look at."""
+        """Seconds until the next check; None if there is nothing to check."""
         if (self._memory is None and self._cores is None) or not self._runner.is_active():
             return None
         return max(self._next - time.monotonic(), 0.0)
 
-    def look(self) -> None:
-        """Look, if it is time, and see to it that the sandbox keeps what it was given."""
+    def check(self) -> None:
+        """Check, if it is time, and act on what exceeds its limit."""
         started = time.monotonic()
         if self.due_s() != 0.0 or self._runner.is_frozen():
             return
         processes = _processes()
         if self._memory is not None:
-            self._mind_memory(processes)
+            self._enforce_memory(processes)
         if self._cores is not None:
-            self._mind_cores(processes, started)
+            self._enforce_cores(processes, started)
         self._next = started + max(self._period_s, _EFFORT * (time.monotonic() - started))
 
-    def _mind_memory(self, processes: list[_Process]) -> None:
+    def _enforce_memory(self, processes: list[_Process]) -> None:
         assert self._memory is not None
         held = self._in_memory_files(processes)
-        files = jobs.disk_used() + sum({inode: size for one in held.values() for inode, size in one.items()}.values())
-        at_most = files + sum(process.resident for process in processes)  # shared pages counted more than once
-        used = at_most if at_most <= self._memory else sum(_proportional(processes, files).values())
+        files = jobs.disk_used() + sum(
+            {inode: size for sizes in held.values() for inode, size in sizes.items()}.values()
+        )
+        upper_bound = files + sum(
+            process.resident for process in processes
+        )  # an upper bound: shared pages count several times
+        used = upper_bound if upper_bound <= self._memory else sum(_proportional(processes, files).values())
         self.peak = max(self.peak, used)
         self._period_s = _PERIOD_S if used < self._memory / 2 else _PERIOD_S / 5
         if used <= self._memory:
             return
-        jobs.signal_all(signal.SIGSTOP)  # so that it stays as it is found
+        jobs.signal_all(signal.SIGSTOP)  # so that nothing changes meanwhile
         shares = _proportional(_processes(), files)
         used = sum(shares.values())
         for pid in shares:
@@ -94,54 +98,57 @@ class Watchdog:
             jobs.signal_all(signal.SIGCONT)
 
     def _in_memory_files(self, processes: list[_Process]) -> dict[int, dict[int, int]]:
-        """By process, files that only descriptors name (memfd_create): their numbers and bytes."""
-        found: dict[int, dict[int, int]] = {}
+        """Memory files (memfd_create) by process: inode numbers and bytes."""
+        sizes: dict[int, dict[int, int]] = {}
         for process in processes:
             with contextlib.suppress(OSError):
                 for name in os.listdir(f"/proc/{process.pid}/fd"):
                     with contextlib.suppress(OSError):
                         status = os.stat(f"/proc/{process.pid}/fd/{name}")
                         if status.st_dev == self._memfd_device:
-                            found.setdefault(process.pid, {})[status.st_ino] = status.st_blocks * 512
-        return found
+                            sizes.setdefault(process.pid, {})[status.st_ino] = status.st_blocks * 512
+        return sizes
 
-    def _mind_cores(self, processes: list[_Process], now: float) -> None:
+    def _enforce_cores(self, processes: list[_Process], now: float) -> None:
         assert self._cores is not None
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = ended.ru_utime + ended.ru_stime + sum(process.cpu_s for process in processes)
-        earned, spent = self._cores * (now - self._looked), max(cpu_s - self._cpu_s, 0.0)
+        earned, spent = self._cores * (now - self._checked_at), max(cpu_s - self._cpu_s, 0.0)
         self._credit_s = min(self._credit_s + earned - spent, self._cores * _BURST_S)
-        self._cpu_s, self._looked = cpu_s, now
+        self._cpu_s, self._checked_at = cpu_s, now
         if (self._credit_s < 0) != self._stopped:
             self._stopped = not self._stopped
             jobs.signal_all(signal.SIGSTOP if self._stopped else signal.SIGCONT)
         elif self._stopped:
-            jobs.signal_all(signal.SIGSTOP)  # also what has come since
+            jobs.signal_all(signal.SIGSTOP)  # also processes started since
 
 
 def _processes() -> list[_Process]:
-    """Everything in the sandbox but the guest."""
-    found = []
+    """Every process in the sandbox but the guest."""
+    processes = []
     for name in os.listdir("/proc"):
         if name.isdecimal() and name != "1":
             with contextlib.suppress(OSError):
                 with open(f"/proc/{name}/stat", "rb") as file:
                     fields = file.read().rpartition(b")")[2].split()
-                cpu_s = sum(int(fields[place]) for place in (11, 12, 13, 14)) * _TICK_S  # with children it waited for
-                found.append(_Process(int(name), int(fields[21]) * _PAGE, cpu_s))
-    return found
+                cpu_s = sum(int(fields[column]) for column in (11, 12, 13, 14)) * _TICK_S  # with children it waited for
+                processes.append(_Process(int(name), int(fields[21]) * _PAGE, cpu_s))
+    return processes
 
 
 def _proportional(processes: list[_Process], files: int) -> dict[int, int]:
-    """Bytes by process, what is shared divided among its sharers; and by nobody, memory that is shared or `files`."""
+    """Bytes by process, shared pages divided among their sharers.
+
+    Under `_NOBODY` stands shared memory or `files`, whichever is more.
+    """
     shares, shared = {}, 0
     for process in processes:
         try:
             with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
                 kib = {line.split()[0]: int(line.split()[1]) for line in file.read().splitlines()[1:]}
-        except OSError:  # it forbids to be looked into, or it ended
+        except OSError:  # undumpable, or it has ended
             shares[process.pid] = process.resident
             continue
         shares[process.pid] = kib.get(b"Pss_Anon:", 0) * 1024
         shared += kib.get(b"Pss_Shmem:", 0) * 1024
-    return {**shares, _NOBODY: max(files, shared)}  # files may be mapped, and nothing is to be counted twice
+    return {**shares, _NOBODY: max(files, shared)}  # mapped files would otherwise count twice

@@ -1,8 +1,8 @@
-"""The template: a fork of the spawner that does nothing but fork for it, and so shares its memory with every sandbox.
+"""The zygote: a fork of the spawner whose only work is to fork, so that every sandbox shares its memory.
 
-Each fork goes on in new namespaces as process 1 of a sandbox, the guest, or as the builder of a layer; or, in the
-spawner's own, to refresh what is mounted in a sandbox. All of them are children of the spawner. What they have to do
-comes as a list of steps, since every object that Python looks at is a page of memory that is no longer shared.
+Each fork continues in new namespaces as process 1 of a sandbox (the guest) or as the builder of a layer; or, in the
+spawner's namespaces, to replace what is mounted in a sandbox. All are children of the spawner. What they have to do
+arrives as a list of system calls: every Python object that a fork touches is a page of memory that it no longer shares.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from marshal import dumps, loads  # names of functions rather than of modules: one object less to look at for each
+from marshal import dumps, loads  # imported as names: one object less to touch for each call
 from os import close, dup2, getppid, getresuid, read
 from typing import Any, NoReturn
 
@@ -22,20 +22,24 @@ from .syscalls import Syscall, execute
 
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
-_GO = boot.RECEIVED + 1  # place of the pipe that tells a child to begin: what it needs from outside is there
+_GO = boot.RECEIVED + 1  # the pipe that tells a child to begin, once its user ids and limits are set
 _REFRESHED = json.dumps({"kind": "reset"}).encode()
 _CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 4))]
-_MOST_STEPS = 1 << 15  # bytes that the steps of an order take
-_MOST_PASSED = 4
-_NUMBER = 8  # bytes of the number of namespaces in an order, and of the answer
+_MAX_CALL_BYTES = 1 << 15  # bytes of the system calls in a request
+_MAX_PASSED = 4
+_NUMBER = 8  # bytes of the namespace flags in a request, and of the answer
 
 
 class Zygote:
-    """The spawner's side of it."""
+    """The spawner's handle of the zygote process."""
 
     def __init__(self, spawner: int, keep: Iterable[int]) -> None:
-        """Fork it. `spawner`: a pidfd of this process. `keep`: descriptors that steps name. Raises: OSError."""
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """Fork it. Raises: OSError.
+
+        Args:
+            spawner: a pidfd of this process. keep: descriptors that the system calls name.
+        """
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -51,22 +55,22 @@ class Zygote:
     def fork(
         self, namespaces: int, kind: str, spec: dict[str, Any], setup: Iterable[Syscall], passed: Sequence[int]
     ) -> None:
-        """Have it fork a child that sets up and goes on as a `kind`. `child_pid` tells who that is.
+        """Have the zygote fork a child, which executes `setup` and continues as `kind`. `child_pid` returns its pid.
 
         Args:
-            kind: "guest", "layer", "refresh". spec: as the host sent it.
-            passed: descriptors that the child has as `boot.RECEIVED` and on; the second is a pipe that says `GO`.
-        Raises: ConnectionError if the template is gone.
+            kind: "guest", "layer" or "refresh". spec: as the host sent it.
+            passed: descriptors that the child gets, from `boot.RECEIVED` on. The second is a pipe that says `GO`.
+        Raises: ConnectionError if the zygote has ended.
         """
         message = dumps((kind, list(setup), spec))
-        socket.send_fds(self._orders, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
+        socket.send_fds(self._requests, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
 
     def child_pid(self) -> int:
-        """Pid of the child that was forked on the last order.
+        """Pid of the child that the last `fork` asked for.
 
-        Raises: ConnectionError if the template is gone; another OSError if it could not fork.
+        Raises: ConnectionError if the zygote has ended; another OSError if it could not fork.
         """
-        answer = int.from_bytes(self._orders.recv(_NUMBER), "big", signed=True)
+        answer = int.from_bytes(self._requests.recv(_NUMBER), "big", signed=True)
         if answer < 0:
             raise OSError(-answer, os.strerror(-answer), "clone")
         if answer == 0:
@@ -74,10 +78,10 @@ class Zygote:
         return answer
 
 
-def _serve(orders: socket.socket) -> NoReturn:
-    message, own = bytearray(MAX_DATAGRAM + _MOST_STEPS), orders.fileno()
+def _serve(requests: socket.socket) -> NoReturn:
+    message, own = bytearray(MAX_DATAGRAM + _MAX_CALL_BYTES), requests.fileno()
     while True:
-        count, passed = receive_into(orders, message, _MOST_PASSED)
+        count, passed = receive_into(requests, message, _MAX_PASSED)
         if not count:
             os._exit(0)
         try:
@@ -87,20 +91,20 @@ def _serve(orders: socket.socket) -> NoReturn:
         if pid == 0:
             close(own)  # held open, it would hide from the spawner that a template was killed before it answered
             _start_child(memoryview(message)[_NUMBER:count], passed)
-        message[:count] = bytes(count)  # what one sandbox is told, such as its environment, is not for the next
-        orders.send(pid.to_bytes(_NUMBER, "big", signed=True))
+        message[:count] = bytes(count)  # the next sandbox must not see the environment of this one
+        requests.send(pid.to_bytes(_NUMBER, "big", signed=True))
         for descriptor in passed:
             os.close(descriptor)
 
 
 def _start_child(message: memoryview, passed: list[int]) -> NoReturn:
-    """In a fork of the template, which it never comes back into."""
+    """In a fork of the zygote. Never returns."""
     try:
-        place = _FIRST
+        number = _FIRST
         for descriptor in passed:
-            dup2(descriptor, place, False)
+            dup2(descriptor, number, False)
             close(descriptor)
-            place += 1
+            number += 1
         kind, setup, spec = loads(message)
         _KINDS[kind](setup, spec)
     finally:
@@ -108,17 +112,17 @@ def _start_child(message: memoryview, passed: list[int]) -> NoReturn:
 
 
 def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
-    """Go on as process 1 of a sandbox, and do nothing more until the host asks for something."""
+    """Continue as process 1 of a sandbox, and do nothing more until the host sends a request."""
     if read(_GO, 1) != GO:
-        return  # the spawner is gone, or could not
+        return  # the spawner has ended or failed
     control = _FIRST
     try:
-        gone = execute(setup)
+        spawner_ended = execute(setup)
         control = _CONTROL
         _check_confined()
     except OSError as error:
         server.refuse(socket.socket(fileno=control), describe_error(error))
-    if gone:
+    if spawner_ended:
         return
     execute(_WAIT_FOR_REQUEST)
     stream = socket.socket(fileno=_CONTROL)
@@ -128,32 +132,32 @@ def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
 
 
 def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
-    """Make a layer of an archive, and tell the spawner how many bytes it takes."""
-    said = boot.RECEIVED + 2
+    """Unpack an archive into a layer, and tell the spawner how many bytes it takes."""
+    result_pipe = boot.RECEIVED + 2
     try:
         if read(_GO, 1) != GO:
             return
-        gone = execute(setup)
-        said = boot.MEMORY[0]
+        spawner_ended = execute(setup)
+        result_pipe = boot.MEMORY[0]
         _check_confined()
-        if gone:
+        if spawner_ended:
             return
         os.close(boot.SPAWNER)
         os.lseek(boot.CONTROL, 0, os.SEEK_SET)
         with open(boot.CONTROL, "rb") as source:
             used = archive.unpack(source, as_layer=True)
-        os.write(said, str(used).encode())
+        os.write(result_pipe, str(used).encode())
         os._exit(0)
     except OSError as error:
-        os.write(said, describe_error(error).encode())
+        os.write(result_pipe, describe_error(error).encode())
     except ValueError as error:
-        os.write(said, str(error).encode()[:2000])
+        os.write(result_pipe, str(error).encode()[:2000])
 
 
 def _refresh(setup: list[Syscall], spec: dict[str, Any]) -> None:
-    """Exchange what is mounted in a sandbox, and tell the host what came of it, on the lifeline that came last."""
+    """Replace what is mounted in a sandbox, and report to the host on the lifeline, the last descriptor passed."""
     if read(_GO, 1) != GO:
-        return  # it ends instead, or could not let go of what it has
+        return  # the sandbox is ended instead, or its guest could not be reset
     lifeline = socket.socket(fileno=_FIRST + 3)
     try:
         execute(setup)
@@ -165,9 +169,9 @@ def _refresh(setup: list[Syscall], spec: dict[str, Any]) -> None:
 
 
 def _check_confined() -> None:
-    """No user but the sandbox's, and nobody above it."""
+    """Check that only the sandbox's user id is left, and that no process is above this one."""
     if 0 in getresuid() or getppid() != 0:
-        raise PermissionError(f"still user {getresuid()}, parent {getppid()}: refusing to run anything")
+        raise PermissionError(f"still user {getresuid()}, parent {getppid()}: no code is run")
 
 
 _KINDS: dict[str, Callable[[list[Syscall], dict[str, Any]], None]] = {

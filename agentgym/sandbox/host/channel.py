@@ -1,4 +1,4 @@
-"""A long-lived process inside a sandbox, spoken to in JSON lines over a socket of its own."""
+"""A long-lived process inside a sandbox that speaks JSON lines over a socket of its own."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from agentgym.sandbox.host.link import Link
 
 MAX_LINE_BYTES = 16 * 2**20
 _START_S = 30.0
-_KEPT_ERRORS = 2000
+_MAX_ERROR_TEXT = 2000
 
 
 class LineChannel:
-    """One request at a time. One that fails or is cancelled ends the channel: answers could get mixed up."""
+    """One request at a time. If one fails or is cancelled, the channel is closed: replies could be mixed up."""
 
     def __init__(self, link: Link, number: int, stream: socket.socket, errors: int) -> None:
         self._link, self._number, self._stream, self._errors = link, number, stream, errors
-        self._turn = asyncio.Lock()
+        self._serial = asyncio.Lock()
         self._buffer = bytearray()
 
     @classmethod
     async def open(cls, link: Link, argv: list[str]) -> LineChannel:
-        """Raises: SandboxDied; OSError if the process cannot be started."""
+        """Raises: SandboxDied; OSError if no process can be started."""
         ours, theirs = socket.socketpair()
         errors, errors_write = os.pipe()
         os.set_blocking(errors, False)
         ours.setblocking(False)
         try:
             header, _ = await link.call(
-                {"op": "channel", "argv": [str(part) for part in argv]}, deadline_s=_START_S,
+                {"op": "channel", "argv": [str(part) for part in argv]},
+                deadline_s=_START_S,
                 descriptors=[theirs.fileno(), errors_write],
-            )  # fmt: skip
+            )
             if "error" in header:
                 raise OSError(f"No channel to {argv[0]!r}: {header.get('text')!s:.500}")
         except BaseException:
@@ -49,24 +50,24 @@ class LineChannel:
         return cls(link, header["id"], ours, errors)
 
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
-        """Send one value, return the value of the next line.
+        """Send one value and return the value of the next line.
 
-        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB or one that is no JSON;
+        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB or one that is not JSON;
             TimeoutError. After either, the channel is closed.
         """
-        async with self._turn:
+        async with self._serial:
             if self._stream.fileno() < 0:
                 raise SandboxDied("This channel is closed.")
-            sent = json.dumps(message).encode() + b"\n"
+            line_out = json.dumps(message).encode() + b"\n"
             answered = False
             try:
                 async with asyncio.timeout(timeout_s):
-                    line = await self._exchange(sent)
+                    line = await self._exchange(line_out)
                 value = json.loads(line)
                 answered = True
                 return value
             except (ValueError, RecursionError) as error:
-                reason = f"The channel's process sent a line that is no JSON ({error!s:.200})"
+                reason = f"The channel's process sent a line that is not JSON ({error!s:.200})"
                 raise SandboxDied(reason + self._stderr_text()) from error
             except (BrokenPipeError, ConnectionResetError) as error:
                 raise SandboxDied(f"The channel's process hung up{self._stderr_text()}") from error
@@ -90,13 +91,13 @@ class LineChannel:
 
     def _stderr_text(self) -> str:
         try:
-            text = os.read(self._errors, 65_536)[-_KEPT_ERRORS:].decode("utf-8", "replace").strip()
+            text = os.read(self._errors, 65_536)[-_MAX_ERROR_TEXT:].decode("utf-8", "replace").strip()
         except OSError:
             text = ""
-        return f"; it said:\n{text}" if text else "."
+        return f"; its standard error:\n{text}" if text else "."
 
     def drop(self) -> None:
-        """Close our ends of it, when the sandbox itself ends."""
+        """Close the host's ends of it, when the sandbox itself ends."""
         if self._stream.fileno() >= 0:
             self._stream.close()
             os.close(self._errors)

@@ -1,4 +1,4 @@
-"""What is behind a sandbox: the link to its guest, and the lifeline whose far end the spawner holds."""
+"""The host's handle of one guest: the link to it, and the lifeline, whose far end the spawner holds."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
 from agentgym.threads import in_thread
 
 _CLOSE_S = 15.0
-_VERDICT_S = 5.0
-_RENEW_S = 5.0
+_REPORT_S = 5.0
+_RESET_S = 5.0
 _CLOSED = "The sandbox was closed."
 
 
 class GuestHandle:
-    """One guest and everything it lives in.
+    """One guest and everything that belongs to it.
 
     Attributes:
         missing: limits that are not enforced, each with the reason.
-        image_digest: which image its files are of, as "sha256:..."; "" for the host's own programs.
-        network: its way out, None without one.
+        image_digest: the image that its files are from, as "sha256:..."; "" for the host's own programs.
+        network: its way out; None without one.
     """
 
     network: SandboxNetwork | None = None
@@ -39,41 +39,43 @@ class GuestHandle:
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
         self.image_digest = ""
-        self.base_snapshot: Snapshot | None = None  # what it lies on; its guest reports changes to that alone
+        self.base_snapshot: Snapshot | None = None  # what it was created from; only changes to it are transferred
         self.resettable = False
         self._closing: asyncio.Future[None] | None = None
 
     async def spawner_report(self) -> dict[str, Any] | None:
-        """What the spawner says about the end of a sandbox; None if it says nothing."""
+        """The spawner's last message about the sandbox; None if there is none."""
         try:
-            async with asyncio.timeout(_VERDICT_S):
-                said = await asyncio.get_running_loop().sock_recv(self._lifeline, 65_536)
-            return dict(json.loads(said)) if said else None
+            async with asyncio.timeout(_REPORT_S):
+                message = await asyncio.get_running_loop().sock_recv(self._lifeline, 65_536)
+            return dict(json.loads(message)) if message else None
         except (OSError, TimeoutError, ValueError):
             return None
 
     async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any
     ) -> tuple[bool, str]:
-        """Have the guest do something with its files. Returns: whether it worked, and what it said if not."""
+        """Have the guest work on its files. Returns: whether that succeeded, and the error text if not."""
         header, blob = await self.link.call(
-            {"op": operation, "timeout": timeout_s, "limit": 4096, **fields}, deadline_s=timeout_s + 5, max_blob=8192,
+            {"op": operation, "timeout": timeout_s, "limit": 4096, **fields},
+            deadline_s=timeout_s + 5,
+            max_blob=8192,
             descriptors=descriptors,
-        )  # fmt: skip
+        )
         return header.get("exit") == 0, blob[:500].decode("utf-8", "replace")
 
     async def reset_in_place(self) -> bool:
-        """Back to how it was made, in place: processes killed, sessions dropped, fresh writable areas.
+        """Return to the state at creation: processes killed, sessions dropped, fresh writable mounts.
 
-        Calls under way get SandboxDied. Returns: False if that cannot be done, or the agent has left what it would
-        not take away; the machine is good for nothing then but to be closed.
+        Calls that are still running raise SandboxDied. Returns: False if that is impossible, or agent code has left
+        something that it would not undo; then the guest can only be closed.
         """
         if not self.resettable or self.link.dead is not None:
             return False
         self.link.interrupt("The sandbox was reset.")
         try:
             self._lifeline.send(RESET)
-            header, _ = await self.link.call({"op": "clear"}, deadline_s=_RENEW_S)
+            header, _ = await self.link.call({"op": "clear"}, deadline_s=_RESET_S)
             if "error" in header:
                 return False
             self.link.forget_interrupted()
@@ -86,14 +88,14 @@ class GuestHandle:
         except (SandboxDied, OSError, ValueError):
             return False
         except asyncio.CancelledError:
-            self.link.close("A reset of this sandbox was broken off.")
+            self.link.close("A reset of this sandbox was cancelled.")
             raise
         return True
 
     async def _fresh_mounts(self) -> list[int]:
-        """Have the spawner mount them. Returns: what the guest shall hold on to. Raises: OSError, ValueError."""
+        """Have the spawner mount them. Returns: descriptors that the guest has to hold. Raises: OSError, ValueError."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_RENEW_S):
+        async with asyncio.timeout(_RESET_S):
             await loop.sock_sendall(self._lifeline, GO)
             ready = asyncio.Event()
             loop.add_reader(self._lifeline, ready.set)
@@ -101,13 +103,13 @@ class GuestHandle:
                 await ready.wait()
             finally:
                 loop.remove_reader(self._lifeline)
-        said, descriptors = receive(self._lifeline, 65_536, 1)
-        if json.loads(said)["kind"] != "reset":
+        message, descriptors = receive(self._lifeline, 65_536, 1)
+        if json.loads(message)["kind"] != "reset":
             raise OSError("the spawner could not mount them")
         return descriptors
 
     async def close(self) -> None:
-        """Kill everything, and wait until the spawner says that nothing is left. May be called twice."""
+        """Kill everything, and wait until the spawner reports that nothing is left. May be called twice."""
         if self._lifeline.fileno() < 0:
             return
         loop = asyncio.get_running_loop()
@@ -125,7 +127,7 @@ class GuestHandle:
             except TimeoutError as error:
                 raise SandboxError(f"The spawner did not end a sandbox within {_CLOSE_S:g} s.") from error
             except OSError:
-                pass  # the spawner is gone, and the kernel has taken the sandbox with it
+                pass  # the spawner has ended, and the kernel has killed the sandbox with it
         finally:
             self._lifeline.close()
             try:
@@ -134,17 +136,17 @@ class GuestHandle:
                 self._closing.set_result(None)
 
     async def open_network(self, proxy: Proxy, names: tuple[str, ...]) -> None:
-        """Let a guest in which no agent code has run yet out to the given names. Raises: see `Proxy.attach`."""
+        """Give a guest, before any agent code runs, access to these names. Raises: see `Proxy.attach`."""
         self.network = await proxy.attach(self.link, names)
         weakref.finalize(self, self.network.stop)
 
     async def close_network(self) -> None:
-        """End its connections. Last of all: the guest, which might hold on to the socket, must be dead."""
+        """End its connections. Call it last: the guest, which might hold the socket too, must have ended."""
         if self.network is not None:
             await asyncio.shield(in_thread(self.network.close))
 
     def forget(self) -> None:
-        """In a forked process: let go of what belongs to its parent."""
+        """In a forked process: close what belongs to its parent, without ending the sandbox."""
         self.link.forget()
         self._lifeline.close()
         if self.network is not None:

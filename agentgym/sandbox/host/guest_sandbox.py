@@ -1,4 +1,4 @@
-"""The sandbox contract, spoken to a guest over its link."""
+"""The Sandbox contract, implemented by requests to a guest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
 
 _MIB = 2**20
-_GRACE_S = 5.0  # how much longer than the guest's own limit the host waits
+_GRACE_S = 5.0  # the host waits this much longer than the guest's own limit
 _FILE_S = 60.0
 _READ_PIECE = 4 * _MIB
 _MAX_NAMES = 8 * _MIB
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 class GuestSandbox:
-    """One sandbox. Calls may run at the same time; calls to one session queue up."""
+    """A sandbox with one of our guests inside. The contract's docstrings are in agentgym/sandbox/contract.py."""
 
     def __init__(
         self, spec: SandboxSpec, backend: str, guest: GuestHandle, make_guest: Callable[[], Awaitable[GuestHandle]]
     ) -> None:
-        """`make_guest` makes another machine as this one was when it was made."""
+        """`make_guest` creates another guest in the state that this one had at first."""
         self._spec, self._backend, self._make_guest = spec, backend, make_guest
         self._guest = guest
         self._sessions: dict[str, asyncio.Lock] = {}
@@ -57,19 +57,16 @@ class GuestSandbox:
         timeout_s: float = 30,
         max_output_bytes: int = 65_536,
     ) -> ExecResult:
-        """Run a command to its end. Exit code 127 if there is no such program, 126 if it cannot be run.
-
-        What it leaves running is killed. Raises: SandboxDied; ValueError for an argv or timeout that makes no sense.
-        """
+        """Run a command and wait for its end."""
         if isinstance(argv, str | bytes) or not argv:
-            raise ValueError(f"argv is {argv!r}: a list, the program first. For a shell: ['sh', '-c', text].")
+            raise ValueError(f"argv is {argv!r}: pass a list with the program first. For a shell: ['sh', '-c', text].")
         request = {"op": "exec", "argv": [str(part) for part in argv], "cwd": cwd, "env": dict(env or {})}
         return await self._run(request, stdin, timeout_s, max_output_bytes)
 
     async def run_python(
         self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
     ) -> ExecResult:
-        """Run Python in a fork of the warm interpreter. A session that times out, or is cancelled, starts anew."""
+        """Run Python in a fork of the warm interpreter, or in a session."""
         text = code.encode("utf-8", "surrogatepass")
         if session is None:
             return await self._run({"op": "python"}, text, timeout_s, max_output_bytes)
@@ -87,22 +84,22 @@ class GuestSandbox:
             return result
 
     async def read(self, path: str, *, max_bytes: int = 16 * _MIB) -> bytes:
-        """Content of a regular file. A link is followed only where it stays in the writable area."""
+        """The content of a regular file, fetched in pieces of 4 MiB."""
         pieces: list[bytes] = []
-        done = 0
+        offset = 0
         while True:
             most = min(_READ_PIECE, max_bytes)
-            header, piece = await self._file("read", path, max_blob=most, offset=done, most=most)
-            size = self._trust(lambda reply: whole_number(reply, "size"), header)
+            header, piece = await self._file("read", path, max_blob=most, offset=offset, most=most)
+            size = self._parse(lambda reply: whole_number(reply, "size"), header)
             if size > max_bytes:
-                raise ValueError(f"{path} holds {size} bytes; at most {max_bytes} were asked for.")
+                raise ValueError(f"{path} holds {size} bytes; max_bytes is {max_bytes}.")
             pieces.append(piece)
-            done += len(piece)
-            if not piece or done >= size:
+            offset += len(piece)
+            if not piece or offset >= size:
                 return b"".join(pieces)
 
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Replace a file's content, making its directories."""
+        """Create or replace a file, and create its missing directories."""
         await self._file("write", path, bytes(data), mode=mode)
 
     async def list(self, path: str = ".") -> list[str]:
@@ -110,25 +107,22 @@ class GuestSandbox:
         return [name.decode("utf-8", "replace") for name in names.split(b"\0")] if names else []
 
     async def open_channel(self, argv: Sequence[str]) -> LineChannel:
-        """Start a process that reads and writes JSON lines. Its standard error is kept for error messages."""
+        """Start a process that speaks JSON lines. Its standard error is kept for error messages."""
         channel = await LineChannel.open(self._link, [str(part) for part in argv])
         self._channels.append(channel)
         return channel
 
     async def snapshot(self) -> Snapshot:
-        """The files under /work and /tmp. Everything in the sandbox stands still meanwhile.
+        """The files under /work and /tmp; of a sandbox that was created from a snapshot, only the changes are
+        transferred.
 
-        Live processes and the variables of sessions are not in it; `sessions.replay` makes sessions anew. A sandbox
-        that was itself made from a snapshot hands over only what has changed since.
+        Everything in the sandbox stops meanwhile.
         """
         guest = self._current()
         return await receive_files(guest, self._backend, self._spec, _FILE_S, below=guest.base_snapshot)
 
     async def reset(self) -> None:
-        """Back to the files it was created with; nothing of what ran in it stays. Calls under way get SandboxDied.
-
-        In place if that leaves no trace, else by exchanging the machine for a fresh one.
-        """
+        """Reset in place if that leaves no trace, else replace the guest by a new one."""
         self._current()
         async with self._resetting:
             self._drop_channels()
@@ -146,7 +140,7 @@ class GuestSandbox:
 
     async def usage(self) -> Usage:
         header, _ = await self._link.call({"op": "usage"}, deadline_s=_GRACE_S)
-        return replace(self._trust(usage_of, header), wall_s=self._busy.seconds)
+        return replace(self._parse(usage_of, header), wall_s=self._busy.seconds)
 
     async def close(self) -> None:
         """Kill everything and leave nothing behind. May be called twice."""
@@ -164,34 +158,37 @@ class GuestSandbox:
 
     @property
     def session_log(self) -> SessionLog:
-        """The calls that made the sessions of now, for `sessions.replay`."""
+        """The calls that made the sessions that are alive, for `replay_sessions`."""
         return self._log.copy()
 
     @property
     def missing(self) -> dict[str, str]:
-        """Limits of the spec that this machine does not enforce, with the reason; only with `insecure_ok`."""
+        """Limits of the spec that are not enforced here, each with the reason; only with `insecure_ok`."""
         return self._guest.missing
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """What it asked of its network since it was made or reset, in order; kept after its end. Empty without one."""
+        """The requests to its network since it was created or reset, in order; kept after its end.
+
+        Empty without one.
+        """
         network = self._guest.network
         return () if network is None else network.connections
 
     @property
     def image_digest(self) -> str:
-        """Which image its files are of, as "sha256:..."; "" for the host's own programs."""
+        """The digest of the image that its files are from, as "sha256:..."; "" for the host's own programs."""
         return self._guest.image_digest
 
     async def _run(self, request: dict[str, Any], blob: bytes, timeout_s: float, limit: int) -> ExecResult:
         if not (timeout_s > 0 and math.isfinite(timeout_s)):
-            raise ValueError(f"timeout_s is {timeout_s!r}: a number of seconds above 0 is needed.")
+            raise ValueError(f"timeout_s is {timeout_s!r}: give a number of seconds above 0.")
         if limit < 0:
-            raise ValueError(f"max_output_bytes is {limit}: 0 or more is needed.")
+            raise ValueError(f"max_output_bytes is {limit}: give 0 or more.")
         request.update(timeout=timeout_s, limit=limit)
         with self._busy:
             reply = await self._link.call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
-        result = self._trust(exec_result, reply)
+        result = self._parse(exec_result, reply)
         metering.record_usage(result.usage)
         return result
 
@@ -200,12 +197,12 @@ class GuestSandbox:
             {"op": operation, "path": path, **fields}, data, deadline_s=_FILE_S, max_blob=max_blob
         )
         if "error" in header:
-            raise self._trust(lambda reply: file_error(reply, path), header)
+            raise self._parse(lambda reply: file_error(reply, path), header)
         return header, blob
 
     def _current(self) -> GuestHandle:
         if self._owner != os.getpid():
-            raise SandboxDied("This sandbox was made in another process; a forked process must make its own.")
+            raise SandboxDied("This sandbox was created in another process; a forked process must create its own.")
         if self._resetting.locked():
             raise SandboxDied("This sandbox is being reset.")
         return self._guest
@@ -214,11 +211,11 @@ class GuestSandbox:
     def _link(self) -> Link:
         return self._current().link
 
-    def _trust(self, reading: Callable[[Any], T], reply: Any) -> T:
-        """Read a reply that a hostile guest may have written; what is none ends the sandbox."""
+    def _parse(self, parse: Callable[[Any], T], reply: Any) -> T:
+        """Parse a reply that a hostile guest may have written. An invalid one ends the sandbox."""
         try:
-            return reading(reply)
+            return parse(reply)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            reason = f"The sandbox sent a reply that is none ({type(error).__name__}: {error!s:.200}). It is closed."
+            reason = f"The sandbox sent an invalid reply ({type(error).__name__}: {error!s:.200}). It is closed."
             self._link.close(reason)
             raise SandboxDied(reason) from error

@@ -1,7 +1,7 @@
 """The host's end of one guest: requests and replies over its control socket.
 
-A guest may be hostile, stalled or dead. Its replies are bounded before they are stored, every request has a
-deadline on the host's own clock, and whatever is wrong ends the link: all who wait get SandboxDied.
+A guest may be hostile, stalled or dead. Its replies are bounded before they are stored, every request has a deadline on
+the host's own clock, and any violation closes the link: all waiting calls raise SandboxDied.
 """
 
 from __future__ import annotations
@@ -23,38 +23,43 @@ Reply = tuple[dict[str, Any], bytes]
 
 @dataclass(slots=True)
 class _PendingCall:
-    future: asyncio.Future[Reply] | None  # None: nobody waits
+    future: asyncio.Future[Reply] | None  # None: sent by `post`
     max_blob: int
 
 
 class Link:
-    """Multiplexes calls over one socket. Works from one event loop at a time, but not for ever the same."""
+    """Multiplexes calls over one socket. It is used from one event loop at a time, which may change."""
 
     def __init__(self, control: socket.socket) -> None:
         control.setblocking(False)
         self._socket = control
-        self._waiting: dict[int, _PendingCall] = {}
+        self._pending: dict[int, _PendingCall] = {}
         self._number = 0
         self._out: deque[tuple[memoryview, list[int]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._frames = FrameReader(MAX_HEADER_BYTES, 0)
-        self.dead: str | None = None  # why, once it is
+        self.dead: str | None = None  # the reason, once it is closed
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
-        """The guest's first frame, which nobody asked for."""
+        """The guest's first frame, which comes without a request."""
         self._attach()
         return self._expect(0, 0)
 
     async def call(
-        self, request: dict[str, Any], blob: bytes = b"", *, deadline_s: float, max_blob: int = 0,
+        self,
+        request: dict[str, Any],
+        blob: bytes = b"",
+        *,
+        deadline_s: float,
+        max_blob: int = 0,
         descriptors: Sequence[int] = (),
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         """Send a request and wait for its reply.
 
-        A blob larger than fits a frame travels as a sealed file in memory. Cancelled, it has the guest kill
-        what it started before the guest looks at anything sent later.
+        A blob that is too large for a frame is passed as a sealed memory file. If the call is cancelled, the guest
+        kills what it started for it, before it handles any later request.
 
-        Raises: SandboxDied if the guest is dead, says something that is no reply, or misses the deadline.
+        Raises: SandboxDied if the guest is dead, sends an invalid reply, or misses the deadline.
         """
         if self.dead is not None:
             raise SandboxDied(self.dead)
@@ -82,7 +87,8 @@ class Link:
                 os.close(memory)
 
     def post(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
-        """Send what the guest has to do before all that is sent later. Nobody waits: if it cannot, the link ends.
+        """Send a request that nobody waits for. The guest handles it before any later one; if it fails, the link is
+        closed.
 
         Raises: SandboxDied if the guest is dead.
         """
@@ -90,21 +96,23 @@ class Link:
             raise SandboxDied(self.dead)
         self._attach()
         self._number += 1
-        self._waiting[self._number] = _PendingCall(None, 0)
+        self._pending[self._number] = _PendingCall(None, 0)
         self._put(encode({**request, "id": self._number, "fds": len(descriptors)}), list(descriptors))
 
     def interrupt(self, reason: str) -> None:
-        """Whoever waits gets SandboxDied with the reason; answers still on their way are dropped."""
-        for one in self._waiting.values():
-            _fail(one, reason)
+        """Make all waiting calls raise SandboxDied with the reason. Replies still on their way are dropped."""
+        for call in self._pending.values():
+            _fail(call, reason)
 
     def forget_interrupted(self) -> None:
-        """The guest will answer no call that was interrupted: one who does is lying again."""
-        waiting = self._waiting.items()
-        self._waiting = {number: one for number, one in waiting if one.future is None or not one.future.done()}
+        """The guest will answer none of the interrupted calls; a reply to one is a violation again."""
+        pending_items = self._pending.items()
+        self._pending = {
+            number: call for number, call in pending_items if call.future is None or not call.future.done()
+        }
 
     def close(self, reason: str) -> None:
-        """End the link; whoever waits gets SandboxDied with the reason."""
+        """Close the link. All waiting calls raise SandboxDied with the reason."""
         if self.dead is not None:
             return
         self.dead = reason
@@ -114,19 +122,19 @@ class Link:
             for descriptor in descriptors:
                 os.close(descriptor)
         self._out.clear()
-        waiting, self._waiting = list(self._waiting.values()), {}
-        for one in waiting:
-            _fail(one, reason)
+        pending, self._pending = list(self._pending.values()), {}
+        for call in pending:
+            _fail(call, reason)
 
     def forget(self) -> None:
-        """In a forked process: let go of the socket without a word to the guest or the event loop."""
-        self.dead = "This sandbox was made in another process; a forked process must make its own."
+        """In a forked process: close the socket, without notifying the guest or the event loop."""
+        self.dead = "This sandbox was created in another process; a forked process must create its own."
         self._socket.close()
 
     def _expect(self, number: int, max_blob: int) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = _PendingCall(future, max_blob)
-        self._frames.max_blob = max(one.max_blob for one in self._waiting.values())
+        self._pending[number] = _PendingCall(future, max_blob)
+        self._frames.max_blob = max(call.max_blob for call in self._pending.values())
         return future
 
     def _attach(self) -> None:
@@ -156,7 +164,7 @@ class Link:
         try:
             while self._out:
                 frame, descriptors = self._out[0]
-                if descriptors:  # they go with the first byte
+                if descriptors:  # descriptors are sent with the first byte
                     sent = socket.send_fds(self._socket, [frame], descriptors)
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -196,16 +204,16 @@ class Link:
 
     def _resolve(self, header: dict[str, Any], blob: bytes) -> None:
         number = header.get("id")
-        one = self._waiting.pop(number, None) if isinstance(number, int) else None
-        if one is None:
-            raise FrameError(f"a reply to {number!r:.40}, which was not asked")
-        if len(blob) > one.max_blob:
-            raise FrameError(f"{len(blob)} bytes where at most {one.max_blob} were asked for")
-        if one.future is None:
+        call = self._pending.pop(number, None) if isinstance(number, int) else None
+        if call is None:
+            raise FrameError(f"a reply to request {number!r:.40}, which was not sent")
+        if len(blob) > call.max_blob:
+            raise FrameError(f"{len(blob)} bytes where at most {call.max_blob} were requested")
+        if call.future is None:
             if "error" in header:
-                self.close(f"The sandbox could not go on: {header.get('text')!s:.500}")
-        elif not one.future.done():  # else its caller was cancelled
-            one.future.set_result((header, blob))
+                self.close(f"The sandbox could not continue: {header.get('text')!s:.500}")
+        elif not call.future.done():  # else its caller was cancelled
+            call.future.set_result((header, blob))
 
     def _deadline_passed(self, operation: str, deadline_s: float) -> None:
         self.close(
@@ -214,13 +222,13 @@ class Link:
         )
 
 
-def _fail(one: _PendingCall, reason: str) -> None:
-    if one.future is not None and not one.future.done() and not one.future.get_loop().is_closed():
-        one.future.set_exception(SandboxDied(reason))
+def _fail(call: _PendingCall, reason: str) -> None:
+    if call.future is not None and not call.future.done() and not call.future.get_loop().is_closed():
+        call.future.set_exception(SandboxDied(reason))
 
 
 def in_memory(data: bytes) -> int:
-    """A descriptor of a sealed file in memory. Its pages are the host's; nobody can change or grow it."""
+    """A descriptor of a sealed memory file. Its pages are the host's, and nobody can change or grow it."""
     descriptor = os.memfd_create("agentgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:

@@ -1,4 +1,4 @@
-"""Reading a guest's replies: field by field, each of its type and in its range, for the guest may be hostile."""
+"""Parses a guest's replies: the type and range of every field is checked, because the guest may be hostile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.sandbox.contract import ExecResult, Usage
 
 
 def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
-    """Raises: KeyError, TypeError, ValueError for what is no such reply; OSError if the guest could not run it."""
+    """Raises: KeyError, TypeError, ValueError for an invalid reply; SandboxError if the guest refused the call."""
     header, blob = reply
     if "error" in header:
         raise SandboxError(f"The guest refused the call: {header.get('text')!s:.500}.")
@@ -42,7 +42,7 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
 
 
 def usage_of(header: dict[str, Any]) -> Usage:
-    """Raises: KeyError, TypeError, ValueError for what is no such reply."""
+    """Raises: KeyError, TypeError, ValueError for an invalid reply."""
     return Usage(
         cpu_s=seconds(header, "cpu"),
         peak_memory_mib=whole_number(header, "peak") / 1024,
@@ -61,7 +61,7 @@ def whole_number(header: dict[str, Any], name: str) -> int:
 
 
 def counted(header: dict[str, Any], name: str) -> int:
-    """A number that not every guest can count, and then leaves out."""
+    """A number that a guest leaves out where its kernel does not count it."""
     return whole_number(header, name) if name in header else 0
 
 
@@ -73,7 +73,7 @@ def seconds(header: dict[str, Any], name: str) -> float:
 
 
 def file_error(header: dict[str, Any], path: str) -> OSError:
-    """The guest's error as Python's own: FileNotFoundError, IsADirectoryError, PermissionError, ..."""
+    """The guest's error as the OSError that Python would raise: FileNotFoundError, PermissionError, ..."""
     number = whole_number(header, "errno")
     text = header["text"]
     if number not in errno.errorcode or not isinstance(text, str):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Sandbox
 
-MOST_BYTES = 4 * 2**20
+MAX_BYTES = 4 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SessionCall:
 
 
 class SessionLog:
-    """The calls that made the sessions which are alive, in order. Past 4 MiB of code, it gives up and says so."""
+    """The calls of the sessions that are alive, in order. With more than 4 MiB of code it becomes incomplete."""
 
     def __init__(self, calls: Iterable[SessionCall] = (), *, complete: bool = True) -> None:
         self._calls, self.complete = list(calls), complete
@@ -42,14 +42,14 @@ class SessionLog:
 
     def add(self, call: SessionCall) -> None:
         self._size += len(call.code)
-        if self._size > MOST_BYTES:
+        if self._size > MAX_BYTES:
             self.complete = False
             self._calls.clear()
         elif self.complete:
             self._calls.append(call)
 
     def forget(self, session: str) -> None:
-        """A session's process is gone, and its variables with it."""
+        """Remove the calls of a session whose process has ended."""
         self._calls = [call for call in self._calls if call.session != session]
 
     def copy(self) -> SessionLog:
@@ -57,19 +57,19 @@ class SessionLog:
 
 
 async def replay_sessions(sandbox: Sandbox, log: SessionLog, *, timeout_s: float = 30) -> None:
-    """Run the calls of a log again, in order, so that a sandbox has the sessions that another one had.
+    """Run the calls of a log again, in order, so that a sandbox gets the sessions that another one had.
 
     Args:
         timeout_s: for each call.
-    Raises: SandboxError if the log is not complete, or a call ends otherwise than it did; SandboxDied.
+    Raises: SandboxError if the log is not complete, or a call ends with another exit code than before; SandboxDied.
     """
     if not log.complete:
-        raise SandboxError(f"The sessions ran more than {MOST_BYTES} bytes of code: too much to keep and replay.")
+        raise SandboxError(f"The sessions ran more than {MAX_BYTES} bytes of code: too much to be kept for a replay.")
     for number, call in enumerate(log.calls, 1):
         result = await sandbox.run_python(call.code, session=call.session, timeout_s=timeout_s)
         if result.timed_out or result.exit_code != call.exit_code:
-            ended = "ran out of time" if result.timed_out else f"ended with exit code {result.exit_code}"
+            ending = "timed out" if result.timed_out else f"ended with exit code {result.exit_code}"
             raise SandboxError(
-                f"Session {call.session!r} cannot be replayed: call {number} of {len(log.calls)} {ended}, the first "
-                f"time with {call.exit_code}. It said: {result.stderr[-300:].decode('utf-8', 'replace')!r}"
+                f"Session {call.session!r} cannot be replayed: call {number} of {len(log.calls)} {ending}, the first "
+                f"time with {call.exit_code}. Its standard error: {result.stderr[-300:].decode('utf-8', 'replace')!r}"
             )

@@ -1,4 +1,4 @@
-"""The files of a sandbox, out of it and into another: a pipe out, files in memory back, in layers between."""
+"""Transfers the files of a sandbox: out of it through a pipe, into another one as memory files, layer by layer."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from agentgym.sandbox.host.link import in_memory
 from agentgym.sandbox.host.trees import changes_of, digest_of, id_of, merged, tree_of
 from agentgym.sandbox.limits import SandboxSpec
 
-MOST_LAYERS = 8  # a sandbox is mounted over all of them, and each look-up of a file may pass through all
-_SMALL_BYTES = 2**20  # what is larger is looked at in a thread
+MAX_LAYERS = 8  # the overlay of a sandbox has all of them, and looking up a file may visit each
+_SMALL_BYTES = 2**20  # larger archives are hashed in a thread
 _UNPACK_S = 60.0
-_HEADER_BYTES = 1024  # of a record, on average, names and all
-_OUR_FILES = 16
+_HEADER_BYTES = 1024  # of a record, on average
+_GUEST_FILES = 16
 
 
 def layer_of(data: bytes) -> Layer:
-    """A layer out of an archive. Raises: ValueError if it is none."""
+    """The layer of an archive. Raises: ValueError if the archive is invalid."""
     return Layer(digest_of(changes_of(data)), data)
 
 
 def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None, *, most_files: int | None = None) -> Snapshot:
-    """The snapshot that an archive makes, on top of another one if it holds changes to that.
+    """The snapshot of an archive, on top of another snapshot if the archive holds changes to that.
 
-    Raises: ValueError if it is no archive, or one of more files.
+    Raises: ValueError if the archive is invalid, or holds more than `most_files` files.
     """
     changes = changes_of(data, most=most_files)
     tree = tree_of(below.entries if below else {}, changes)
@@ -41,14 +41,14 @@ def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None, *, mos
 
 
 def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Few layers, which take at most half as much again as the files: what upper ones hide still takes room below.
+    """The same files in at most 8 layers, whose total is at most 1.5 times the files: hidden files take space below.
 
-    The lowest, which many snapshots share, is kept for as long as that can be.
+    The lowest layer, which many snapshots share, is kept as long as possible.
     """
     lowest, *upper = layers
     if sum(len(layer.data) for layer in upper) > max(len(lowest.data) // 2, _SMALL_BYTES):
         return (layer_of(merged([layer.data for layer in layers], lowest=True)),)
-    if len(layers) > MOST_LAYERS:
+    if len(layers) > MAX_LAYERS:
         return lowest, layer_of(merged([layer.data for layer in upper], lowest=False))
     return layers
 
@@ -59,30 +59,30 @@ async def receive_files(
     """Have the guest stream its files.
 
     Args:
-        spec: bounds what is accepted: a guest that was taken over may send anything.
-        below: what the sandbox is stacked on, if it is: then only changes to it travel.
+        spec: bounds what is accepted, because a guest that was taken over may send anything.
+        below: the snapshot that the sandbox was created from, if any: then only changes to it are transferred.
     Raises: SandboxError if they are more than the spec allows, or cannot be read.
     """
-    most, most_files = spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + 2**20, spec.inodes + _OUR_FILES
+    most, most_files = spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + 2**20, spec.inodes + _GUEST_FILES
     read, write = os.pipe()
-    with contextlib.suppress(OSError):  # an ordinary user may have used up what all pipes of one may hold
+    with contextlib.suppress(OSError):  # the user's limit on pipe buffers may be reached
         fcntl.fcntl(read, fcntl.F_SETPIPE_SZ, 2**20)
     collected = asyncio.create_task(_collect(read, most))
     try:
         packing = asyncio.create_task(guest.run_operation("pack", timeout_s, [write], changes=below is not None))
         try:
             await asyncio.wait({packing, collected}, return_when=asyncio.FIRST_COMPLETED)
-            if collected.done():  # while the pipe is open it ends only by an error, and has the better reason
+            if collected.done():  # the pipe is still open, so it has failed: its error says more
                 await collected
-            worked, said = await packing
+            succeeded, error_text = await packing
         finally:
             os.close(write)
             packing.cancel()
             await asyncio.gather(packing, return_exceptions=True)
-        if worked:
+        if succeeded:
             data = await asyncio.wait_for(collected, timeout_s)
-        if not worked:
-            raise SandboxError(f"The sandbox's files could not be read: {said}.")
+        if not succeeded:
+            raise SandboxError(f"The sandbox's files could not be read: {error_text}.")
     finally:
         collected.cancel()
         await asyncio.gather(collected, return_exceptions=True)
@@ -93,11 +93,11 @@ async def receive_files(
             return await asyncio.to_thread(snapshot_of, data, backend, below, most_files=most_files)
         return snapshot_of(data, backend, below, most_files=most_files)
     except ValueError as error:
-        raise SandboxError(f"What the sandbox sent as its files is no archive ({error!s:.200}).") from error
+        raise SandboxError(f"The sandbox sent an invalid archive of its files ({error!s:.200}).") from error
 
 
 async def _collect(read: int, most: int) -> bytes:
-    """Everything from a pipe. Raises: SandboxError past a bound."""
+    """Read everything from a pipe. Raises: SandboxError if it is more than `most` bytes."""
     os.set_blocking(read, False)
     loop, data = asyncio.get_running_loop(), bytearray()
     while True:
@@ -115,22 +115,22 @@ async def _collect(read: int, most: int) -> bytes:
             return bytes(data)
         data += piece
         if len(data) > most:
-            raise SandboxError(f"The sandbox's files are more than {most} bytes: too many to keep.")
+            raise SandboxError(f"The sandbox's files are more than {most} bytes: more than the spec allows.")
 
 
 async def restore(guest: GuestHandle, snapshot: Snapshot) -> None:
-    """Have the guest of a fresh sandbox unpack a snapshot, layer by layer: works on every backend.
+    """Have the guest of a new sandbox unpack a snapshot, layer by layer. Works on every backend.
 
-    Raises: SandboxUnavailable if the files do not fit, or are none.
+    Raises: SandboxUnavailable if the files do not fit.
     """
     for layer in snapshot.layers:
         descriptor = in_memory(layer.data)
         try:
-            worked, said = await guest.run_operation("unpack", _UNPACK_S, [descriptor])
+            succeeded, error_text = await guest.run_operation("unpack", _UNPACK_S, [descriptor])
         finally:
             os.close(descriptor)
-        if not worked:
+        if not succeeded:
             raise SandboxUnavailable(
-                f"The files of snapshot {snapshot.id[:12]} cannot be restored ({said}). "
+                f"The files of snapshot {snapshot.id[:12]} cannot be restored ({error_text}). "
                 "If they do not fit, give the spec more disk_mib or inodes."
             )

@@ -1,4 +1,4 @@
-"""What an archive says about files, without unpacking it: digests, the tree that layers make, layers made into one."""
+"""Computes what an archive contains without unpacking it: digests, the tree of several layers, merged layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from agentgym.sandbox.guest.archive import decode, header_line, records
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One record of an archive. `digest`: of kind, mode, link target and content; `content`: where it lies."""
+    """One record of an archive.
+
+    `digest`: of kind, mode, link target and content. `content`: its place in the archive.
+    """
 
     path: bytes
     header: Mapping[str, Any]
@@ -23,19 +26,19 @@ class Change:
 
     @property
     def hides(self) -> bool:
-        """Whether files of lower layers below this path are gone; a plain directory adds to them."""
+        """Whether files of lower layers below this path disappear. A plain directory only adds to them."""
         return self.header["t"] != "d" or bool(self.header.get("o"))
 
 
 def changes_of(archive: bytes, *, most: int | None = None) -> list[Change]:
-    """The records of an archive, at most so many.
+    """The records of an archive.
 
-    Raises: ValueError for what is none, or has more: it may come from a hostile sandbox.
+    Raises: ValueError if it is invalid or has more than `most` records: it may come from a hostile sandbox.
     """
     source, view = io.BytesIO(archive), memoryview(archive)
-    found: list[Change] = []
+    changes: list[Change] = []
     for parts, header, _ in records(source):
-        if len(found) == most:
+        if len(changes) == most:
             raise ValueError(f"more than {most} files")
         start = source.tell()
         content = slice(start, start + header.get("n", 0))
@@ -43,12 +46,12 @@ def changes_of(archive: bytes, *, most: int | None = None) -> list[Change]:
             raise ValueError(f"the stream ends {content.stop - len(archive)} bytes too early")
         kind = header["t"]
         target = decode(header["l"]) if kind == "l" else b""
-        mode = 0 if kind == "l" else header.get("m", 0)  # no link has one
-        what = b"%s %o %d\n%s" % (kind.encode(), mode, len(target), target)
-        digest = hashlib.sha256(what)
+        mode = 0 if kind == "l" else header.get("m", 0)  # links have no mode of their own
+        fields = b"%s %o %d\n%s" % (kind.encode(), mode, len(target), target)
+        digest = hashlib.sha256(fields)
         digest.update(view[content])
-        found.append(Change(b"/".join(parts), header, digest.digest(), content))
-    return found
+        changes.append(Change(b"/".join(parts), header, digest.digest(), content))
+    return changes
 
 
 def digest_of(changes: Iterable[Change]) -> str:
@@ -60,13 +63,13 @@ def digest_of(changes: Iterable[Change]) -> str:
 
 
 def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[bytes, bytes]:
-    """Digests by path after changes to a tree, sorted by path. What the changes do not name costs next to nothing."""
-    gone: set[bytes] = set()
+    """Digests by path after changes to a tree, sorted by path. Unchanged paths cost next to nothing."""
+    hidden: set[bytes] = set()
     paths = sorted(below)
     for change in changes:
         if change.hides:
-            gone.update(paths[slice(*_range_below(paths, change.path))])
-    after = {path: digest for path, digest in below.items() if path not in gone} if gone else dict(below)
+            hidden.update(paths[slice(*_range_below(paths, change.path))])
+    after = {path: digest for path, digest in below.items() if path not in hidden} if hidden else dict(below)
     for change in changes:
         if change.header["t"] == "w":
             after.pop(change.path, None)
@@ -76,32 +79,32 @@ def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[byt
 
 
 def id_of(tree: Mapping[bytes, bytes]) -> str:
-    """SHA-256 over a tree that is sorted by path."""
+    """SHA-256 over a tree sorted by path."""
     return hashlib.sha256(b"".join([b"%s\0%s" % item for item in tree.items()])).hexdigest()
 
 
 def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
-    """One archive that does what these do, one after the other.
+    """One archive with the effect of several, applied in order.
 
     Args:
-        lowest: there is nothing below the first one, so nothing is left to hide.
+        lowest: nothing lies below the first one, so whiteouts and opaque marks are left out.
     """
-    kept: dict[bytes, tuple[dict[str, Any], memoryview]] = {}  # header and content by path
+    merged_records: dict[bytes, tuple[dict[str, Any], memoryview]] = {}  # header and content by path
     for archive in archives:
-        changes, view, paths = changes_of(archive), memoryview(archive), sorted(kept)
+        changes, view, paths = changes_of(archive), memoryview(archive), sorted(merged_records)
         for change in changes:
             if change.hides:
                 for path in paths[slice(*_range_below(paths, change.path))]:
-                    kept.pop(path, None)
+                    merged_records.pop(path, None)
         for change in changes:
             header = dict(change.header)
-            before = kept.get(change.path)
+            before = merged_records.get(change.path)
             if header["t"] == "d" and before is not None and (before[0]["t"] != "d" or before[0].get("o")):
-                header["o"] = 1  # what the lower one hid stays hidden
-            kept[change.path] = (header, view[change.content])
+                header["o"] = 1  # what the lower record hid stays hidden
+            merged_records[change.path] = (header, view[change.content])
     out: list[bytes | memoryview] = []
-    for path in sorted(kept, key=lambda path: path.split(b"/")):
-        header, content = kept[path]
+    for path in sorted(merged_records, key=lambda path: path.split(b"/")):
+        header, content = merged_records[path]
         if lowest:
             header.pop("o", None)
             if header["t"] == "w":
@@ -111,6 +114,6 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
 
 
 def _range_below(paths: Sequence[bytes], path: bytes) -> tuple[int, int]:
-    """Where in sorted paths those below one lie."""
+    """The range of the paths below `path` in a sorted list."""
     first = bisect_left(paths, path + b"/")
     return first, bisect_left(paths, path + b"0", first)  # "0" follows "/"

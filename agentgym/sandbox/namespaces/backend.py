@@ -1,18 +1,18 @@
-"""The default backend: Linux namespaces, seccomp and control groups, made in milliseconds and without a daemon.
+"""The default backend: Linux namespaces, seccomp and control groups, created in milliseconds and without a daemon.
 
-    host process ──orders──> spawner ──makes──> process 1 of each sandbox: the guest ──forks──> agent code
-         └────────────────── one socket per sandbox, requests and replies ──────────────┘
+    host process ──requests──> spawner ──creates──> process 1 of each sandbox: the guest ──forks──> agent code
+         └────────────────── one socket per sandbox, requests and replies ──────────────────┘
 
-Not covered: holes in the kernel itself, side channels, fairness beyond control groups. An image's own Python makes
-its sandboxes, as a user whom nobody else is and without a network, but not inside one: run images that you would run
-as an ordinary user. Files written in the sandbox live in memory and count against `memory_mib`, which is therefore
-taken as at least `disk_mib` + 32: else full files would starve the guest, and agent code could kill its own sandbox,
-which voids an episode.
+Not covered: vulnerabilities of the kernel itself, side channels, fairness beyond control groups. The Python of an image
+creates the sandboxes of that image, as a user id that nobody else has and without network, but not inside a sandbox:
+use only images that you would run as an ordinary user. Files written in the sandbox live in memory and count against
+`memory_mib`, so the memory limit is at least `disk_mib` + 32. Otherwise full files would starve the guest, and agent
+code could kill its own sandbox, which voids an episode.
 
-A sandbox made from a snapshot is mounted over the snapshot's layers, which the spawner keeps unpacked: it costs as
-much as an empty one, however large they are. As on Docker, a folder that came with the snapshot cannot be renamed
-(EXDEV; `mv` and `shutil.move` copy it then), and sandboxes over the same lowest layer share one user id of the host.
-Where the kernel has no overlay in memory (before Linux 6.6), the files are unpacked into each sandbox instead.
+A sandbox created from a snapshot mounts the snapshot's layers, which the spawner keeps unpacked: it costs as much as an
+empty one, however large they are. As on Docker, a folder from the snapshot cannot be renamed (EXDEV; `mv` and
+`shutil.move` copy it then), and sandboxes over the same lowest layer share one user id of the host. Where the kernel
+cannot mount overlays on tmpfs (before Linux 6.6), the files are unpacked into each sandbox instead.
 """
 
 from __future__ import annotations
@@ -39,30 +39,28 @@ from agentgym.sandbox.network.proxy import Proxy, environment_for
 from agentgym.sandbox.rootfs import HOST_IMAGE, RootFilesystem, prepare_rootfs
 
 _MIB = 2**20
-_GUEST_MEMORY = 32 * _MIB  # so that files alone can never fill the memory the guest needs to answer
+_GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
 _CREATE_S = 30.0
 _LAYER_TRIES = 3
 _LEAST_INODES = 64
-_CREATIONS = 2 * (os.cpu_count() or 1)  # more at once only lengthens the queue
+_CREATIONS = 2 * (os.cpu_count() or 1)  # more at once would only wait
 
 _ENFORCED = ("wall", "memory", "processes", "cpu", "disk", "inodes", "open_files", "output", "network")
-_WATCHDOG_SUBSTITUTE = {  # what guest/watchdog.py does
+_WATCHDOG_SUBSTITUTE = {  # by guest/watchdog.py
     "memory": "each process alone is bounded, and a watchdog kills the largest once the sum is seen to be too large",
     "cpu": "a watchdog stops everything for a while when more is used, and time limits bound the rest",
 }
 
 
 class NamespacesBackend:
-    """Makes sandboxes out of namespaces. Works as root, or rootless with weaker limits if the spec accepts them."""
+    """Creates sandboxes from namespaces: as root, or rootless with weaker limits if the spec accepts them."""
 
     name = "namespaces"
 
     def __init__(self, *, layers_mib: int = 2048, proxy: Proxy | None = None) -> None:
-        """Make none yet.
-
-        Args:
-            layers_mib: memory for the files of snapshots, kept unpacked for the next sandbox that starts from them.
-            proxy: serves the sandboxes whose spec asks for a network; one of its own with usual limits by default.
+        """Args:
+        layers_mib: memory for the files of snapshots, kept unpacked for the next sandboxes created from them.
+        proxy: serves the sandboxes whose spec asks for a network; by default one of its own with default limits.
         """
         self._layers_mib, self._layer_cache = layers_mib, LayerCache()
         self._proxy = proxy or Proxy()
@@ -76,18 +74,14 @@ class NamespacesBackend:
         weakref.finalize(self, _end_spawners, self._spawners)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """A fresh sandbox, with the files of a snapshot if one is given.
-
-        Raises: LimitUnenforceable if this machine cannot enforce the spec's limits and the spec does not accept
-            that; SandboxUnavailable if no sandbox can be made at all.
-        """
+        """See `Backend.create`."""
         guest = await self._create_guest(spec, snapshot)
         sandbox = GuestSandbox(spec, self.name, guest, lambda: self._create_guest(spec, snapshot))
         self._sandboxes.add(sandbox)
         return sandbox
 
     async def probe(self) -> Capabilities:
-        """What this machine can do, found out by making a sandbox."""
+        """What this machine can enforce, found out by creating a sandbox."""
         try:
             guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
@@ -108,7 +102,7 @@ class NamespacesBackend:
         return await asyncio.to_thread(processes.running, self.name)
 
     async def clean(self) -> list[str]:
-        """End spawners whose owner is dead, and remove control groups that no living spawner owns."""
+        """End spawners whose owner has ended, and remove control groups that no living spawner owns."""
         return await asyncio.to_thread(processes.clean)
 
     async def close(self) -> None:
@@ -122,7 +116,10 @@ class NamespacesBackend:
         await asyncio.to_thread(self._proxy.close)
 
     async def _image(self, name: str) -> RootFilesystem | None:
-        """An image is looked at once: all sandboxes of a backend that name it run on the same files."""
+        """The root file system of an image.
+
+        It is looked up once: all sandboxes of this backend that name it share its files.
+        """
         if name == HOST_IMAGE:
             return None
         if name not in self._images:
@@ -160,22 +157,22 @@ class NamespacesBackend:
             return guest
 
     async def _create_with_retry(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """As `_create_from`; where the spawner is killed meanwhile, a new one serves."""
+        """As `_create_from`, with a second try if the spawner was killed meanwhile."""
         for last in (False, True):
             try:
                 return await self._create_from(spec, snapshot)
-            except SandboxDied:  # a ConnectionError too, but not the spawner's
+            except SandboxDied:  # also a ConnectionError, but not the spawner's
                 raise
             except ConnectionError as error:
                 if last:
                     raise SandboxUnavailable(
-                        "The spawner process was killed twice while it made one sandbox. If nobody kills it on "
-                        "purpose, the machine is out of memory (see dmesg): run fewer sandboxes at once."
+                        "The spawner process was killed twice while it created one sandbox. If nobody killed it on "
+                        "purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once."
                     ) from error
         raise AssertionError("unreachable: the second try returns or raises")
 
     async def _create_from(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """A machine stacked on the layers of a snapshot; with the files unpacked into it where that cannot be."""
+        """A guest stacked on the layers of a snapshot; where that is impossible, with the files unpacked into it."""
         layers = snapshot.layers if snapshot is not None else ()
         fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
         for _ in range(_LAYER_TRIES if fits else 0):
@@ -184,7 +181,7 @@ class NamespacesBackend:
             except _LayersMissing as missing:
                 if await self._layer_cache.build_missing(await self._spawner_of(spec), layers, missing.keys):
                     break
-                continue  # another order may have pushed them out again
+                continue  # another request may have evicted them again
             guest.base_snapshot, guest.resettable = (
                 snapshot,
                 not spec.network,
@@ -220,10 +217,10 @@ class NamespacesBackend:
             spawner_report = await guest.spawner_report()
             await guest.close()
             if spawner_report is None and not spawner.alive:
-                words = spawner.stderr_text()
-                if not words:
-                    raise ConnectionError("the spawner is gone") from error
-                raise SandboxUnavailable(f"The spawner process ended:\n{words}") from error
+                error_text = spawner.stderr_text()
+                if not error_text:
+                    raise ConnectionError("the spawner has ended") from error
+                raise SandboxUnavailable(f"The spawner process ended:\n{error_text}") from error
             if spawner_report and spawner_report.get("kind") == "layers":
                 raise _LayersMissing(json.loads(spawner_report["text"])) from None
             raise _creation_error(spawner_report) from error
@@ -249,7 +246,7 @@ class _LayersMissing(Exception):
 
 
 def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess) -> dict[str, Any]:
-    """Layers count against the limits of the disk: so a snapshot of a fork of a fork is bounded, and fits anywhere."""
+    """The request for a sandbox. Layers count against the disk limits, so a fork of a fork stays bounded."""
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
     return {
@@ -271,7 +268,7 @@ _REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this u
 
 
 def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
-    """The error for a sandbox that did not come up."""
+    """The exception for a sandbox that could not be created."""
     kind, text = (spawner_report or {}).get("kind", ""), (spawner_report or {}).get("text", "")
     if kind == "limit":
         listed = "; ".join(f"{name}: {why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in json.loads(text).items())

@@ -1,4 +1,4 @@
-"""Having a spawner keep the layers of a snapshot, so that sandboxes are stacked on them rather than filled."""
+"""Has a spawner keep the layers of a snapshot, so that sandboxes mount them instead of unpacking the files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 
 _BUILD_S = 60.0
 _BUSY_S = 0.005
-_BUILDER_BYTES = 256 * 2**20  # address space of a builder, besides what it starts with
+_BUILDER_BYTES = 256 * 2**20  # address space of a builder, beyond what it starts with
 
 
 def keys_of(layers: Sequence[Layer]) -> list[str]:
-    """What a spawner calls each layer: by everything from the lowest up to it, whose user id it shares."""
+    """The spawner's key of each layer: a hash of it and all layers below, whose user id it shares."""
     keys, total = [], hashlib.sha256()
     for layer in layers:
         total.update(layer.digest.encode())
@@ -32,14 +32,14 @@ def keys_of(layers: Sequence[Layer]) -> list[str]:
 
 
 class LayerCache:
-    """Orders layers from spawners, each at most once at a time, whichever event loops ask for it."""
+    """Requests layers from spawners, each only once at a time, whichever event loops ask for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._under_way: dict[tuple[int, str], Future[str | None]] = {}
 
     async def build_missing(self, spawner: SpawnerProcess, layers: Sequence[Layer], missing: Sequence[str]) -> str:
-        """Have layers made of a stack that a spawner does not have. Returns: why that cannot be, or nothing."""
+        """Have the missing layers of a stack built. Returns: why that is impossible, or ""."""
         parent = ""
         for key, layer in zip(keys_of(layers), layers, strict=True):
             if key in missing:
@@ -50,14 +50,14 @@ class LayerCache:
         return ""
 
     async def _build_once(self, spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
-        mine: Future[str | None] = Future()
+        own_future: Future[str | None] = Future()
         while True:
             with self._lock:
-                others = self._under_way.setdefault((spawner.pid, key), mine)
-            if others is mine:
+                shared_future = self._under_way.setdefault((spawner.pid, key), own_future)
+            if shared_future is own_future:
                 break
-            reason = await asyncio.wrap_future(_watched(others))
-            if reason is not None:  # else whoever had it made was cancelled
+            reason = await asyncio.wrap_future(_watched(shared_future))
+            if reason is not None:  # None: whoever requested it was cancelled
                 return reason
         reason = None
         try:
@@ -66,27 +66,35 @@ class LayerCache:
         finally:
             with self._lock:
                 del self._under_way[spawner.pid, key]
-            mine.set_result(reason)
+            own_future.set_result(reason)
 
 
-def _watched(others: Future[str | None]) -> Future[str | None]:
-    """A future of one's own, so that being cancelled does not cancel the one that all wait for."""
+def _watched(shared_future: Future[str | None]) -> Future[str | None]:
+    """A future of one's own: cancelling it does not cancel the one that all wait for."""
     own: Future[str | None] = Future()
 
     def done(finished: Future[str | None]) -> None:
         if own.set_running_or_notify_cancel():
             own.set_result(finished.result())
 
-    others.add_done_callback(done)
+    shared_future.add_done_callback(done)
     return own
 
 
 async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: bytes) -> str:
-    """Have one layer made. Returns: why that cannot be, or nothing. Raises: ConnectionError if the spawner is gone."""
+    """Have one layer built.
+
+    Returns: why that is impossible, or "". Raises: ConnectionError if the spawner has ended.
+    """
     request = {
-        "layer": key, "parent": parent, "size": len(data) + len(data) // 4 + 65_536, "disk": len(data) + 4096,
-        "open_files": 64, "processes": 1, "address_space": _BUILDER_BYTES,
-    }  # fmt: skip
+        "layer": key,
+        "parent": parent,
+        "size": len(data) + len(data) // 4 + 65_536,
+        "disk": len(data) + 4096,
+        "open_files": 64,
+        "processes": 1,
+        "address_space": _BUILDER_BYTES,
+    }
     archive = in_memory(data)
     try:
         async with asyncio.timeout(_BUILD_S):
@@ -94,7 +102,7 @@ async def _build_layer(spawner: SpawnerProcess, key: str, parent: str, data: byt
                 kind, text = await _ask_for_layer(spawner, request, archive)
                 if kind != "busy":
                     return "" if kind == "layer" else text
-                await asyncio.sleep(_BUSY_S)  # the builder of one who gave up is about to end
+                await asyncio.sleep(_BUSY_S)  # the builder of a cancelled request is about to end
     except TimeoutError:
         return f"no layer within {_BUILD_S:g} s"
     except ConnectionError:
@@ -112,8 +120,8 @@ async def _ask_for_layer(spawner: SpawnerProcess, request: dict[str, Any], archi
         with theirs:
             await spawner.send_request(request, archive, theirs.fileno())
         with contextlib.suppress(OSError):
-            said = await asyncio.get_running_loop().sock_recv(ours, 65_536)
-            if said:
-                answer = json.loads(said)
+            message = await asyncio.get_running_loop().sock_recv(ours, 65_536)
+            if message:
+                answer = json.loads(message)
                 return answer["kind"], answer["text"]
-    raise ConnectionError("the spawner is gone")
+    raise ConnectionError("the spawner has ended")

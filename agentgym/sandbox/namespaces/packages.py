@@ -1,4 +1,4 @@
-"""Which files of this Python installation a module to preload needs, so that a sandbox can be shown just those."""
+"""Finds the files of this Python installation that a module to preload needs, so that a sandbox sees only those."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agentgym.errors import SandboxUnavailable
 
 
 def entries_of(modules: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Top-level files and folders of the distributions that hold these modules, and of all they require.
+    """Top-level files and folders of the distributions that provide these modules, and of all their requirements.
 
-    Returns: pairs of the path on the host and the name it shall have among the sandbox's packages; nothing
-        for modules of the standard library.
+    Returns: pairs of the path on the host and the name among the sandbox's packages; nothing for modules of the
+        standard library.
     Raises: SandboxUnavailable if a module is not installed, or is agentgym itself.
     """
     names = {module.split(".")[0] for module in modules} - sys.stdlib_module_names
@@ -25,33 +25,33 @@ def entries_of(modules: tuple[str, ...]) -> list[tuple[str, str]]:
         raise SandboxUnavailable("SandboxSpec.preload names agentgym: a sandbox must not see tasks and their truth.")
     holders = importlib.metadata.packages_distributions()
     entries: dict[str, str] = {}
-    waiting: list[str] = []
+    pending: list[str] = []
     for name in sorted(names):
         if name in holders:
-            waiting += holders[name]
+            pending += holders[name]
             continue
-        found = find_spec(name)
-        if found is None or found.origin is None:
+        module_spec = find_spec(name)
+        if module_spec is None or module_spec.origin is None:
             raise SandboxUnavailable(
                 f"SandboxSpec.preload names {name!r}, which is not installed here. Install it, or leave it out."
             )
-        path = Path(found.origin)
+        path = Path(module_spec.origin)
         path = path.parent if path.name.startswith("__init__.") else path
         entries[path.name] = str(path)
-    seen: set[str] = set()
-    while waiting:
-        distribution_name = waiting.pop()
+    visited: set[str] = set()
+    while pending:
+        distribution_name = pending.pop()
         key = re.sub(r"[-_.]+", "-", distribution_name).lower()
-        if key in seen:
+        if key in visited:
             continue
-        seen.add(key)
+        visited.add(key)
         try:
             distribution = importlib.metadata.distribution(distribution_name)
         except importlib.metadata.PackageNotFoundError:
             continue  # an optional requirement that is not installed
         for requirement in distribution.requires or ():
             if "extra ==" not in requirement:
-                waiting += re.findall(r"^[A-Za-z0-9._-]+", requirement)
+                pending += re.findall(r"^[A-Za-z0-9._-]+", requirement)
         for file in distribution.files or ():
             top = file.parts[0]
             if top not in ("..", "__pycache__"):

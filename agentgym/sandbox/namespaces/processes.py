@@ -1,8 +1,8 @@
-"""Which namespaces sandboxes run on this machine, whoever made them, and what dead processes left behind.
+"""Lists the namespaces sandboxes on this machine, whoever created them, and removes what dead processes left behind.
 
-A spawner is known by its command line, and by living in our own pid namespace: what runs inside a sandbox can
-call itself anything, but never leaves its namespace. A sandbox is a spawner's child that is process 1 of another
-pid namespace. Control groups are named after their spawner: `agentgym-PID`.
+A spawner is recognised by its command line and by living in our own pid namespace: what runs inside a sandbox can call
+itself anything, but never leaves its namespace. A sandbox is a child of a spawner that is process 1 of another pid
+namespace. Control groups are named after their spawner: `agentgym-PID`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """One process as /proc shows it. `started`: clock ticks since boot. `depth`: 1 in our pid namespace, 2 below it."""
+    """One process as /proc shows it.
+
+    `started`: clock ticks since boot. `depth`: 1 in our pid namespace, 2 in one below.
+    """
 
     pid: int
     parent: int
@@ -37,33 +40,40 @@ class _Process:
 
 
 def running(backend: str) -> list[Running]:
-    """Every sandbox of every spawner that can be seen, in the order of their pids."""
-    seen = {one.pid: one for one in _processes()}
-    spawners = _spawners(seen)
-    found = []
-    for one in sorted(seen.values(), key=lambda one: one.pid):
-        spawner = spawners.get(one.parent)
-        if spawner is None or one.depth != spawner.depth + 1 or one.inner != 1:
+    """Every sandbox of every visible spawner, ordered by pid."""
+    processes = {process.pid: process for process in _processes()}
+    spawners = _spawners(processes)
+    sandboxes = []
+    for process in sorted(processes.values(), key=lambda process: process.pid):
+        spawner = spawners.get(process.parent)
+        if spawner is None or process.depth != spawner.depth + 1 or process.inner != 1:
             continue
-        owner, below = _living_owner(spawner, seen), _below(one.pid, seen)
-        found.append(Running(
-            id=str(one.pid), backend=backend, image=_image(spawner), owner=owner, orphaned=not owner,
-            age_s=max(0.0, _uptime_s() - one.started / os.sysconf("SC_CLK_TCK")),
-            memory_mib=_memory_bytes(one.pid, [one.pid, *below]) / _MIB, processes=len(below),
-        ))  # fmt: skip
-    return found
+        owner, below = _living_owner(spawner, processes), _below(process.pid, processes)
+        sandboxes.append(
+            Running(
+                id=str(process.pid),
+                backend=backend,
+                image=_image(spawner),
+                owner=owner,
+                orphaned=not owner,
+                age_s=max(0.0, _uptime_s() - process.started / os.sysconf("SC_CLK_TCK")),
+                memory_mib=_memory_bytes(process.pid, [process.pid, *below]) / _MIB,
+                processes=len(below),
+            )
+        )
+    return sandboxes
 
 
 def clean() -> list[str]:
     """Remove what dead owners left behind. Returns: one line for each thing removed."""
-    seen = {one.pid: one for one in _processes()}
-    spawners = _spawners(seen)
+    processes = {process.pid: process for process in _processes()}
+    spawners = _spawners(processes)
     done = []
     for pid, spawner in spawners.items():
-        if spawner.parent in spawners or _living_owner(spawner, seen):
-            continue  # what a spawner started ends with it
+        if spawner.parent in spawners or _living_owner(spawner, processes):
+            continue  # a child of a spawner ends with it
         if _end(pid):
-            done.append(f"spawner {pid}, whose owner {_named_owner(spawner) or 'unknown'} is dead, and its sandboxes")
+            done.append(f"spawner {pid}, whose owner {_named_owner(spawner) or 'unknown'} has ended, and its sandboxes")
     for group in _groups():
         number = group.name.removeprefix(_GROUP)
         if number.isdecimal() and not os.path.exists(f"/proc/{number}") and _remove(group):
@@ -71,25 +81,26 @@ def clean() -> list[str]:
     return done
 
 
-def _spawners(seen: dict[int, _Process]) -> dict[int, _Process]:
-    """Spawners, and what they became in an image, by pid."""
-    own = seen[os.getpid()].depth
+def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:
+    """Spawners by pid, including those that became an image's Python."""
+    own_depth = processes[os.getpid()].depth
     return {
-        pid: one for pid, one in sorted(seen.items())
-        if one.depth == own and any(_SPAWNER in argument for argument in one.arguments)
-    }  # fmt: skip
+        pid: process
+        for pid, process in sorted(processes.items())
+        if process.depth == own_depth and any(_SPAWNER in argument for argument in process.arguments)
+    }
 
 
-def _living_owner(spawner: _Process, seen: dict[int, _Process]) -> int:
-    """Pid of the process that a spawner serves; 0 if that is dead, or a later one has its number."""
+def _living_owner(spawner: _Process, processes: dict[int, _Process]) -> int:
+    """Pid of the process that a spawner serves; 0 if that has ended, or its pid was reused."""
     above: _Process | None = spawner
     for _ in range(4):
         if above is None:
             break
         if named := _named_owner(above):
-            owner = seen.get(named)
+            owner = processes.get(named)
             return named if owner is not None and owner.started <= spawner.started else 0
-        above = seen.get(above.parent)
+        above = processes.get(above.parent)
     return spawner.parent if spawner.parent != 1 else 0
 
 
@@ -102,7 +113,7 @@ def _named_owner(spawner: _Process) -> int:
 
 
 def _image(spawner: _Process) -> str:
-    """The start of the digest of the image it is on, as much as tells it from others; "host" without one."""
+    """The start of the image's digest; "host" without an image."""
     for argument in spawner.arguments:
         digest = argument.removeprefix(IMAGE.encode())
         if digest != argument:
@@ -111,7 +122,7 @@ def _image(spawner: _Process) -> str:
 
 
 def _end(pid: int) -> bool:
-    """Kill a spawner; the kernel ends its sandboxes with it. Returns: False if it is not ours to kill."""
+    """Kill a spawner; the kernel kills its sandboxes with it. Returns: False if that is not permitted."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -134,7 +145,7 @@ def _processes() -> Iterator[_Process]:
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
-        with contextlib.suppress(OSError, ValueError, IndexError):  # it ended meanwhile
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
             stat = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2].split()
             if stat[0] in (b"Z", b"X"):
                 continue
@@ -144,24 +155,24 @@ def _processes() -> Iterator[_Process]:
 
 
 def _inner_pids(name: str) -> list[int]:
-    """A process's number in our pid namespace and in each below it that it lives in."""
+    """A process's pid in our pid namespace and in each namespace below that it lives in."""
     for line in Path(f"/proc/{name}/status").read_bytes().splitlines():
         if line.startswith(b"NSpid:"):
             return [int(number) for number in line.split()[1:]]
     return [int(name)]
 
 
-def _below(pid: int, seen: dict[int, _Process]) -> list[int]:
-    found: list[int] = []
+def _below(pid: int, processes: dict[int, _Process]) -> list[int]:
+    pids: list[int] = []
     front = {pid}
     while front:
-        front = {one.pid for one in seen.values() if one.parent in front}
-        found += front
-    return found
+        front = {process.pid for process in processes.values() if process.parent in front}
+        pids += front
+    return pids
 
 
-def _memory_bytes(pid: int, all_of_it: list[int]) -> int:
-    """What its control group counts; without one, the resident pages of its processes, shared ones counted for each."""
+def _memory_bytes(pid: int, pids: list[int]) -> int:
+    """The memory of its control group; without one, the resident pages of its processes."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)
@@ -172,39 +183,39 @@ def _memory_bytes(pid: int, all_of_it: list[int]) -> int:
                     with contextlib.suppress(OSError):
                         return int((mount / inside / name).read_text())
     pages = 0
-    for one in all_of_it:
+    for member in pids:
         with contextlib.suppress(OSError, ValueError):
-            pages += int(Path(f"/proc/{one}/statm").read_text().split()[1])
+            pages += int(Path(f"/proc/{member}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _groups() -> list[Path]:
-    """Control groups of spawners, at the places where spawners of this process's own group make them."""
+    """Control groups of spawners, at the places where spawners of this process's own group create them."""
     own = [line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    found: set[Path] = set()
+    groups: set[Path] = set()
     for mount, _, root in _trees():
         for path in {"/", *own}:
             inside = path.removeprefix(root.rstrip("/")).strip("/")
-            for place in [mount / inside, *(mount / inside).parents]:
-                if place == mount or mount in place.parents:
+            for folder in [mount / inside, *(mount / inside).parents]:
+                if folder == mount or mount in folder.parents:
                     with contextlib.suppress(OSError):
-                        found |= set(place.glob(f"{_GROUP}*"))
-    return sorted(found)
+                        groups |= set(folder.glob(f"{_GROUP}*"))
+    return sorted(groups)
 
 
 def _trees() -> list[tuple[Path, int, str]]:
-    """Mount point, version and root of every control group tree."""
-    found = []
+    """Mount point, version and root of every control group hierarchy."""
+    hierarchies = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
         kind, fields = right.split(" ", 1)[0], left.split(" ")
         if kind in ("cgroup", "cgroup2"):
-            found.append((Path(fields[4]), 1 if kind == "cgroup" else 2, fields[3]))
-    return found
+            hierarchies.append((Path(fields[4]), 1 if kind == "cgroup" else 2, fields[3]))
+    return hierarchies
 
 
 def _remove(group: Path) -> bool:
-    """Remove a group and those below it, if none has processes. Returns: whether it is gone."""
+    """Remove a group and its child groups, if none has processes. Returns: whether it is gone."""
     try:
         for child in group.iterdir():
             if child.is_dir():

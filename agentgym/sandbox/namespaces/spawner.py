@@ -1,7 +1,7 @@
-"""The host's side of the spawner process: starting it, ordering sandboxes from it, ending it.
+"""The host's side of the spawner process: starts it, requests sandboxes from it, ends it.
 
-Safe from any thread and any event loop: an order is one datagram, and every answer comes on the sockets of the
-sandbox it is about.
+Safe from any thread and any event loop: a request is one datagram, and every reply comes on the sockets of the sandbox
+it is about.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from agentgym.sandbox.guest.frames import HOST_SOCKET, LINKED
 from agentgym.sandbox.namespaces.packages import entries_of
 from agentgym.sandbox.rootfs import RootFilesystem
 
-OWNER = "--owner="  # before the pid of the process it serves: how `census` tells orphans
-IMAGE = "--image="  # before the digest of the image it is on
-# Compiled guest code is kept if the host keeps its own: what compiling leaves behind would lie in every sandbox.
+OWNER = "--owner="  # prefix of the owner's pid in its arguments: `processes` finds orphans by it
+IMAGE = "--image="  # prefix of the image's digest in its arguments
+# Compiled guest code is cached if the host caches its own: what compiling leaves in memory would be in every sandbox.
 _BOOT = """
 import sys
 sys.dont_write_bytecode = {as_is!r}
@@ -55,7 +55,7 @@ class SpawnerProcess:
     """One spawner process, for all sandboxes of one image that preload the same modules."""
 
     def __init__(self, preload: tuple[str, ...], image: RootFilesystem | None = None, *, layers_mib: int) -> None:
-        """Without an image, sandboxes see the host's own Python and programs.
+        """Start it. Without an image, sandboxes see the host's own Python and programs.
 
         Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found.
         """
@@ -77,16 +77,22 @@ class SpawnerProcess:
         else:
             self.environment = {**dict(image.environment), **_VARIABLES}
             config |= {"image": str(image.root), "guest": str(folder / "guest"), "environment": self.environment}
-        told = [f"{OWNER}{self.owner}", *([f"{IMAGE}{image.digest}"] if image else ())]
+        arguments = [f"{OWNER}{self.owner}", *([f"{IMAGE}{image.digest}"] if image else ())]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._errors, errors_write = os.pipe()
         os.set_blocking(self._errors, False)
         try:
             self.pid = os.posix_spawn(
                 interpreter,
-                [interpreter, *_FLAGS, "-c", _BOOT.format(folder=str(folder), as_is=sys.dont_write_bytecode), *told],
+                [
+                    interpreter,
+                    *_FLAGS,
+                    "-c",
+                    _BOOT.format(folder=str(folder), as_is=sys.dont_write_bytecode),
+                    *arguments,
+                ],
                 {**python_environment(packages=False), **LINKED},
-                setsid=True,  # Ctrl-C in the terminal is the host's affair
+                setsid=True,  # Ctrl-C in the terminal is for the host alone
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
@@ -106,20 +112,20 @@ class SpawnerProcess:
         ours.setblocking(False)
 
     async def send_request(self, send_request: dict[str, Any], source: int, lifeline: int) -> None:
-        """Ask for one sandbox, or one layer, with its two descriptors. Raises: ConnectionError if it is dead."""
+        """Request a sandbox or a layer, with its two descriptors. Raises: ConnectionError if the spawner has ended."""
         message = json.dumps(send_request).encode()
         while True:
             try:
                 socket.send_fds(self._socket, [message], [source, lifeline])
                 return
-            except BlockingIOError:  # its queue is full
+            except BlockingIOError:  # the socket's queue is full
                 await asyncio.sleep(0.001)
             except OSError as error:
-                raise ConnectionError("the spawner is gone") from error
+                raise ConnectionError("the spawner has ended") from error
 
     @property
     def alive(self) -> bool:
-        """False also in a process forked from the one that started it: there it is not ours to use."""
+        """False also in a process forked from the one that started it, which must not use it."""
         if self.owner != os.getpid() or self._socket.fileno() < 0:
             return False
         poll = select.poll()
@@ -127,7 +133,7 @@ class SpawnerProcess:
         return not poll.poll(0)
 
     def stderr_text(self) -> str:
-        """What it wrote to standard error."""
+        """What it wrote to standard error since the last call."""
         try:
             return os.read(self._errors, 65_536).decode("utf-8", "replace").strip()
         except OSError:
@@ -157,8 +163,8 @@ def python_environment(*, packages: bool) -> dict[str, str]:
 
 
 def _package_folders() -> list[str]:
-    """Where third-party packages lie: hidden, since they may hold the tasks and their truth."""
+    """The folders of third-party packages. They are hidden, because they may hold tasks and their solutions."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    folders = {sysconfig.get_path(name, vars={"base": sys.base_prefix, "platbase": sys.base_prefix})
-               for name in ("purelib", "platlib")}  # fmt: skip
+    base = {"base": sys.base_prefix, "platbase": sys.base_prefix}
+    folders = {sysconfig.get_path(name, vars=base) for name in ("purelib", "platlib")}
     return sorted(folders | {f"/usr/local/lib/{version}/{kind}-packages" for kind in ("site", "dist")})

@@ -1,4 +1,4 @@
-"""What one sandbox may send and receive, and the record of what it did."""
+"""The limits on what one sandbox may send and receive, and the record of its requests."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Connection
 
 _MIB = 2**20
-_KEPT_REASON = 300
-_BURST_S = 0.2  # what is saved up while nothing happens
+_MAX_REASON_CHARS = 300
+_BURST_S = 0.2  # seconds of reads that can be saved up
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkLimits:
-    """What the proxy grants one sandbox, from its start to its end or reset.
+    """What the proxy grants one sandbox, from its creation to its end or reset.
 
     Attributes:
         connections: at once; further ones wait.
-        requests: in all, the refused ones included: each is kept in the record, so the record is complete.
-        transfer_mib: bytes sent and received, together.
-        reads_per_s: pieces of at most 64 KiB taken from either side, a new connection counting as ten. Without it,
-            a program that sends single bytes would have the host work fifty times as hard as itself.
-        header_bytes: the head of a request, or a TLS hello. `header_s`: how long it may take to arrive whole.
-        connect_s: finding a name's addresses and connecting to one.
-        idle_s: without a byte in either direction. `total_s`: one connection from its start to its end.
+        requests: in all, refused ones included. Each is recorded, so the record is complete.
+        transfer_mib: MiB sent and received, together.
+        reads_per_s: reads of at most 64 KiB from either side; a new connection counts as ten. Without this limit, a
+            program that sends single bytes would make the host work fifty times as hard as itself.
+        header_bytes: the head of a request, or a TLS hello. header_s: how long it may take to arrive.
+        connect_s: for resolving a name and connecting to one of its addresses.
+        idle_s: without a byte in either direction. total_s: one connection from its start to its end.
     """
 
     connections: int = 16
@@ -45,16 +45,16 @@ class NetworkLimits:
 
 
 class Refusal(Exception):
-    """A request that is answered with a status and a sentence instead of being carried out."""
+    """A request that is answered with a status and an error text instead of being carried out."""
 
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, "".join(c if " " <= c <= "~" else "?" for c in sentence)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, "".join(c if " " <= c <= "~" else "?" for c in message)
 
 
 @dataclass(slots=True)
 class Entry:
-    """One request while it is under way; see `Connection`."""
+    """One request while it is in progress; see `Connection`."""
 
     host: str
     port: int
@@ -74,7 +74,7 @@ class Account:
     _due: float = 0.0
 
     def enter(self, host: str, port: int) -> Entry:
-        """A new line. Raises: Refusal if the record is full."""
+        """Record a request. Raises: Refusal if the limit on requests is reached."""
         if len(self.entries) >= self.limits.requests:
             raise Refusal(429, f"This sandbox has made the {self.limits.requests} requests it may make.")
         entry = Entry(host, port)
@@ -82,7 +82,7 @@ class Account:
         return entry
 
     def spend(self, count: int) -> None:
-        """Raises: Refusal once more is transferred than may be."""
+        """Count transferred bytes. Raises: Refusal if the limit on transfer is exceeded."""
         self.transferred += count
         if self.transferred > self.limits.transfer_mib * _MIB:
             raise Refusal(429, f"This sandbox has transferred the {self.limits.transfer_mib} MiB it may transfer.")
@@ -96,6 +96,8 @@ class Account:
 
     def connections(self) -> tuple[Connection, ...]:
         return tuple(
-            Connection(one.host, one.port, one.allowed, one.sent, one.received, one.reason[:_KEPT_REASON])
-            for one in list(self.entries)
+            Connection(
+                entry.host, entry.port, entry.allowed, entry.sent, entry.received, entry.reason[:_MAX_REASON_CHARS]
+            )
+            for entry in list(self.entries)
         )

@@ -1,4 +1,4 @@
-"""From a name to addresses that may be connected to: public ones, and none of this machine's own."""
+"""Resolves a name to the addresses that may be connected to: public ones, and none of this machine's own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import socket
 from agentgym.sandbox.network.allow_list import Address, canonical
 from agentgym.threads import in_thread
 
-# IANA's registries of special-purpose addresses (RFC 6890 and later), as a list: `ipaddress.is_global` has
-# changed its mind between Python releases. First match wins.
+# IANA's registries of special-purpose addresses (RFC 6890 and later). `ipaddress.is_global` is not used, because its
+# answers differ between Python releases. The first match counts.
 _SPECIAL = [
     (ipaddress.ip_network(text), why)
     for text, why in (
@@ -42,11 +42,11 @@ _SPECIAL = [
         ("3fff::/20", "a reserved address"),
     )
 ]
-_GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # the rest of IPv6 belongs to nobody
+_GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # the rest of IPv6 is not allocated
 
 
 def why_not_public(address: Address) -> str:
-    """What an address is, if it is none of the public Internet's; else nothing."""
+    """Why an address is not part of the public Internet; "" if it is."""
     address = canonical(address)
     for network, why in _SPECIAL:
         if address in network:
@@ -57,21 +57,22 @@ def why_not_public(address: Address) -> str:
 
 
 def is_own(address: Address) -> bool:
-    """Whether a public address is one of this machine's: behind it are services that listen on every interface.
+    """Whether a public address is one of this machine's: services that listen on every interface are behind it.
 
-    Asks the routing table, by a datagram socket that sends nothing: to itself, a machine would send from there.
+    It connects a datagram socket, which sends nothing: for its own address, the machine chooses the same source
+    address.
     """
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    with socket.socket(family, socket.SOCK_DGRAM) as asking:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            asking.connect((str(address), 9))
+            probe.connect((str(address), 9))
         except OSError:
-            return False  # no way there at all
-        return ipaddress.ip_address(asking.getsockname()[0]) == address
+            return False  # no route to it
+        return ipaddress.ip_address(probe.getsockname()[0]) == address
 
 
 async def resolve(host: str, port: int) -> list[Address]:
     """The addresses of a name, best first, from the host's own resolver. Raises: OSError if it has none."""
-    found = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    addresses = (str(address[0]).partition("%")[0] for _, _, _, _, address in found)
+    records = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    addresses = (str(address[0]).partition("%")[0] for _, _, _, _, address in records)
     return list(dict.fromkeys(canonical(ipaddress.ip_address(address)) for address in addresses))

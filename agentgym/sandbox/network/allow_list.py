@@ -1,7 +1,7 @@
-"""The allow list: what a rule may say, and whether a destination is on it.
+"""The allow list of a sandbox's network: its rules, and whether a destination matches one.
 
-Names are compared in one form only: lower case, ASCII, no dot at the end. Whatever could be read in two ways by
-two programs (127.1, 0x7f000001, 0177.0.0.1, percent signs, Unicode look-alikes) is refused rather than guessed at.
+Names are compared in one form only: lower case, ASCII, no dot at the end. Whatever two programs could read differently
+(127.1, 0x7f000001, 0177.0.0.1, percent signs, Unicode look-alikes) is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentgym.errors import SandboxError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 DEFAULT_PORTS = (80, 443)
-_LISTED = 12  # rules that a refusal names; there may be hundreds
+_LISTED = 12  # rules named in a refusal, of possibly hundreds
 _AUTHORITY = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^:\[\]]*))(?::(?P<port>[0-9]{1,5}))?")
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a request wants to go. `host` is in the one form that is compared; `address` is None for a name."""
+    """The destination of a request. `host` is in the form that is compared; `address` is None for a name."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class Destination:
 
     @classmethod
     def parse(cls, authority: str, default_port: int | None = None) -> Destination:
-        """Read `name:port`, `1.2.3.4:port` or `[v6]:port`. Raises: ValueError, with a sentence for the agent."""
+        """Read `name:port`, `1.2.3.4:port` or `[v6]:port`. Raises: ValueError with a message for the agent."""
         host, address, port = _parts(authority)
         if port is None and default_port is None:
             raise ValueError(f"{authority!a:.80} names no port")
@@ -44,7 +44,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the list. `below`: every name under `host`, at any depth, but not `host` itself."""
+    """One entry of the list. `below`: it allows every name below `host`, at any depth, but not `host` itself."""
 
     text: str
     host: str
@@ -54,7 +54,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """Raises: SandboxError for what is no rule."""
+        """Raises: SandboxError for an invalid rule."""
         if not isinstance(text, str):
             raise SandboxError(f"SandboxSpec.network holds {text!r}: each rule is a text, such as 'example.org:8443'.")
         if text == "*":
@@ -75,28 +75,28 @@ class Rule:
             ) from error
         return cls(text, host, DEFAULT_PORTS if port is None else (port,), below, address)
 
-    def allows(self, place: Destination) -> bool:
-        """Whether a destination is what this rule names."""
-        if place.port not in self.ports:
+    def allows(self, destination: Destination) -> bool:
+        """Whether the rule names this destination."""
+        if destination.port not in self.ports:
             return False
         if not self.below:
-            return place.host == self.host
-        return place.address is None and (not self.host or place.host.endswith(f".{self.host}"))
+            return destination.host == self.host
+        return destination.address is None and (not self.host or destination.host.endswith(f".{self.host}"))
 
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """The whole list of one sandbox."""
+    """All rules of one sandbox."""
 
     entries: tuple[Rule, ...]
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> AllowList:
-        """Raises: SandboxError for what is no rule."""
+        """Raises: SandboxError for an invalid rule."""
         return cls(tuple(Rule.parse(text) for text in texts))
 
-    def allow(self, place: Destination) -> bool:
-        return any(rule.allows(place) for rule in self.entries)
+    def allow(self, destination: Destination) -> bool:
+        return any(rule.allows(destination) for rule in self.entries)
 
     def __str__(self) -> str:
         """The list, for the agent to read."""
@@ -106,27 +106,27 @@ class AllowList:
 
 
 def canonical(address: Address) -> Address:
-    """An IPv4 address in IPv6's clothes is the IPv4 address."""
+    """The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped
 
 
 def _parts(authority: str) -> tuple[str, Address | None, int | None]:
     """Host, its address if it is one, and the port if there is one. Raises: ValueError."""
-    found = _AUTHORITY.fullmatch(authority) if authority.isascii() else None
-    if found is None:
+    match = _AUTHORITY.fullmatch(authority) if authority.isascii() else None
+    if match is None:
         raise ValueError(f"{authority!a:.80} is no host and port in ASCII, such as example.org:443")
-    port = int(found["port"]) if found["port"] else None
+    port = int(match["port"]) if match["port"] else None
     if port is not None and not 0 < port < 65_536:
         raise ValueError(f"{authority!a:.80} names no port from 1 to 65535")
-    return *_host(found["v6"] or found["name"], bracketed=found["v6"] is not None), port
+    return *_host(match["v6"] or match["name"], bracketed=match["v6"] is not None), port
 
 
 def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
     """A host in the form that is compared, and its address if it is one. Raises: ValueError."""
     name = text.lower().removesuffix(".")
     labels = name.split(".")
-    if bracketed or _NUMBER.fullmatch(labels[-1]):  # what C libraries take for a number, they take for an address
+    if bracketed or _NUMBER.fullmatch(labels[-1]):  # what C libraries parse as a number, they use as an address
         try:
             address = canonical(ipaddress.IPv6Address(name) if bracketed else ipaddress.IPv4Address(name))
         except ValueError as error:

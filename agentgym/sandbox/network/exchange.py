@@ -1,8 +1,10 @@
-"""One connection that a program in a sandbox opens to its proxy: one request, checked and carried out.
+"""One connection from a program in a sandbox to its proxy: one request, checked and carried out.
 
-Both ways in are strict. `CONNECT name:port` opens a tunnel that must begin with a TLS hello for that very name;
-the proxy reads nothing after it. `GET http://name/path` is parsed, and written anew for the server, so that what
-the server reads is what was checked. One request a connection: nothing can be smuggled in behind it.
+Both kinds of request are checked strictly. `CONNECT name:port` opens a tunnel that must begin with a TLS hello for that
+name; the proxy reads nothing after it. `GET http://name/path` is parsed, and written anew for the server, so that the
+server reads exactly what was checked. One request per connection: no second one can be smuggled in.
+
+Hand-written on h11: proxy libraries forward what they do not understand, and this proxy must refuse it.
 """
 
 from __future__ import annotations
@@ -19,24 +21,34 @@ import h11
 from agentgym.sandbox.network.account import Account, Entry, Refusal
 from agentgym.sandbox.network.addresses import is_own, why_not_public
 from agentgym.sandbox.network.allow_list import Address, AllowList, Destination
-from agentgym.sandbox.network.hello import ALERT_UNRECOGNISED_NAME, read_client_hello
+from agentgym.sandbox.network.client_hello import ALERT_UNRECOGNISED_NAME, read_client_hello
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 Dial = Callable[[Address, int], Awaitable[socket.socket]]
 Headers = list[tuple[bytes, bytes]]
 
 _PIECE = 1 << 16
-_LOOKED_AT, _TRIED = 32, 4  # addresses of one name
-_FAREWELL_S = 2.0
-_FAREWELL_BYTES = 1 << 20
+_MAX_CHECKED, _MAX_TRIED = 32, 4  # addresses of one name
+_LINGER_S = 2.0
+_LINGER_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
 _FRAMING = {b"content-length", b"transfer-encoding"}
-_OF_ONE_HOP = {b"connection", b"proxy-connection", b"proxy-authorization", b"proxy-authenticate", b"keep-alive",
-               b"te", b"trailer", b"upgrade", b"expect", b"host"}  # fmt: skip
+_HOP_BY_HOP = {
+    b"connection",
+    b"proxy-connection",
+    b"proxy-authorization",
+    b"proxy-authenticate",
+    b"keep-alive",
+    b"te",
+    b"trailer",
+    b"upgrade",
+    b"expect",
+    b"host",
+}
 
 
 async def dial(address: Address, port: int) -> socket.socket:
-    """A connection to an address. Raises: OSError."""
+    """Connect to an address. Raises: OSError."""
     connection = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6)
     try:
         connection.setblocking(False)
@@ -49,7 +61,7 @@ async def dial(address: Address, port: int) -> socket.socket:
 
 
 class Exchange:
-    """Serves one client socket, to its end. Runs in the proxy's event loop."""
+    """Serves one client socket to its end. Runs in the proxy's event loop."""
 
     def __init__(
         self, client: socket.socket, allow_list: AllowList, account: Account, resolve: Resolve, dial: Dial
@@ -61,11 +73,11 @@ class Exchange:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.header_bytes)
         self._server: socket.socket | None = None
         self._entry: Entry | None = None
-        self._answered, self._alert = False, b""  # the alert: what a refusal says where HTTP has ended
-        self._doing = "reading the request"
+        self._answered, self._alert = False, b""  # the alert: sent instead of an HTTP response inside a tunnel
+        self._step = "reading the request"
 
     async def run(self) -> None:
-        """Answer the request, whatever it is. Raises nothing; the caller closes the client's socket."""
+        """Answer the request. Raises nothing; the caller closes the client's socket."""
         try:
             async with asyncio.timeout(self._limits.total_s), self._clock:
                 await self._serve()
@@ -73,12 +85,12 @@ class Exchange:
             await self._refuse(refusal)
         except TimeoutError:
             status = 408 if self._server is None and self._entry is None else 504
-            await self._refuse(Refusal(status, f"It took too long: the time ended while {self._doing}."))
+            await self._refuse(Refusal(status, f"It took too long: the time ended while {self._step}."))
         except h11.RemoteProtocolError as error:
             side = "request" if self._server is None else "exchange"
             await self._refuse(Refusal(error.error_status_hint, f"The {side} is no HTTP: {error}."))
         except OSError as error:
-            await self._refuse(Refusal(502, f"The connection broke while {self._doing}: {error.strerror or error}."))
+            await self._refuse(Refusal(502, f"The connection broke while {self._step}: {error.strerror or error}."))
         finally:
             if self._server is not None:
                 self._server.close()
@@ -99,81 +111,82 @@ class Exchange:
             self._http.receive_data(await self._from_client())
         return event if isinstance(event, h11.Request) else None
 
-    def _allow_s(self, seconds: float, doing: str) -> None:
-        """Begin a step that has its own time limit."""
-        self._doing = doing
+    def _allow_s(self, seconds: float, step: str) -> None:
+        """Begin a step with its own time limit."""
+        self._step = step
         self._clock.reschedule(self._loop.time() + seconds)
 
-    # Where it may go
+    # Destinations
 
     def _destination(self, authority: bytes, default_port: int | None) -> Destination:
-        """Raises: Refusal of what cannot be read, or is not on the list."""
+        """Raises: Refusal if it cannot be parsed or is not on the allow list."""
         try:
-            place = Destination.parse(authority.decode("ascii"), default_port)
+            destination = Destination.parse(authority.decode("ascii"), default_port)
         except ValueError as error:
             raise Refusal(400, f"{error}.") from error
-        self._entry = self._account.enter(place.host, place.port)
-        if not self._allow_list.allow(place):
-            raise Refusal(403, f"{place} is not among the places this sandbox may reach: {self._allow_list}.")
-        return place
+        self._entry = self._account.enter(destination.host, destination.port)
+        if not self._allow_list.allow(destination):
+            raise Refusal(403, f"{destination} is not among the places this sandbox may reach: {self._allow_list}.")
+        return destination
 
-    async def _connect(self, place: Destination) -> socket.socket:
-        """Connect to an address of the place that has been checked: that one, whatever the name means a moment later.
+    async def _connect(self, destination: Destination) -> socket.socket:
+        """Connect to an address that has just been checked, whatever the name resolves to a moment later.
 
-        Raises: Refusal if it has none that is allowed, or none that answers.
+        Raises: Refusal if no address is allowed, or none answers.
         """
         assert self._entry is not None
-        self._allow_s(self._limits.connect_s, f"connecting to {place}")
-        addresses = [place.address] if place.address else await self._public_addresses(place)
+        self._allow_s(self._limits.connect_s, f"connecting to {destination}")
+        addresses = [destination.address] if destination.address else await self._public_addresses(destination)
         self._entry.allowed = True
-        trouble = ""
-        for address in addresses[:_TRIED]:
+        error_text = ""
+        for address in addresses[:_MAX_TRIED]:
             try:
-                async with asyncio.timeout(self._limits.connect_s / min(len(addresses), _TRIED)):
-                    self._server = await self._dial(address, place.port)
+                async with asyncio.timeout(self._limits.connect_s / min(len(addresses), _MAX_TRIED)):
+                    self._server = await self._dial(address, destination.port)
                     return self._server
             except TimeoutError:
-                trouble = "no answer"
+                error_text = "no answer"
             except OSError as error:
-                trouble = error.strerror or str(error)
-        raise Refusal(502, f"{place} cannot be reached: {trouble}.")
+                error_text = error.strerror or str(error)
+        raise Refusal(502, f"{destination} cannot be reached: {error_text}.")
 
-    async def _public_addresses(self, place: Destination) -> list[Address]:
+    async def _public_addresses(self, destination: Destination) -> list[Address]:
         try:
-            found = (await self._resolve(place.host, place.port))[:_LOOKED_AT]
+            addresses = (await self._resolve(destination.host, destination.port))[:_MAX_CHECKED]
         except OSError as error:
-            raise Refusal(502, f"{place.host} has no address: {error.strerror or error}.") from error
-        trouble = {address: why_not_public(address) or _own(address) for address in found}
-        public = [address for address in found if not trouble[address]]
+            raise Refusal(502, f"{destination.host} has no address: {error.strerror or error}.") from error
+        problems = {address: why_not_public(address) or _own(address) for address in addresses}
+        public = [address for address in addresses if not problems[address]]
         if not public:
-            named = "; ".join(f"{address} is {why}" for address, why in list(trouble.items())[:_TRIED])
+            named = "; ".join(f"{address} is {why}" for address, why in list(problems.items())[:_MAX_TRIED])
             raise Refusal(
-                403, f"{place.host} leads nowhere public ({named or 'it has no address'}). Only a rule that names "
-                f"such an address itself, as in '127.0.0.1:{place.port}', allows it."
-            )  # fmt: skip
+                403,
+                f"{destination.host} leads nowhere public ({named or 'it has no address'}). Only a rule that names "
+                f"such an address itself, as in '127.0.0.1:{destination.port}', allows it.",
+            )
         return public
 
     # HTTPS: a tunnel
 
     async def _tunnel(self, request: h11.Request) -> None:
-        place = self._destination(request.target, None)
-        self._check_host(request, place, place.port)
+        destination = self._destination(request.target, None)
+        self._check_host(request, destination, destination.port)
         if any(name in _FRAMING for name, _ in request.headers):
             raise Refusal(400, "A CONNECT request has no body.")
-        server = await self._connect(place)
+        server = await self._connect(destination)
         while self._http.next_event() not in (h11.PAUSED, h11.NEED_DATA):
-            pass  # its end; what follows is not HTTP
+            pass  # until the end of the request; what follows is not HTTP
         await self._to_client(self._http.send(h11.Response(status_code=200, headers=[], reason=b"Connected")))
         self._allow_s(self._limits.header_s, "waiting for the TLS hello")
         self._alert = ALERT_UNRECOGNISED_NAME
-        first = await self._hello(place, self._http.trailing_data[0])
+        first = await self._hello(destination, self._http.trailing_data[0])
         self._alert = b""
         self._moved("waiting for the other side")
         await self._to_server(server, first)
         await _until_first(self._pump_down(server), self._pump_up(server))
 
-    async def _hello(self, place: Destination, data: bytes) -> bytes:
-        """The first bytes of a tunnel. Raises: Refusal unless they are a TLS hello for the name that was asked for."""
+    async def _hello(self, destination: Destination, data: bytes) -> bytes:
+        """The first bytes of a tunnel. Raises: Refusal unless they are a TLS hello for the requested name."""
         hello = None
         try:
             while (hello := read_client_hello(data)) is None:
@@ -183,11 +196,15 @@ class Exchange:
                 if not piece:
                     raise ValueError("a stream that ends before it has begun")
                 data += piece
-            named = None if hello.server_name is None else Destination.parse(hello.server_name + f":{place.port}")
+            named = None if hello.server_name is None else Destination.parse(hello.server_name + f":{destination.port}")
         except ValueError as error:
             raise Refusal(403, f"A tunnel carries TLS only; this one began with {error}.") from error
-        if (place.address is None and named != place) or (place.address is not None and named is not None):
-            raise Refusal(403, f"The TLS hello is for {named.host if named else 'no name'}, the tunnel for {place}.")
+        if (destination.address is None and named != destination) or (
+            destination.address is not None and named is not None
+        ):
+            raise Refusal(
+                403, f"The TLS hello is for {named.host if named else 'no name'}, the tunnel for {destination}."
+            )
         return data
 
     async def _pump_up(self, server: socket.socket) -> None:
@@ -201,33 +218,34 @@ class Exchange:
         while piece := await self._from_server(server):
             await self._to_client(piece)
 
-    # HTTP: a request of our own, that says the same
+    # HTTP: the same request, written anew
 
     async def _forward(self, request: h11.Request) -> None:
-        found = _URL.fullmatch(request.target)
-        if found is None:
+        url = _URL.fullmatch(request.target)
+        if url is None:
             raise Refusal(
-                400, "This is the sandbox's proxy: it takes 'GET http://name/path' with the whole URL, without user "
-                "or fragment, and CONNECT for https."
-            )  # fmt: skip
-        place = self._destination(found[1], 80)
-        self._check_host(request, place, 80)
+                400,
+                "This is the sandbox's proxy: it takes 'GET http://name/path' with the whole URL, without user "
+                "or fragment, and CONNECT for https.",
+            )
+        destination = self._destination(url[1], 80)
+        self._check_host(request, destination, 80)
         if sum(name in _FRAMING for name, _ in request.headers) > 1:
             raise Refusal(400, "The request gives its length twice (Content-Length and Transfer-Encoding).")
-        server = await self._connect(place)
+        server = await self._connect(destination)
         upstream = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * self._limits.header_bytes)
-        path = found[2] or b"/"
+        path = url[2] or b"/"
         head = h11.Request(
             method=request.method,
             target=path if path.startswith(b"/") else b"/" + path,
-            headers=[(b"host", _authority(place, 80)), *_end_to_end(request.headers), (b"connection", b"close")],
+            headers=[(b"host", _authority(destination, 80)), *_end_to_end(request.headers), (b"connection", b"close")],
         )
         self._moved("waiting for the server's answer")
         await self._to_server(server, upstream.send(head) or b"")
         await _until_first(self._answer(server, upstream), self._send_body(server, upstream))
 
     async def _send_body(self, server: socket.socket, upstream: h11.Connection) -> None:
-        """The request's body. A client that waits for leave to send it gets it from us."""
+        """Forward the request's body. A client that waits for `100 Continue` gets it from the proxy."""
         if self._http.they_are_waiting_for_100_continue:
             leave = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
             await self._to_client(self._http.send(leave))
@@ -245,7 +263,7 @@ class Exchange:
                 raise Refusal(400, "The request ended before its body did.")
 
     async def _answer(self, server: socket.socket, upstream: h11.Connection) -> None:
-        """The server's answer, in frames of our own."""
+        """Forward the server's response, written anew."""
         while True:
             event = upstream.next_event()
             if event is h11.NEED_DATA:
@@ -267,21 +285,21 @@ class Exchange:
             else:
                 raise Refusal(502, "The server closed the connection without an answer.")
 
-    def _check_host(self, request: h11.Request, place: Destination, default_port: int) -> None:
-        """A Host header that says something else than the target is a trick, or a mistake."""
+    def _check_host(self, request: h11.Request, destination: Destination, default_port: int) -> None:
+        """Refuse a Host header that differs from the target."""
         for name, value in request.headers:
             if name == b"host":
                 try:
-                    same = Destination.parse(value.decode("ascii"), default_port) == place
+                    same = Destination.parse(value.decode("ascii"), default_port) == destination
                 except ValueError:
                     same = False
                 if not same:
-                    raise Refusal(400, f"The Host header says {value!r:.80}, the request's target {place}.")
+                    raise Refusal(400, f"The Host header says {value!r:.80}, the request's target {destination}.")
 
     # Bytes
 
-    def _moved(self, doing: str | None = None) -> None:
-        self._allow_s(self._limits.idle_s, doing or self._doing)
+    def _moved(self, step: str | None = None) -> None:
+        self._allow_s(self._limits.idle_s, step or self._step)
 
     async def _from_client(self) -> bytes:
         await self._account.pace()
@@ -300,7 +318,7 @@ class Exchange:
         self._moved()
 
     async def _passed_on(self, server: socket.socket, data: bytes) -> bool:
-        """False if the server reads no more: what it still has to say, such as 'too large', may come all the same."""
+        """Send to the server. False if it reads no more; its response, such as 413, may still come."""
         try:
             await self._to_server(server, data)
         except OSError:
@@ -316,46 +334,47 @@ class Exchange:
         self._moved()
         return data
 
-    # Saying no
+    # Refusals
 
     async def _refuse(self, refusal: Refusal) -> None:
-        """Record why, and say so if the client can still be told."""
+        """Record the reason, and send it if the client can still receive it."""
         if self._entry is None:
             with contextlib.suppress(Refusal):
                 self._entry = self._account.enter("", 0)
         if self._entry is not None:
-            self._entry.reason = refusal.sentence
+            self._entry.reason = refusal.message
             self._entry.allowed = self._entry.allowed and refusal.status != 403
         with contextlib.suppress(OSError, TimeoutError, h11.ProtocolError):
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._loop.sock_sendall(self._client, self._parting_words(refusal))
+            async with asyncio.timeout(_LINGER_S):
+                await self._loop.sock_sendall(self._client, self._refusal_bytes(refusal))
                 await self._linger()
 
-    def _parting_words(self, refusal: Refusal) -> bytes:
+    def _refusal_bytes(self, refusal: Refusal) -> bytes:
         if self._http.our_state is h11.SWITCHED_PROTOCOL:
             return self._alert
         if self._answered or self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return b""
-        body = f"{refusal.sentence}\n".encode()
+        body = f"{refusal.message}\n".encode()
         headers = [
-            (b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()),
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
-        ]  # fmt: skip
-        # the sentence stands in the status line too: of a refused tunnel, most clients show that and no more
-        head = h11.Response(status_code=refusal.status, headers=headers, reason=refusal.sentence[:300].encode())
+        ]
+        # also in the status line: of a refused tunnel, most clients show nothing else
+        head = h11.Response(status_code=refusal.status, headers=headers, reason=refusal.message[:300].encode())
         parts = [self._http.send(event) for event in (head, h11.Data(data=body), h11.EndOfMessage())]
         return b"".join(part or b"" for part in parts)
 
     async def _linger(self) -> None:
-        """Read on for a moment: closed with unread bytes, the connection would be reset and the answer lost."""
+        """Read on for a moment: closing with unread bytes would reset the connection and lose the response."""
         self._client.shutdown(socket.SHUT_WR)
         taken = 0
-        while taken < _FAREWELL_BYTES and (piece := await self._from_client()):
+        while taken < _LINGER_BYTES and (piece := await self._from_client()):
             taken += len(piece)
 
 
 async def _until_first(main: Coroutine[Any, Any, None], beside: Coroutine[Any, Any, None]) -> None:
-    """Run both until `main` ends; if `beside` fails, both have."""
+    """Run both until `main` ends; if `beside` fails, both end."""
     tasks = [asyncio.create_task(main), asyncio.create_task(beside)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -372,13 +391,13 @@ def _own(address: Address) -> str:
     return "an address of this machine" if is_own(address) else ""
 
 
-def _authority(place: Destination, default_port: int) -> bytes:
-    text = str(place)
-    return (text.removesuffix(f":{default_port}") if place.port == default_port else text).encode()
+def _authority(destination: Destination, default_port: int) -> bytes:
+    text = str(destination)
+    return (text.removesuffix(f":{default_port}") if destination.port == default_port else text).encode()
 
 
 def _end_to_end(headers: Any) -> Headers:
-    """Headers that are meant for the other end, not for the next hop."""
+    """The headers that are meant for the other end, not for the next hop."""
     words = [word for name, value in headers if name == b"connection" for word in value.split(b",")]
-    hop = _OF_ONE_HOP | ({word.strip().lower() for word in words} - _FRAMING)
+    hop = _HOP_BY_HOP | ({word.strip().lower() for word in words} - _FRAMING)
     return [(name, value) for name, value in headers if name not in hop]

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for work that outlives any one of the host's loops."""
+"""An event loop in a thread of its own, for work that outlives the host's event loops."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _END_S = 10.0
 
 
 class LoopThread:
-    """An event loop in a daemon thread, of this process only. `room`: for connections at once, over all sandboxes."""
+    """An event loop in a daemon thread of this process. `connection_slots`: connections at once, over all sandboxes."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._loop = asyncio.new_event_loop()
-        # two descriptors a connection; half of what the process may open is left to everything else
-        self.room = asyncio.Semaphore(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
+        # two descriptors each, and half of the limit stays free
+        self.connection_slots = asyncio.Semaphore(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
         self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-proxy", daemon=True)
         self._thread.start()
 
@@ -32,7 +32,7 @@ class LoopThread:
         return self._owner == os.getpid() and not self._loop.is_closed()
 
     def soon(self, function: Callable[..., None], *arguments: Any) -> bool:
-        """Have the loop call something. Returns: False if it runs no more."""
+        """Have the loop call a function. Returns: False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:  # closed
@@ -40,7 +40,7 @@ class LoopThread:
         return True
 
     def wait_for(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run something in the loop, to its end. Raises: SandboxError if it does not come to one."""
+        """Run a coroutine in the loop and wait for it. Raises: SandboxError if it does not end in time."""
         done: Future[None] = Future()
 
         def begin() -> None:
@@ -54,7 +54,7 @@ class LoopThread:
                 raise SandboxError(f"The proxy did not end its connections within {_END_S:g} s.") from error
 
     def end(self) -> None:
-        """Cancel what runs in it, and end the thread."""
+        """Cancel everything that runs in it, and end the thread."""
         self.wait_for(self._cancel_all)
         self.soon(self._loop.stop)
         self._thread.join(_END_S)

@@ -1,4 +1,4 @@
-"""Who may have a sandbox alive: as many as the machine has room for, the others wait in a fair order."""
+"""Limits how many sandboxes are alive at once: as many as the machine has room for. The others wait in a fair order."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from agentgym.sandbox.pool.fair_queue import FairQueue
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 from agentgym.sandbox.pool.lease import Lease
 
-_LOOK_S = 0.25  # how often those who wait look whether the machine has room again
-_HEADROOM_S = 0.05  # how long a look at the machine holds
+_POLL_S = 0.25  # how often waiting callers check for room
+_HEADROOM_S = 0.05  # how long a measurement is used
 
 Loop = asyncio.AbstractEventLoop
 
 
 @dataclass(eq=False)
 class Slot:
-    """The place of one sandbox among those alive, from before it is made until after it is gone.
+    """The place of one sandbox among those alive, from before it is created until after it has ended.
 
     Attributes:
         cost_mib: memory that it is expected to take.
@@ -39,7 +39,7 @@ class Slot:
 
 @dataclass(eq=False)
 class _Waiter:
-    """Somebody who wants a place. `slot` is there once granted; `rejected` says why there will be none."""
+    """A caller who waits for a slot. `slot`: set once granted. `rejected`: why there will be none."""
 
     cost_mib: Callable[[], float]
     loop: Loop
@@ -49,24 +49,24 @@ class _Waiter:
 
 
 class Admission:
-    """Gives out places, and takes them back. Safe from any thread; everything is done under `lock`."""
+    """Hands out slots and takes them back. Safe from any thread; all state changes happen under `lock`."""
 
     def __init__(self, lock: threading.RLock, max_alive: int | None, wait_s: float, free_a_slot: Callable[[], bool]):
-        """`free_a_slot` begins to end a sandbox that nobody uses; False if there is none."""
+        """`free_a_slot` starts to end a sandbox that nobody uses; it returns False if there is none."""
         self._lock, self._max_alive, self._wait_s, self._free_a_slot = lock, max_alive, wait_s, free_a_slot
         self.slots: set[Slot] = set()
         self.leaving = 0  # sandboxes that are being ended to make room
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._headroom, self._headroom_until = Headroom(), 0.0
-        self._taken, self._taken_mib = 0, 0.0  # let in since the room was measured
-        self._budget_mib = 0.0  # for all of ours together: the most that was ever seen to be free
+        self._taken, self._taken_mib = 0, 0.0  # admitted since the last measurement
+        self._budget_mib = 0.0  # for all sandboxes together: the most memory that was ever free
 
     @property
     def waiting(self) -> int:
         return len(self._queue)
 
     async def enter(self, tenant: str, kind: Hashable, cost_mib: Callable[[], float]) -> Slot:
-        """A place, at once or after waiting one's turn. Raises: SandboxUnavailable with what is exhausted."""
+        """Wait for a slot. Raises: SandboxUnavailable, which names the exhausted resource."""
         waiter = _Waiter(cost_mib, asyncio.get_running_loop(), asyncio.Event())
         deadline = time.monotonic() + self._wait_s
         with self._lock:
@@ -77,7 +77,7 @@ class Admission:
                 if waiter.rejected or time.monotonic() >= deadline:
                     raise SandboxUnavailable(self._timeout_message(waiter))
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(deadline - time.monotonic(), _LOOK_S)):
+                    async with asyncio.timeout(min(deadline - time.monotonic(), _POLL_S)):
                         await waiter.woken.wait()
                 with self._lock:
                     self.pump()
@@ -91,19 +91,19 @@ class Admission:
             raise
 
     def try_enter(self, cost_mib: float) -> Slot | None:
-        """A place, if there is one that nobody waits for."""
+        """A slot, if one is free and nobody waits; else None."""
         with self._lock:
             return None if self._queue or self._shortage(cost_mib) else self._take_slot(cost_mib)
 
     def release(self, slot: Slot) -> None:
-        """The sandbox of a place is gone. May be told twice."""
+        """The sandbox of a slot has ended. May be called twice."""
         with self._lock:
             if slot in self.slots:
                 self.slots.discard(slot)
                 self.pump()
 
     def reject_all(self, why: str) -> None:
-        """Send everybody away who waits."""
+        """Make every waiting `enter` raise SandboxUnavailable."""
         with self._lock:
             while self._queue:
                 waiter = self._queue.pop()
@@ -111,7 +111,7 @@ class Admission:
                 _wake(waiter)
 
     def pump(self) -> None:
-        """Give places to those whose turn it is. Nobody overtakes: a small one behind a large one waits as well."""
+        """Hand out slots in order. Nobody overtakes: a small request behind a large one waits as well."""
         while (waiter := self._queue.head()) is not None:
             if not self._shortage(waiter.cost_mib()):
                 self._queue.pop()
@@ -128,12 +128,12 @@ class Admission:
         return slot
 
     def _shortage(self, cost_mib: float) -> str:
-        """What is exhausted and what to do, if there is no room for one more; empty if there is."""
+        """Which resource is exhausted and what to do about it, if one more sandbox does not fit; else ""."""
         alive = len(self.slots)
         if self._max_alive is not None and alive >= self._max_alive:
             return (
                 f"the pool: all {self._max_alive} sandboxes it may have alive (max_alive) are in use. Close sandboxes "
-                "as soon as they are done with, run fewer episodes at once, or raise max_alive"
+                "as soon as they are not needed, run fewer episodes at once, or raise max_alive"
             )
         now = time.monotonic()
         if now >= self._headroom_until:
@@ -145,7 +145,7 @@ class Admission:
         if alive and taken_mib + cost_mib > self._budget_mib:
             return (
                 f"memory: the {alive} sandboxes alive are going to take {taken_mib:.0f} of the {self._budget_mib:.0f} "
-                f"MiB there are, and one more {cost_mib:.0f}. Run fewer at once, or ask for less memory_mib"
+                f"MiB there are, and one more needs {cost_mib:.0f}. Run fewer at once, or lower memory_mib"
             )
         return self._headroom.shortage(cost_mib=cost_mib, taken_mib=self._taken_mib, taken=self._taken)
 
@@ -153,16 +153,16 @@ class Admission:
         if waiter.rejected:
             return f"No sandbox: {waiter.rejected}."
         with self._lock:
-            what = self._shortage(waiter.cost_mib()) or "nothing now; those who asked before were served first"
+            what = self._shortage(waiter.cost_mib()) or "nothing now; earlier callers were served first"
             return (
                 f"No sandbox could be had within {self._wait_s:g} s (wait_s): {len(self.slots)} are alive, "
-                f"{len(self._queue)} ask for one. Exhausted is {what}."
+                f"{len(self._queue)} wait for one. Exhausted: {what}."
             )
 
 
 def _wake(waiter: _Waiter) -> bool:
     try:
         waiter.loop.call_soon_threadsafe(waiter.woken.set)
-    except RuntimeError:  # its event loop is closed: it waits no more
+    except RuntimeError:  # its event loop is closed, so nobody waits
         return False
     return True

@@ -1,4 +1,4 @@
-"""Who is served next: owners take turns, the kinds of thing an owner asks for take turns, and each kind is a line."""
+"""A queue in which tenants take turns, and the kinds of item within a tenant; each kind is first in, first out."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """First in, first out within one owner's one kind; whoever has just been served goes behind all others."""
+    """First in, first out within one kind of one tenant. Whoever was just served goes behind all others."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, dict[Hashable, deque[T]]] = {}  # in order of turn, as are the kinds inside
+        self._tenants: dict[str, dict[Hashable, deque[T]]] = {}  # in order of turns, as are the kinds of each tenant
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
     def push(self, tenant: str, kind: Hashable, item: T) -> None:
-        """Put an item at the end of its line."""
+        """Add an item at the end of its line."""
         self._tenants.setdefault(tenant, {}).setdefault(kind, deque()).append(item)
         self._count += 1
 
     def head(self) -> T | None:
-        """The item whose turn it is; None if nobody waits."""
+        """The next item; None if the queue is empty."""
         for kinds in self._tenants.values():
             for line in kinds.values():
                 return line[0]
         return None
 
     def pop(self) -> T:
-        """Take the item whose turn it is. Raises: IndexError if nobody waits."""
+        """Take the next item. Raises: IndexError if the queue is empty."""
         for tenant, kinds in self._tenants.items():
             for kind, line in kinds.items():
                 item = line.popleft()
@@ -43,10 +43,10 @@ class FairQueue(Generic[T]):
                 if kinds:
                     self._tenants[tenant] = kinds
                 return item
-        raise IndexError("nobody waits")
+        raise IndexError("the queue is empty")
 
     def remove(self, tenant: str, kind: Hashable, item: T) -> None:
-        """Take out an item that waits no more; the turns of the others stay. One that is not there is no error."""
+        """Remove an item; the order of the others stays. One that is not there is no error."""
         kinds = self._tenants.get(tenant, {})
         line = kinds.get(kind)
         if line is None or item not in line:

@@ -1,4 +1,4 @@
-"""How much of this machine is left for more sandboxes: memory, descriptors, processes."""
+"""Measures how many more sandboxes fit on this machine: memory, descriptors, processes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MIB = 2**20
-_DESCRIPTORS_EACH = 3  # two of its own, and one for what a call passes along
+_DESCRIPTORS_EACH = 3  # two of its own, and one that a call passes
 _DESCRIPTORS_KEPT = 32
-_PROCESSES_EACH = 2  # process 1 and a call
+_PROCESSES_EACH = 2  # process 1 and one call
 _PROCESSES_KEPT = 64
-_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # whichever is less stays free for everything else
+_MEMORY_KEPT_MIB, _MEMORY_KEPT_SHARE = 512.0, 0.1  # the smaller one stays reserved
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What can still be had at a moment; infinity where nothing limits it or nobody says.
+    """What is available at a moment; infinity where there is no limit or it cannot be read.
 
     Attributes:
-        memory_mib: memory this process and its sandboxes may take. `memory_kept_mib`: how much of it is left alone.
-        descriptors: that this process may open. `processes`: that may be started.
+        memory_mib: memory that this process and its sandboxes may take. memory_kept_mib: how much of it stays reserved.
+        descriptors: that this process may still open. processes: that may still be started.
     """
 
     memory_mib: float = float("inf")
@@ -30,11 +30,11 @@ class Headroom:
     processes: float = float("inf")
 
     def shortage(self, *, cost_mib: float, taken_mib: float, taken: int) -> str:
-        """What is exhausted and what to do, if no more sandbox fits; empty if one does.
+        """Which resource is exhausted and what to do about it, if one more sandbox does not fit; else "".
 
         Args:
-            cost_mib: memory that one more is going to take.
-            taken_mib, taken: memory and number of those that were let in after this was measured.
+            cost_mib: memory that one more is expected to take.
+            taken_mib, taken: memory and number of sandboxes admitted since this was measured.
         """
         free_mib = self.memory_mib - self.memory_kept_mib - taken_mib
         if free_mib < cost_mib:
@@ -56,7 +56,7 @@ class Headroom:
 
 
 def measure_headroom() -> Headroom:
-    """Look at the machine, and at the control groups around this process. Takes some tenths of a millisecond."""
+    """Measure the machine and the control groups around this process. Takes some tenths of a millisecond."""
     total, available = _memory_mib()
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
@@ -67,17 +67,17 @@ def measure_headroom() -> Headroom:
 
 
 def _memory_mib() -> tuple[float, float]:
-    """All memory there is and what of it is available, MiB; of the tightest group around us if that is less."""
+    """All memory and what of it is available, in MiB; of the tightest control group, if that is less."""
     facts = dict.fromkeys(("MemTotal", "MemAvailable"), float("inf"))
     for line in _text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         if name in facts:
             facts[name] = float(rest.split()[0]) / 1024
     total, available = facts["MemTotal"], facts["MemAvailable"]
-    for folder, most, used in _groups("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max",
-                                      "memory.current"):  # fmt: skip
+    files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.max", "memory.current")
+    for folder, most, used in _groups("memory", *files):
         limit = _number(folder / most) / _MIB
-        cache = 0.0  # what the kernel gives back when it is asked for
+        cache = 0.0  # which the kernel frees on demand
         for line in _text(folder / "memory.stat").splitlines():
             if line.startswith(("inactive_file ", "total_inactive_file ")):
                 cache = float(line.split()[1]) / _MIB
@@ -98,8 +98,8 @@ def _processes() -> float:
 
 
 def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> list[tuple[Path, str, str]]:
-    """The control groups around this process that limit something, with the names of limit and use."""
-    found = []
+    """The control groups around this process that limit something, with the names of the limit and usage files."""
+    groups = []
     for line in _text("/proc/self/cgroup").splitlines():
         number, names, path = line.split(":", 2)
         if controller in names.split(","):
@@ -113,8 +113,8 @@ def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> li
             if not group.is_relative_to(root):
                 break
             if (group / most).is_file() and (group / used).is_file():
-                found.append((group, most, used))
-    return found
+                groups.append((group, most, used))
+    return groups
 
 
 def _number(path: str | Path, absent: float = float("inf")) -> float:

@@ -1,4 +1,4 @@
-"""A sandbox on loan from a pool: the contract passed through, until it is closed or its time is over."""
+"""A sandbox on loan from a pool: passes calls through to it, until it is closed or the lease runs out."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class Lease:
-    """One sandbox in one holder's hands. Whatever else the sandbox offers (`missing`, ...) is passed through too.
+    """A sandbox while one caller holds it. Its further attributes (`missing`, ...) are passed through.
 
     Attributes:
-        loop: the event loop that used it last: the one it has to be closed in.
-        peak_mib: the most memory it was seen to take.
-        died: it was seen to be dead. `expired`: its time is over.
+        loop: the event loop that used it last, in which it has to be closed.
+        peak_mib: the highest memory peak seen so far.
+        died: a call raised SandboxDied. `expired`: the lease has run out.
     """
 
     def __init__(self, sandbox: Sandbox, lease_s: float, returned: Callable[[Lease], None]) -> None:
-        """`returned` is told once, when it is closed by whomever."""
+        """`returned` is called once, when the sandbox is closed by anyone."""
         self._sandbox, self._returned = sandbox, returned
         self.loop = asyncio.get_running_loop()
         self.peak_mib, self.died, self.closed, self.expired = 0.0, False, False, False
@@ -33,17 +33,17 @@ class Lease:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until it ends."""
+        """Seconds until the lease runs out."""
         return self._deadline - time.monotonic()
 
     def extend(self, seconds: float) -> None:
-        """Hold it for so much longer than it would be. Raises: SandboxDied if it has ended already."""
+        """Make the lease longer. Raises: SandboxDied if it has run out already."""
         self._check()
         self._lease_s += seconds
         self._deadline += seconds
 
     async def expire(self) -> None:
-        """Its time is over: close it, and tell its holder at the next call."""
+        """Close the sandbox because the lease has run out. The next call raises SandboxDied."""
         self.expired = True
         await self.close()
 
@@ -57,12 +57,16 @@ class Lease:
         timeout_s: float = 30,
         max_output_bytes: int = 65_536,
     ) -> ExecResult:
-        return self._note_peak(
-            await self._call(
-                self._sandbox.exec, argv, stdin=stdin, cwd=cwd, env=env, timeout_s=timeout_s,
-                max_output_bytes=max_output_bytes,
-            )
-        )  # fmt: skip
+        result = await self._call(
+            self._sandbox.exec,
+            argv,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+        )
+        return self._note_peak(result)
 
     async def run_python(
         self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
@@ -89,7 +93,7 @@ class Lease:
         return await self._call(self._sandbox.snapshot)
 
     async def reset(self) -> None:
-        """Back to how it was created. It stays with its holder: the pool hands out no sandbox twice."""
+        """As `Sandbox.reset`. The sandbox stays with its holder: the pool hands out none twice."""
         await self._call(self._sandbox.reset)
 
     async def usage(self) -> Usage:
@@ -98,7 +102,7 @@ class Lease:
         return used
 
     async def close(self) -> None:
-        """Kill everything, leave nothing behind, and give its place in the pool back. May be called twice."""
+        """Kill everything, leave nothing behind, and return the slot to the pool. May be called twice."""
         self.loop = asyncio.get_running_loop()
         try:
             await self._sandbox.close()
@@ -108,13 +112,13 @@ class Lease:
                 self._returned(self)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what is private to the sandbox stays so
+        if name.startswith("_"):  # private attributes are not passed through
             raise AttributeError(name)
         return getattr(self._sandbox, name)
 
     async def _call(self, method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
         if self.remaining_s <= 0 and not self.closed:
-            await self.expire()  # the pool's timer went with the event loop it was set in
+            await self.expire()  # the pool's timer ended with its event loop
         self._check()
         self.loop = asyncio.get_running_loop()
         try:
@@ -131,6 +135,6 @@ class Lease:
     def _check(self, cause: BaseException | None = None) -> None:
         if self.expired:
             raise SandboxDied(
-                f"The lease of this sandbox ended after {self._lease_s:g} s, so the pool closed it. Close sandboxes "
-                "when they are done with, extend the lease of one that is needed longer, or give the pool more lease_s."
+                f"The lease of this sandbox ran out after {self._lease_s:g} s, so the pool closed it. Close sandboxes "
+                "that are not needed, extend the lease of one that is, or give the pool a larger lease_s."
             ) from cause

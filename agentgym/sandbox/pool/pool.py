@@ -1,10 +1,10 @@
-"""Sandboxes kept ready ahead of time, and a bound on how many there are: a backend over another backend.
+"""A backend over another backend: keeps sandboxes ready ahead of time, and limits how many there are.
 
     pool = Pool(NamespacesBackend(), ready=8)
     environment = agentgym.make("agentgym/code-v1", backend=pool)
 
-A sandbox is handed out once and never again: what comes back is closed, and fresh ones are made in the background.
-Whoever asks when nothing more fits waits, in a fair order and not for ever.
+A sandbox is handed out once: what comes back is closed, and new ones are created in the background. A request that does
+not fit waits, in a fair order and for a limited time.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from agentgym.sandbox.pool.stats import PoolStats, WaitTimes
 from agentgym.sandbox.pool.tenant import TenantView
 from agentgym.sandbox.pool.warm_set import WarmSet
 
-_HEALTH_S = 5.0  # a sandbox that has not answered by then is not handed out
+_HEALTH_S = 5.0  # a ready sandbox that does not answer in this time is not handed out
 
 
 class Pool:
-    """Hands out sandboxes of another backend, which it takes over and closes with itself.
+    """Hands out sandboxes of another backend, which it owns and closes with itself.
 
-    One instance serves any number of event loops, also at once, as backends do. Safe to cancel anywhere.
+    One instance serves any number of event loops, at the same time too, as all backends do. Safe to cancel anywhere.
 
     Args:
-        ready: sandboxes kept ready per spec, once it is asked for again and again.
-        max_alive: sandboxes alive at once, those that lie ready included; None for as many as fit into the
-            machine's memory, by what such sandboxes were seen to take so far, its descriptors and its processes.
+        ready: sandboxes kept ready per spec, once it is requested repeatedly.
+        max_alive: sandboxes alive at once, ready ones included; None for as many as fit into the machine's memory
+            (by the measured peaks of such sandboxes so far), descriptors and processes.
         lease_s: how long a sandbox may be held. Then it is closed, and its holder's next call raises SandboxDied.
         wait_s: how long `create` waits for room before it raises SandboxUnavailable.
-        idle_s: a spec that nobody has asked for so long is not kept ready any more.
+        idle_s: after this time without a request, sandboxes of a spec are no longer kept ready.
     """
 
     def __init__(
@@ -73,42 +73,44 @@ class Pool:
         self._admission = Admission(self._lock, self._max_alive, self._wait_s, self._free_a_slot)
         self._warm_sets: dict[Hashable, WarmSet] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._making: dict[asyncio.Event, Loop] = {}  # set when what an asker waits for was made, or was not
+        self._creating: dict[
+            asyncio.Event, Loop
+        ] = {}  # set when the requested sandbox has been created or its creation has failed
         self._close_count = 0
         self._shrinking: weakref.WeakSet[Loop] = weakref.WeakSet()
         self._counts = dict.fromkeys(("created", "hits", "misses", "died", "expired", "evicted"), 0)
         self._waits = WaitTimes()
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """A fresh sandbox: one that lies ready and answers, else a new one, as soon as there is room.
+        """A sandbox that nobody has used: a ready one that answers, else a new one as soon as there is room.
 
-        Raises: SandboxUnavailable with what is exhausted and what to do; LimitUnenforceable.
+        Raises: SandboxUnavailable, which names the exhausted resource and what to do; LimitUnenforceable.
         """
         return await self.lease(spec, snapshot=snapshot)
 
     async def lease(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None, tenant: str = "") -> Lease:
-        """As `create`, for one of several owners who take turns when there is no room for all."""
+        """As `create`, for one of several tenants, who take turns when there is not enough room for all."""
         await self._restart_after_fork()
         began = time.monotonic()
         with self._lock:
             warm_set, close_count = self._warm_set_of(spec, snapshot), self._close_count
             warm_set.ask(began)
         slot = await self._take_warm(warm_set)
-        found = slot is not None
+        was_ready = slot is not None
         if slot is None:
             slot = await self._admission.enter(tenant, warm_set.key, lambda: warm_set.cost_mib)
             await self._create_for_waiter(warm_set, slot, close_count)
         with self._lock:
-            self._counts["hits" if found else "misses"] += 1
-            if not found:
+            self._counts["hits" if was_ready else "misses"] += 1
+            if not was_ready:
                 warm_set.missed(self._ready)
             self._waits.add(time.monotonic() - began)
             lease = self._lease_slot(warm_set, slot)
-        asyncio.get_running_loop().call_soon(self._restock, warm_set)  # the asker goes first
+        asyncio.get_running_loop().call_soon(self._restock, warm_set)  # the caller goes first
         return lease
 
     async def warm(self, spec: SandboxSpec, count: int, *, snapshot: Snapshot | None = None) -> None:
-        """Have `count` sandboxes lie ready before anybody asks, and as many again until nobody asks for `idle_s`.
+        """Create `count` sandboxes in advance, and keep as many ready until none was requested for `idle_s`.
 
         Raises: SandboxUnavailable, LimitUnenforceable.
         """
@@ -117,27 +119,33 @@ class Pool:
             warm_set = self._warm_set_of(spec, snapshot)
             warm_set.asked_at, warm_set.target = time.monotonic(), max(warm_set.target, count)
             missing = count - len(warm_set.ready) - warm_set.pending
-        made = await asyncio.gather(*(self._add_warm(warm_set, None) for _ in range(missing)), return_exceptions=True)
+        failures = await asyncio.gather(
+            *(self._add_warm(warm_set, None) for _ in range(missing)), return_exceptions=True
+        )
         self._shrink_later()
-        for failure in made:
+        for failure in failures:
             if failure is not None:
                 raise failure
 
     owned_by = renamed_member("for_tenant")
 
     def for_tenant(self, tenant: str) -> Backend:
-        """This pool as the backend of one owner, for example of evaluation beside training: owners take turns."""
+        """This pool as the backend of one tenant, such as evaluation beside training. Tenants take turns."""
         return TenantView(self, tenant)
 
     def stats(self) -> PoolStats:
-        """How many there are of what, and how long askers waited; for logs."""
+        """Counts of sandboxes and waiting times, for logs."""
         with self._lock:
             ready = sum(len(warm_set.ready) for warm_set in self._warm_sets.values())
             leased = sum(slot.lease is not None for slot in self._admission.slots)
             return PoolStats(
-                ready=ready, leased=leased, changing=len(self._admission.slots) - ready - leased,
-                waiting=self._admission.waiting, wait_s=self._waits.percentiles(), **self._counts,
-            )  # fmt: skip
+                ready=ready,
+                leased=leased,
+                changing=len(self._admission.slots) - ready - leased,
+                waiting=self._admission.waiting,
+                wait_s=self._waits.percentiles(),
+                **self._counts,
+            )
 
     async def probe(self) -> Capabilities:
         """What the backend below can enforce."""
@@ -155,10 +163,10 @@ class Pool:
         self._admission.reject_all("the pool was closed meanwhile")
         with self._lock:
             self._close_count += 1
-            self._warm_sets.clear()  # what is still being made finds its shelf gone, and is closed again
+            self._warm_sets.clear()  # what is still being created finds its warm set gone, and is closed
             tasks, slots = list(self._tasks), list(self._admission.slots)
         here = asyncio.get_running_loop()
-        making = [finished.wait() for finished, loop in list(self._making.items()) if loop is here]
+        creating = [finished.wait() for finished, loop in list(self._creating.items()) if loop is here]
         for task in tasks:
             if task.get_loop() is here:
                 task.cancel()
@@ -166,12 +174,12 @@ class Pool:
                 task.get_loop().call_soon_threadsafe(task.cancel)
         await asyncio.gather(*(task for task in tasks if task.get_loop() is here), return_exceptions=True)
         try:
-            await asyncio.gather(*making)  # the backend must not be closed under them: it would begin anew
+            await asyncio.gather(*creating)  # closing the backend earlier would make it start again
             await asyncio.gather(*(self._end(slot) for slot in slots))
         finally:
             await self.backend.close()
 
-    # Shelves
+    # Warm sets
 
     def _warm_set_of(self, spec: SandboxSpec, snapshot: Snapshot | None) -> WarmSet:
         key = (spec, snapshot and (snapshot.backend, snapshot.id))
@@ -180,7 +188,7 @@ class Pool:
         return self._warm_sets[key]
 
     async def _take_warm(self, warm_set: WarmSet) -> Slot | None:
-        """One that lies ready and is alive; those that are dead are put away. None if there is none."""
+        """A ready sandbox that is alive; dead ones are removed. None if there is none."""
         while True:
             with self._lock:
                 slot = None if self._admission.waiting else warm_set.take()
@@ -197,20 +205,20 @@ class Pool:
             await self._end(slot)
 
     async def _create_for_waiter(self, warm_set: WarmSet, slot: Slot, close_count: int) -> None:
-        """Fill a place for an asker. Raises: SandboxUnavailable if the pool is closed before that is done."""
+        """Fill a slot for a waiting caller. Raises: SandboxUnavailable if the pool is closed before that is done."""
         finished = asyncio.Event()
-        self._making[finished] = asyncio.get_running_loop()
+        self._creating[finished] = asyncio.get_running_loop()
         try:
             await self._fill(warm_set, slot)
             if self._close_count != close_count:
                 await self._end(slot)
                 raise SandboxUnavailable("No sandbox: the pool was closed meanwhile.")
         finally:
-            del self._making[finished]
+            del self._creating[finished]
             finished.set()
 
     async def _fill(self, warm_set: WarmSet, slot: Slot) -> None:
-        """Fill a place with a new sandbox, or give the place back."""
+        """Create a sandbox in a slot, or release the slot."""
         try:
             slot.sandbox = await self.backend.create(warm_set.spec, snapshot=warm_set.snapshot)
         except BaseException:
@@ -221,7 +229,7 @@ class Pool:
             self._counts["created"] += 1
 
     def _restock(self, warm_set: WarmSet) -> None:
-        """Begin to make what the shelf lacks, as far as there is room that nobody waits for."""
+        """Start to create what is missing from a warm set, as far as there is room that nobody waits for."""
         with self._lock:
             if warm_set.paused_until > time.monotonic() or self._warm_sets.get(warm_set.key) is not warm_set:
                 return
@@ -237,7 +245,7 @@ class Pool:
         self._shrink_later()
 
     async def _restock_one(self, warm_set: WarmSet, slot: Slot) -> None:
-        """Make one in the background. A failure is not told here: whoever asks next meets it."""
+        """Create one in the background. A failure is not reported here: the next request meets it."""
         try:
             await self._add_warm(warm_set, slot)
             warm_set.resume()
@@ -245,26 +253,29 @@ class Pool:
             warm_set.pause(time.monotonic())
 
     async def _add_warm(self, warm_set: WarmSet, slot: Slot | None) -> None:
-        """Make one, and put it on the shelf."""
+        """Create one, and add it to the warm set."""
         if slot is None:
             slot = await self._admission.enter("", warm_set.key, lambda: warm_set.cost_mib)
         await self._fill(warm_set, slot)
         with self._lock:
-            if kept := self._warm_sets.get(warm_set.key) is warm_set:
+            if still_wanted := self._warm_sets.get(warm_set.key) is warm_set:
                 warm_set.ready.append(slot)
-                self._admission.pump()  # it may have to make room at once
-        if not kept:
+                self._admission.pump()  # a waiting caller may need the room at once
+        if not still_wanted:
             await self._end(slot)
 
     def _restock_done(self, warm_set: WarmSet, slot: Slot) -> None:
-        """The task that was to fill a place is over; cancelled before it began, it has not even given it back."""
+        """The task that was to fill a slot has ended.
+
+        If it was cancelled before it began, the slot is still to be released.
+        """
         with self._lock:
             warm_set.pending -= 1
             if slot.sandbox is None:
                 self._admission.release(slot)
 
     def _shrink_later(self) -> None:
-        """See to it that this event loop comes back to what lies idle."""
+        """Have this event loop check for idle sandboxes later."""
         here = asyncio.get_running_loop()
         if here not in self._shrinking:
             self._shrinking.add(here)
@@ -280,12 +291,12 @@ class Pool:
                 while (slot := warm_set.take()) is not None:
                     self._evict(warm_set, slot)
                 if warm_set.snapshot is not None and not (warm_set.ready or warm_set.pending):
-                    del self._warm_sets[warm_set.key]  # snapshots are large, and few come again
+                    del self._warm_sets[warm_set.key]  # snapshots are large, and few are requested again
             if any(warm_set.ready or warm_set.pending or warm_set.snapshot for warm_set in self._warm_sets.values()):
                 self._shrink_later()
 
     def _free_a_slot(self) -> bool:
-        """End a lease that nobody watched run out, or a ready sandbox of the shelf least recently asked for."""
+        """End a lease that has run out unnoticed, or a ready sandbox of the warm set with the oldest request."""
         for slot in self._admission.slots:
             if slot.lease is not None and slot.lease.remaining_s <= 0 and not slot.lease.expired:
                 self._expire(slot.lease)
@@ -303,7 +314,7 @@ class Pool:
         def evicted() -> None:
             with self._lock:
                 self._admission.leaving -= 1
-                if slot in self._admission.slots:  # cancelled before it began
+                if slot in self._admission.slots:  # the task was cancelled before it began
                     warm_set.ready.append(slot)
                 self._admission.pump()
 
@@ -327,7 +338,7 @@ class Pool:
         return slot.lease
 
     def _watch(self, slot: Slot, lease: Lease) -> None:
-        """End the lease when its time is over, unless it is closed or extended before."""
+        """End the lease when it runs out, unless it is closed or extended before."""
 
         def look() -> None:
             if lease.remaining_s > 0:
@@ -346,28 +357,28 @@ class Pool:
     # Event loops and processes
 
     async def _end(self, slot: Slot) -> None:
-        """Close what is in a place, in the event loop it belongs to, and give the place back."""
-        thing = slot.lease or slot.sandbox
+        """Close the sandbox of a slot in the event loop it belongs to, and release the slot."""
+        sandbox = slot.lease or slot.sandbox
         loop = slot.lease.loop if slot.lease is not None else slot.loop
         try:
-            if thing is None:
+            if sandbox is None:
                 return
             if loop is None or loop is asyncio.get_running_loop() or not loop.is_running():
-                await thing.close()
+                await sandbox.close()
             else:
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(thing.close(), loop))
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(sandbox.close(), loop))
         finally:
             self._admission.release(slot)
 
     def _in_background(
         self, work: Coroutine[Any, Any, None], loop: Loop | None, then: Callable[[], None] | None = None
     ) -> None:
-        """Run something in the given event loop if that runs, else in this one; and `then`, even if it is cancelled."""
+        """Run `work` in the given event loop if it runs, else in this one; then call `then`, even on cancellation."""
 
         def done(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
             if not task.cancelled():
-                task.exception()  # of a sandbox that cannot be closed; its backend looks after it
+                task.exception()  # a sandbox that cannot be closed is its backend's to clean
             if then is not None:
                 then()
 
@@ -382,7 +393,7 @@ class Pool:
             loop.call_soon_threadsafe(begin)
 
     async def _restart_after_fork(self) -> None:
-        """In a forked process: begin anew; the sandboxes are its parent's."""
+        """In a forked process: start anew, since the sandboxes are its parent's."""
         if self._pid != os.getpid():
             inherited = [slot.sandbox for slot in self._admission.slots if slot.sandbox is not None]
             self._begin()

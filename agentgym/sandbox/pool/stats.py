@@ -1,4 +1,4 @@
-"""What a pool says about itself."""
+"""Figures about a pool, for logs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """Counts of one pool, now and since it was made.
+    """Counts of one pool.
 
     Attributes:
-        ready, leased, changing: sandboxes alive now: on the shelf, in hands, being made or ended.
-        waiting: askers in the queue now.
-        created: sandboxes made. `hits`, `misses`: askers who found one ready, and who did not.
-        died: found dead on the shelf or in somebody's hands. `expired`: leases that ran out.
-        evicted: closed unused, for somebody else's sake or for idleness.
-        wait_s: median, 95th and 99th percentile of the last thousand askers' time until they had a sandbox.
+        ready, leased, changing: sandboxes alive now: ready, held by callers, being created or ended.
+        waiting: callers who wait now.
+        created: sandboxes created. hits, misses: requests that found one ready, and that did not.
+        died: sandboxes found dead. expired: leases that ran out.
+        evicted: sandboxes closed unused, to make room or because they were idle.
+        wait_s: median, 95th and 99th percentile of the waiting time of the last thousand requests, in seconds.
     """
 
     ready: int
@@ -41,7 +41,7 @@ class PoolStats:
 
 
 class WaitTimes:
-    """The last times, and their percentiles."""
+    """The last thousand waiting times and their percentiles."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=_KEPT)
@@ -50,7 +50,7 @@ class WaitTimes:
         self._seconds.append(seconds)
 
     def percentiles(self) -> tuple[float, float, float]:
-        """Median, 95th and 99th, in seconds; 0 before the first."""
+        """Median, 95th and 99th percentile, in seconds; 0 without data."""
         ordered = sorted(self._seconds)
         if not ordered:
             return 0.0, 0.0, 0.0

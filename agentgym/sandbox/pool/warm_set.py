@@ -1,4 +1,4 @@
-"""A shelf of a pool: sandboxes of one kind that lie ready, how many there shall be, and what one takes."""
+"""The ready sandboxes of one spec: how many there should be, and how much memory one takes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from agentgym.sandbox.contract import Snapshot
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.pool.admission import Slot
 
-_FIRST_SHARE = 1 / 8  # of a spec's memory_mib: what a sandbox is taken to need until some were seen at work
-_MARGIN = 1.25  # over the mean of the most that sandboxes of a shelf were seen to take
+_FIRST_SHARE = 1 / 8  # of the spec's memory_mib: the estimate of a sandbox's memory before the first measurement
+_MARGIN = 1.25  # of the estimate over the mean of the measured peaks
 _LEAST_MIB = 4.0
-_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after a sandbox could not be made in the background
+_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0  # after a failure to create one in the background
 
 
 @dataclass(eq=False)
 class WarmSet:
-    """Sandboxes of one spec, with one snapshot's files or none.
+    """Ready sandboxes of one spec, with the files of one snapshot or none.
 
-    `target`: how many shall lie ready. It begins at 0, so that a single use warms nothing; each later asker who
-    finds nothing raises it to 1, 2, 4, ... up to the pool's `ready`.
+    `target`: how many should be ready. It starts at 0, so that a single use creates none in advance. Each later caller
+    who finds none raises it to 1, 2, 4, ... up to the pool's `ready`.
     """
 
     key: Hashable
@@ -42,16 +42,16 @@ class WarmSet:
         self.cost_mib = max(self.spec.memory_mib * _FIRST_SHARE, _LEAST_MIB)
 
     def ask(self, now: float) -> None:
-        """Note that somebody wants one."""
+        """Record a request."""
         self.asked, self.asked_at = self.asked + 1, now
 
     def missed(self, most: int) -> None:
-        """Note that none lay ready."""
+        """Record that a request found none ready."""
         if self.asked > 1:
             self.target = max(self.target, min(2 * self.target or 1, most))
 
     def pause(self, now: float) -> None:
-        """Make none in the background for a while, and longer each time in a row."""
+        """Create none in the background for a while, which doubles with each failure in a row."""
         self.paused_until = now + self.pause_s
         self.pause_s = min(2 * self.pause_s, _LONGEST_PAUSE_S)
 
@@ -59,17 +59,17 @@ class WarmSet:
         self.pause_s = _PAUSE_S
 
     def learn(self, peak_mib: float) -> None:
-        """Note what a sandbox took at most; the next one is expected to take about as much."""
+        """Record the memory peak of a sandbox; it is the estimate for the next."""
         if peak_mib > 0:
             self.peaks_mib.append(peak_mib)
             self.cost_mib = max(sum(self.peaks_mib) / len(self.peaks_mib) * _MARGIN, _LEAST_MIB)
 
     def usable(self, slot: Slot) -> bool:
-        """A sandbox is used from one event loop at a time: this one, or after one that runs no more."""
+        """Whether this event loop may use the sandbox: it last ran in this loop, or in one that has stopped."""
         return slot.loop is None or slot.loop is asyncio.get_running_loop() or not slot.loop.is_running()
 
     def take(self) -> Slot | None:
-        """The oldest ready sandbox that this event loop may use."""
+        """The oldest ready sandbox that this event loop may use; None if there is none."""
         for slot in self.ready:
             if self.usable(slot):
                 self.ready.remove(slot)

@@ -1,4 +1,4 @@
-"""Reading an image's archives, which may be hostile: forwards only, in bounded pieces, and hashed on the way."""
+"""Reads the archives of an image, which may be hostile: only forwards, in bounded pieces, and hashed on the way."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from typing import Any, BinaryIO, cast
 
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, members
 
-_MAX_READ_BYTES = (
-    1 << 20
-)  # at once; more can only be a header of the archive, which tarfile would take into memory whole
+_MAX_READ_BYTES = 1 << 20  # at once: a larger header of an archive would be read into memory by tarfile
 _PACKED_PIECE = 1 << 16
 _MAX_XZ_MEMORY = 256 << 20
-_FIRST = 8  # of the entries of an archive tell what it is
+_FIRST = 8  # entries that tell what an archive is
 _DAMAGE_ERRORS = (
     EOFError,
     OSError,
@@ -35,17 +33,17 @@ _DAMAGE_ERRORS = (
 
 
 def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", archive_digest: str = "") -> None:
-    """Lay an archive over a tree. Digests, where given, are of the file and of the archive without its compression.
+    """Unpack an archive over a tree. The digests, if given, are of the file and of the archive without its compression.
 
-    Raises: ImageError if it is damaged, hostile or not what a digest says.
+    Raises: ImageError if it is damaged, hostile or does not have these digests.
     """
     try:
         blob = ForwardReader(file)
         content = ForwardReader(_decompressed(blob))
         with _opened(content) as archive:
             tree.apply(archive)
-        if any(content.last):  # tarfile takes a header that is none for the end, which zeros or nothing should be
-            raise ImageError("An archive of the image is damaged: it ends in something that is no header.")
+        if any(content.last):  # tarfile takes an invalid header for the end, which should be zeros
+            raise ImageError("An archive of the image is damaged: it ends in an invalid header.")
         content.finish(archive_digest)
         blob.finish(blob_digest)
     except ImageError:
@@ -55,62 +53,64 @@ def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", a
 
 
 def first_names(path: Path) -> list[str]:
-    """Names of the first entries. Raises: ImageError if it is no archive."""
+    """The names of the first entries. Raises: ImageError if the file is not an archive."""
     try:
         with open(path, "rb") as file, _opened(ForwardReader(_decompressed(ForwardReader(file)))) as archive:
             return [member.name.removeprefix("./") for member in islice(members(archive), _FIRST)]
     except _DAMAGE_ERRORS as error:
         raise ImageError(
-            f"{path} is no archive of an image ({error!s:.200}): a tar is expected, plain or compressed with gzip, "
+            f"{path} is not an archive of an image ({error!s:.200}): expected a tar, plain or compressed with gzip, "
             "bzip2 or xz."
         ) from error
 
 
 class ForwardReader(io.RawIOBase):
-    """A stream that is read once from its start to its end.
+    """A stream that is read once, from its start to its end.
 
-    So that no archive can have itself read for ever, by an entry of negative size, or into memory whole.
+    No archive can make it read for ever, by an entry of negative size, or read everything into memory.
     """
 
     def __init__(self, source: BinaryIO) -> None:
-        self._source, self._at, self._hash = source, 0, hashlib.sha256()
-        self.last = b""  # what was read last
+        self._source, self._position, self._hash = source, 0, hashlib.sha256()
+        self.last = b""  # the bytes of the last read
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Raises: ImageError for more at once than any honest archive needs."""
+        """Raises: ImageError for more bytes at once than any honest archive needs."""
         if not 0 <= size <= _MAX_READ_BYTES:
             raise ImageError(f"A header in an archive of the image claims {size} bytes.")
         piece = self._source.read(size)
         self._hash.update(piece)
-        self._at += len(piece)
+        self._position += len(piece)
         self.last = piece
         return piece
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go forward. Raises: ImageError for any other way."""
-        if whence != os.SEEK_SET or offset < self._at:
+        """Skip forwards. Raises: ImageError for any other seek."""
+        if whence != os.SEEK_SET or offset < self._position:
             raise ImageError("An archive of the image points back into what was read already.")
-        while self._at < offset and self.read(min(offset - self._at, _MAX_READ_BYTES)):
+        while self._position < offset and self.read(min(offset - self._position, _MAX_READ_BYTES)):
             pass
-        return self._at
+        return self._position
 
     def finish(self, digest: str) -> None:
-        """Read the rest. Raises: ImageError if the whole has another digest than the one given."""
+        """Read the rest. Raises: ImageError if the digest of everything is not the one given."""
         while self.read(_MAX_READ_BYTES):
             pass
-        found = f"sha256:{self._hash.hexdigest()}"
-        if digest and digest != found:
-            raise ImageError(f"A part of the image is {found}, where {digest} is named: it is damaged or was changed.")
+        actual = f"sha256:{self._hash.hexdigest()}"
+        if digest and digest != actual:
+            raise ImageError(
+                f"A part of the image has the digest {actual}, not {digest}: it is damaged or was changed."
+            )
 
 
 class _PrefixedReader(io.RawIOBase):
-    """The first bytes of a stream, which were read already, and the rest."""
+    """The first bytes of a stream, which were read already, then the rest."""
 
     def __init__(self, head: bytes, rest: ForwardReader) -> None:
         self._head, self._rest = head, rest
@@ -124,7 +124,7 @@ class _PrefixedReader(io.RawIOBase):
 
 
 class _DecompressingReader(io.RawIOBase):
-    """What a decompressor makes of a stream, never more at once than is asked for."""
+    """The output of a decompressor, never more at once than is requested."""
 
     def __init__(self, decompressor: bz2.BZ2Decompressor | lzma.LZMADecompressor, source: BinaryIO) -> None:
         self._decompressor, self._source = decompressor, source
@@ -147,16 +147,16 @@ class _DecompressingReader(io.RawIOBase):
 def _decompressed(blob: ForwardReader) -> BinaryIO:
     """A stream without its compression, which its first bytes tell."""
     head = blob.read(6)
-    whole = cast(BinaryIO, _PrefixedReader(head, blob))
+    stream = cast(BinaryIO, _PrefixedReader(head, blob))
     if head.startswith(b"\x1f\x8b"):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=whole))
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
     if head.startswith(b"BZh"):
-        return cast(BinaryIO, _DecompressingReader(bz2.BZ2Decompressor(), whole))
+        return cast(BinaryIO, _DecompressingReader(bz2.BZ2Decompressor(), stream))
     if head == b"\xfd7zXZ\x00":
-        return cast(BinaryIO, _DecompressingReader(lzma.LZMADecompressor(memlimit=_MAX_XZ_MEMORY), whole))
+        return cast(BinaryIO, _DecompressingReader(lzma.LZMADecompressor(memlimit=_MAX_XZ_MEMORY), stream))
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         raise ImageError("An archive of the image is compressed with zstd: save it with gzip, or not compressed.")
-    return whole
+    return stream
 
 
 def _opened(content: ForwardReader) -> tarfile.TarFile:

@@ -1,8 +1,10 @@
-"""The forms an image comes in, each read as a digest, a configuration and layers that fill a tree.
+"""The forms of an image; each is read as a digest, a configuration and layers that are unpacked into a tree.
 
-A root file system: a folder, or a tar of one (`docker export`). An OCI image layout or what `docker save` writes:
-again a folder, or a tar. Archives may be compressed with gzip, bzip2 or xz. What an image says about itself is
-bounded, and checked against its digests.
+A root file system: a folder, or a tar of one (`docker export`). An OCI image layout, or the output of `docker save`:
+again a folder or a tar. Archives may be compressed with gzip, bzip2 or xz. What an image says about itself is bounded,
+and checked against its digests.
+
+Hand-written instead of skopeo and umoci: no further program has to be installed, and a hostile image reaches nothing.
 """
 
 from __future__ import annotations
@@ -32,21 +34,24 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class ImageSource(Protocol):
-    """An image as it was found. `digest` names its content; `environment` is what it sets for its programs."""
+    """An image as it was found.
+
+    `digest` is of its content; `environment`: the variables that it sets for its programs.
+    """
 
     digest: str
     environment: dict[str, str]
 
     def fill(self, tree: RootfsTree) -> None:
-        """Unpack it. Raises: ImageError if it is not what its digest says, or no image at all."""
+        """Unpack it. Raises: ImageError if it does not have its digest, or is not an image at all."""
 
 
 def open_source(path: Path, scratch: Path) -> ImageSource:
-    """Find out what form an image has, read its configuration, and hash it where it has no digest of its own.
+    """Find out the form of an image, read its configuration, and hash it where it has no digest of its own.
 
     Args:
-        scratch: an empty folder for what a packed layout holds; it has to stay until the source is filled.
-    Raises: ImageError for what is no image; OSError if it cannot be read.
+        scratch: an empty folder for the content of a packed layout; it has to stay until the source is unpacked.
+    Raises: ImageError for what is not an image; OSError if it cannot be read.
     """
     if path.is_file():
         if not any(name in ("oci-layout", "manifest.json") or name.startswith("blobs/") for name in first_names(path)):
@@ -66,7 +71,7 @@ def open_source(path: Path, scratch: Path) -> ImageSource:
 
 @dataclass
 class FolderImage:
-    """A root file system as a folder, such as debootstrap makes."""
+    """A root file system in a folder, such as debootstrap makes."""
 
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -75,8 +80,8 @@ class FolderImage:
     def __post_init__(self) -> None:
         if not any((self.path / name).is_dir() for name in ("usr", "bin", "lib")):
             raise ImageError(
-                f"{self.path} is no root file system: it has none of usr, bin and lib. An image is a folder with the "
-                "files of a Linux system, an OCI image layout, or a tar of either (docker export, docker save)."
+                f"{self.path} is not a root file system: it has none of usr, bin and lib. An image is a folder with "
+                "the files of a Linux system, an OCI image layout, or a tar of either (docker export, docker save)."
             )
         total = hashlib.sha256()
         for parts, status, where in self._walk():
@@ -92,28 +97,28 @@ class FolderImage:
         self.digest = f"sha256:{total.hexdigest()}"
 
     def fill(self, tree: RootfsTree) -> None:
-        """Copy it, without what is mounted in it. Files with several names stay one file."""
-        seen: dict[tuple[int, int], Parts] = {}
+        """Copy it, without what is mounted in it. Hard links stay hard links."""
+        first_paths: dict[tuple[int, int], Parts] = {}
         for parts, status, where in self._walk():
             mode = agent_mode(status.st_mode, status.st_uid, status.st_gid)
             if stat.S_ISDIR(status.st_mode):
                 tree.directory(parts, mode, status.st_mtime)
             elif stat.S_ISLNK(status.st_mode):
                 tree.symlink(parts, os.readlink(where))
-            elif (status.st_dev, status.st_ino) in seen:
-                tree.link(parts, seen[status.st_dev, status.st_ino])
+            elif (status.st_dev, status.st_ino) in first_paths:
+                tree.link(parts, first_paths[status.st_dev, status.st_ino])
             else:
                 with open(where, "rb") as file:
                     tree.file(parts, file, status.st_size, mode, status.st_mtime)
                 if status.st_nlink > 1:
-                    seen[status.st_dev, status.st_ino] = parts
+                    first_paths[status.st_dev, status.st_ino] = parts
 
     def _walk(self) -> Iterator[tuple[Parts, os.stat_result, str]]:
-        """Everything but devices, pipes, sockets and what other file systems hold, folders before their content."""
+        """Everything but devices, pipes, sockets and other file systems; folders before their content."""
         device = os.stat(self.path).st_dev
-        waiting: list[tuple[Parts, str]] = [((), str(self.path))]
-        while waiting:
-            parts, where = waiting.pop()
+        pending: list[tuple[Parts, str]] = [((), str(self.path))]
+        while pending:
+            parts, where = pending.pop()
             status = os.lstat(where) if parts else os.stat(where)
             kind = stat.S_IFMT(status.st_mode)
             if status.st_dev != device or kind not in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK):
@@ -121,12 +126,12 @@ class FolderImage:
             yield parts, status, where
             if kind == stat.S_IFDIR:
                 names = sorted(os.listdir(where), reverse=True)
-                waiting += [((*parts, name), f"{where}/{name}") for name in names]
+                pending += [((*parts, name), f"{where}/{name}") for name in names]
 
 
 @dataclass
 class TarballImage:
-    """A root file system as one archive, such as `docker export` writes."""
+    """A root file system in one archive, such as `docker export` writes."""
 
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -137,28 +142,28 @@ class TarballImage:
             self.digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
     def fill(self, tree: RootfsTree) -> None:
-        """Unpack the one archive."""
+        """Unpack the archive."""
         with open(self.path, "rb") as file:
             unpack_archive(tree, file, blob_digest=self.digest)
 
 
 @dataclass
 class LayeredImage:
-    """An image of layers, each an archive laid over those before it."""
+    """An image of layers; each is an archive that is unpacked over those before it."""
 
     digest: str
     environment: dict[str, str]
-    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # what opens it; digests of its bytes and of its archive
+    layers: list[tuple[Callable[[], BinaryIO], str, str]]  # opens it; digests of its bytes and of the archive inside
 
     def fill(self, tree: RootfsTree) -> None:
-        """Unpack every layer in its order, each against its digest."""
+        """Unpack every layer in order, and check its digest."""
         for opened, blob_digest, archive_digest in self.layers:
             with opened() as file:
                 unpack_archive(tree, file, blob_digest=blob_digest, archive_digest=archive_digest)
 
 
 class _Layout:
-    """A folder of blobs. No name in it leads out of it."""
+    """A folder of blobs. Paths that lead out of it are refused."""
 
     def __init__(self, folder: Path, shown: Path) -> None:
         self.folder, self.shown = folder, shown
@@ -168,7 +173,9 @@ class _Layout:
         try:
             descriptor = kernel.open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
-            raise ImageError(f"{self.shown} names {name!r:.120}, which is not in it ({error.strerror}).") from error
+            raise ImageError(
+                f"{self.shown} names {name!r:.120}, which it does not contain ({error.strerror})."
+            ) from error
         finally:
             os.close(folder)
         return open(descriptor, "rb")
@@ -177,7 +184,7 @@ class _Layout:
         return self.open(f"blobs/{digest.replace(':', '/')}")
 
     def content(self, name: str, digest: str = "") -> bytes:
-        """A small file, checked against its digest."""
+        """The content of a small file, checked against its digest."""
         with self.open(name) as file:
             data = file.read(_MAX_JSON + 1)
         if len(data) > _MAX_JSON:
@@ -192,7 +199,7 @@ def _read_layout(folder: Path, shown: Path) -> LayeredImage:
     try:
         return _read_oci_layout(layout) if (folder / "oci-layout").is_file() else _read_docker_save(layout)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError) as error:
-        raise ImageError(f"{shown} is no image layout ({type(error).__name__}: {error!s:.200}).") from error
+        raise ImageError(f"{shown} is not an image layout ({type(error).__name__}: {error!s:.200}).") from error
 
 
 def _read_oci_layout(layout: _Layout) -> LayeredImage:
@@ -208,14 +215,14 @@ def _read_oci_layout(layout: _Layout) -> LayeredImage:
     return LayeredImage(
         digest,
         _environment(config),
-        [(_make_opener(layout.blob, each), each, "") for each in _check_layer_count(layers)],
+        [(_make_opener(layout.blob, digest), digest, "") for digest in _check_layer_count(layers)],
     )
 
 
 def _read_docker_save(layout: _Layout) -> LayeredImage:
     images = json.loads(layout.content("manifest.json"))
     if len(images) != 1:
-        raise ImageError(f"{layout.shown} holds {len(images)} images: save one alone.")
+        raise ImageError(f"{layout.shown} holds {len(images)} images: save exactly one.")
     data = layout.content(str(images[0]["Config"]))
     config = json.loads(data)
     names, digests = (
@@ -240,29 +247,29 @@ def _check_layer_count(layers: list[str]) -> list[str]:
 
 
 def _digest_for_this_machine(manifests: list[dict[str, Any]], layout: _Layout) -> str:
-    """The image for this machine, out of those an index lists."""
-    machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
-    fitting = []
+    """The digest of the image for this machine's architecture, from an index."""
+    architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    digests = []
     for entry in manifests:
-        wanted = entry.get("platform", {})
-        if wanted.get("architecture", machine) == machine and wanted.get("os", "linux") == "linux":
-            fitting.append(_check_digest(entry["digest"]))
-    if len(set(fitting)) != 1:
-        raise ImageError(f"{layout.shown} holds {len(fitting)} images for linux/{machine}: one alone is needed.")
-    return fitting[0]
+        target = entry.get("platform", {})
+        if target.get("architecture", architecture) == architecture and target.get("os", "linux") == "linux":
+            digests.append(_check_digest(entry["digest"]))
+    if len(set(digests)) != 1:
+        raise ImageError(f"{layout.shown} holds {len(digests)} images for linux/{architecture}: expected exactly one.")
+    return digests[0]
 
 
 def _check_digest(digest: object) -> str:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise ImageError(f"{digest!r:.120} is no digest: 'sha256:' and 64 hexadecimal digits are expected.")
+        raise ImageError(f"{digest!r:.120} is not a digest: 'sha256:' and 64 hexadecimal digits are expected.")
     return digest
 
 
 def _environment(config: dict[str, Any]) -> dict[str, str]:
-    """The variables that the image sets. What is no variable is left out."""
-    found = {}
+    """The variables that the image sets. Invalid ones are left out."""
+    variables = {}
     for line in (config.get("config") or {}).get("Env") or ():
         name, _, value = str(line).partition("=")
         if _VARIABLE.fullmatch(name) and "\0" not in value and len(value) <= 8192:
-            found[name] = value
-    return dict(list(found.items())[:256])
+            variables[name] = value
+    return dict(list(variables.items())[:256])

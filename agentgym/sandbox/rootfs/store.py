@@ -1,12 +1,12 @@
 """Root file systems for sandboxes: found by path or name, unpacked once, and kept by their content.
 
     <cache>/images/NAME[.tar...]     images by name: a folder, an archive, or a link to one
-    <cache>/roots/FORMAT/DIGEST/     what was unpacked: image.json, and the tree under root/
-    <cache>/roots/FORMAT/seen/       which file had which digest, so that it is hashed once
+    <cache>/roots/FORMAT/DIGEST/     an unpacked image: image.json, and the tree under root/
+    <cache>/roots/FORMAT/seen/       the digest of each file that was hashed, so that it is hashed once
 
-The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Only its owner can enter roots/. What is
-there was complete when it got its name, so a process killed while it unpacks leaves nothing that is ever used.
-Delete a folder of roots/ whenever no sandbox runs on it.
+The cache is $AGENTGYM_CACHE, else agentgym/ in $XDG_CACHE_HOME or ~/.cache. Only its owner can enter roots/. An entry
+gets its name when it is complete, so a process killed while it unpacks leaves nothing that is ever used. A folder of
+roots/ may be deleted whenever no sandbox uses it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from agentgym.sandbox.rootfs.sources import ImageSource, open_source
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree
 
 HOST_IMAGE = "host"
-_FORMAT = "1"  # of what is unpacked; another one is another folder
+_FORMAT = "1"  # of unpacked trees; a new format gets a new folder
 _ENDINGS = ("", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_SETTLED_NS = 2_000_000_000  # a file younger than this may change again without a new time
+_SETTLED_NS = 2_000_000_000  # a younger file may change again with the same time stamp
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class RootFilesystem:
-    """A root file system ready to be used. `digest` is of the image as it was found, not of the tree made of it."""
+    """A root file system ready to be used. `digest` is of the image as it was found, not of the unpacked tree."""
 
     digest: str
     root: Path
@@ -47,19 +47,19 @@ class RootFilesystem:
 
 
 def prepare_rootfs(name: str) -> RootFilesystem:
-    """Find an image and unpack it, unless that was done before. Takes seconds for one that is new.
+    """Find an image and unpack it, unless that was done before. Takes seconds for a new one.
 
     Args:
-        name: a path (it holds a slash), or a name in the cache's folder images/.
-    Raises: SandboxUnavailable if there is none, or it is no image.
+        name: a path (if it contains a slash), or a name in the cache's folder images/.
+    Raises: SandboxUnavailable if there is no such image, or it is invalid.
     """
     path = locate(name)
     try:
         roots = _private_folder(cache_folder() / "roots" / _FORMAT)
         stamp = _stamp(path)
         digest = _remembered_digest(roots, path, stamp)
-        if digest and (found := _find_unpacked(roots, digest)):
-            return found
+        if digest and (rootfs := _find_unpacked(roots, digest)):
+            return rootfs
         with tempfile.TemporaryDirectory(prefix=".scratch-", dir=roots) as scratch:
             source = open_source(path, Path(scratch))
             image = _find_unpacked(roots, source.digest) or _unpack(roots, source)
@@ -75,12 +75,12 @@ def prepare_rootfs(name: str) -> RootFilesystem:
 
 
 def locate(name: str) -> Path:
-    """Where an image is. Raises: SandboxUnavailable if there is none of this name, with those there are."""
+    """The path of an image. Raises: SandboxUnavailable if there is none of this name, with the known names."""
     if "/" in name:
         path = Path(name).expanduser().absolute()
         if path.exists():
             return path
-        raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: nothing is there.")
+        raise SandboxUnavailable(f"SandboxSpec.image is {name!r}: there is no such file or folder.")
     folder = cache_folder() / "images"
     for ending in _ENDINGS:
         if name not in ("", ".", "..") and (folder / (name + ending)).exists():
@@ -94,30 +94,32 @@ def locate(name: str) -> Path:
 
 def names() -> list[str]:
     """Names of the images in the cache, sorted."""
-    found = set()
+    image_names = set()
     with contextlib.suppress(FileNotFoundError):
         for entry in os.listdir(cache_folder() / "images"):
-            found.add(next(entry.removesuffix(e) for e in sorted(_ENDINGS, key=len, reverse=True) if entry.endswith(e)))
-    return sorted(found)
+            image_names.add(
+                next(entry.removesuffix(e) for e in sorted(_ENDINGS, key=len, reverse=True) if entry.endswith(e))
+            )
+    return sorted(image_names)
 
 
 def cache_folder() -> Path:
-    """The folder for what can be made again. Nothing is made by asking."""
-    if named := os.environ.get("AGENTGYM_CACHE"):
-        return Path(named).expanduser().absolute()
+    """agentgym's folder for files that can be made again. It is not created by this call."""
+    if configured := os.environ.get("AGENTGYM_CACHE"):
+        return Path(configured).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "agentgym"
 
 
 def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
-    """Fill a tree beside its place and move it there; one process at a time for one digest."""
-    place, under_way = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
+    """Unpack into a temporary folder and rename it; one process at a time for one digest."""
+    final_folder, unpacking = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
     with _locked(roots / f".lock-{_folder_name(source.digest)}"):
-        if found := _find_unpacked(roots, source.digest):
-            return found  # another process was faster
-        _delete(under_way)  # of one that was killed
-        (under_way / "root").mkdir(parents=True)
+        if rootfs := _find_unpacked(roots, source.digest):
+            return rootfs  # another process was faster
+        _delete(unpacking)  # left by a process that was killed
+        (unpacking / "root").mkdir(parents=True)
         try:
-            tree = RootfsTree(under_way / "root")
+            tree = RootfsTree(unpacking / "root")
             try:
                 source.fill(tree)
                 _add_required_files(tree)
@@ -125,11 +127,11 @@ def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
             finally:
                 tree.close()
             record = {"digest": source.digest, "environment": {"PATH": _PATH, **source.environment}}
-            (under_way / "image.json").write_text(json.dumps(record, indent=1, sort_keys=True))
+            (unpacking / "image.json").write_text(json.dumps(record, indent=1, sort_keys=True))
             os.sync()
-            under_way.rename(place)
+            unpacking.rename(final_folder)
         except BaseException:
-            _delete(under_way)
+            _delete(unpacking)
             raise
     image = _find_unpacked(roots, source.digest)
     assert image is not None
@@ -137,11 +139,11 @@ def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
 
 
 def _add_required_files(tree: RootfsTree) -> None:
-    """What every sandbox needs of its root: places to mount on, and the few files that programs ask for."""
+    """Add what every sandbox needs of its root: mount points, and the few files that programs read."""
     for name in ("etc", *MOUNT_POINTS):
         tree.directory(tuple(name.split("/")))
     if not tree.names(("var", "tmp")):
-        with contextlib.suppress(ImageError):  # where var is a link that leads nowhere
+        with contextlib.suppress(ImageError):  # if var is a dangling link
             tree.symlink(("var", "tmp"), "/tmp")
     for name, text in ETC.items():
         content = tree.read(("etc", name), 1 << 20)
@@ -159,10 +161,10 @@ def _put(tree: RootfsTree, path: tuple[str, ...], content: bytes) -> None:
 
 
 def _find_unpacked(roots: Path, digest: str) -> RootFilesystem | None:
-    place = roots / _folder_name(digest)
+    folder = roots / _folder_name(digest)
     try:
-        record = json.loads((place / "image.json").read_text())
-        return RootFilesystem(record["digest"], place / "root", tuple(record["environment"].items()))
+        record = json.loads((folder / "image.json").read_text())
+        return RootFilesystem(record["digest"], folder / "root", tuple(record["environment"].items()))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -174,7 +176,9 @@ def _folder_name(digest: str) -> str:
 def _private_folder(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "another user's folder: what is in it cannot be trusted", str(folder))
+        raise PermissionError(
+            errno.EPERM, "the folder belongs to another user, so its content cannot be trusted", str(folder)
+        )
     folder.chmod(0o700)
     return folder
 
@@ -187,10 +191,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _delete(folder: Path) -> None:
-    """Remove a tree, also one whose folders forbid it."""
+    """Remove a tree, even if its folders are not writable."""
     if folder.exists():
-        for where, _, _ in os.walk(folder):
-            os.chmod(where, 0o700)
+        for path_text, _, _ in os.walk(folder):
+            os.chmod(path_text, 0o700)
         shutil.rmtree(folder)
 
 
@@ -198,17 +202,17 @@ def _delete(folder: Path) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """What changes when a file, or anything in a folder, does; nothing for what changed just now."""
+    """A hash that changes with a file, or anything in a folder; "" for what changed in the last two seconds."""
     total, newest = hashlib.sha256(), 0
-    waiting = [str(path)]
-    while waiting:
-        where = waiting.pop()
-        status = os.stat(where) if where == str(path) else os.lstat(where)
-        kept = (status.st_dev, status.st_ino, status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns)
-        total.update(repr((where, *kept, status.st_ctime_ns)).encode("utf-8", "surrogateescape"))
+    pending = [str(path)]
+    while pending:
+        path_text = pending.pop()
+        status = os.stat(path_text) if path_text == str(path) else os.lstat(path_text)
+        fields = (status.st_dev, status.st_ino, status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns)
+        total.update(repr((path_text, *fields, status.st_ctime_ns)).encode("utf-8", "surrogateescape"))
         newest = max(newest, status.st_ctime_ns)
-        if os.path.isdir(where) and not (os.path.islink(where) and where != str(path)):
-            waiting += [f"{where}/{name}" for name in sorted(os.listdir(where))]
+        if os.path.isdir(path_text) and not (os.path.islink(path_text) and path_text != str(path)):
+            pending += [f"{path_text}/{name}" for name in sorted(os.listdir(path_text))]
     return "" if time.time_ns() - newest < _SETTLED_NS else total.hexdigest()
 
 
@@ -218,16 +222,16 @@ def _digest_note(roots: Path, path: Path) -> Path:
 
 def _remembered_digest(roots: Path, path: Path, stamp: str) -> str:
     try:
-        kept, digest = _digest_note(roots, path).read_text().split()
+        known_stamp, digest = _digest_note(roots, path).read_text().split()
     except (FileNotFoundError, ValueError):
         return ""
-    return digest if stamp and kept == stamp else ""
+    return digest if stamp and known_stamp == stamp else ""
 
 
 def _remember_digest(roots: Path, path: Path, stamp: str, digest: str) -> None:
     if stamp:
-        place = _digest_note(roots, path)
-        place.parent.mkdir(exist_ok=True)
-        draft = place.with_suffix(f".{os.getpid()}")
+        note = _digest_note(roots, path)
+        note.parent.mkdir(exist_ok=True)
+        draft = note.with_suffix(f".{os.getpid()}")
         draft.write_text(f"{stamp} {digest}\n")
-        draft.replace(place)
+        draft.replace(note)

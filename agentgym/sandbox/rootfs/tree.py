@@ -1,9 +1,11 @@
-"""A root file system being unpacked: whatever an archive says, nothing outside of its folder is touched.
+"""Unpacks a root file system into a folder. Whatever an archive says, nothing outside the folder is touched.
 
-Every path is resolved inside the folder, as if that were the root of the machine (openat2), and its last part is
-never followed. Permissions are kept as the agent meets them: the bits that user 1000 would have in the image are
-given to everyone, so that a tree looks the same from every sandbox, whoever unpacked it. Set-user-id bits, device
-nodes, pipes, sockets and extended attributes are left out.
+Every path is resolved inside the folder, as if that were the root of the machine (openat2), and its last component is
+never followed. Permissions are kept as the agent meets them: the bits that user 1000 would have in the image are given
+to everyone, so that a tree looks the same from every sandbox, whoever unpacked it. Set-user-id bits, device nodes,
+pipes, sockets and extended attributes are left out.
+
+Hand-written, because tarfile's filters know neither whiteouts nor a root directory for symbolic links.
 """
 
 from __future__ import annotations
@@ -26,47 +28,49 @@ MAX_ENTRIES = 4_000_000
 _MAX_DEPTH = 128
 _PIECE = 1 << 20
 _MAX_GLOBAL_HEADERS = 64
-_NEWEST_S = 2**33  # a time of year 2242; times beyond it are an archive's mistake
+_NEWEST_S = 2**33  # year 2242; later times are errors of an archive
 _WHITEOUT, _OPAQUE_WHITEOUT, _AUFS_PRIVATE = (
     ".wh.",
     ".wh..wh..opq",
     ".wh..wh.",
-)  # as the OCI image specification names them
+)  # see the OCI image specification
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 Parts = tuple[str, ...]
 
 
 class ImageError(SandboxError):
-    """An image that cannot be used: what is wrong with it, and where."""
+    """An image that cannot be used. The message says what is wrong, and where."""
 
 
 _MISSING_ERRORS = (OSError, ImageError)
 
 
 class RootfsTree:
-    """A folder that is being filled. Close it with `finish`, which sets what only the end can settle."""
+    """A folder that is being filled. `finish` sets the modes and times of directories, which must come last."""
 
     def __init__(self, folder: Path, mode_of: Callable[[int, int, int], int] | None = None) -> None:
-        """`mode_of` gives an archive's files their permissions, from their mode, user and group; see agent_mode."""
+        """`mode_of` gives the permissions of an archive's files, from their mode, user and group; see `agent_mode`."""
         self._mode_of = mode_of or agent_mode
         self._root = os.open(folder, _DIRECTORY | os.O_CLOEXEC)
         self._modes: dict[Parts, tuple[int, float]] = {}
-        self._parent: tuple[Parts, int] | None = None  # the last one opened: archives list a folder's files together
-        self._fresh: set[Parts] = set()  # what the layer at hand has made, which its own whiteouts do not hide
+        self._parent: tuple[Parts, int] | None = (
+            None  # the last one opened: archives list the files of a folder together
+        )
+        self._fresh: set[Parts] = set()  # paths of the current layer, which its own whiteouts do not hide
         self.entries = self.bytes = 0
 
-    # What a tree is made of
+    # Files
 
     def directory(self, path: Parts, mode: int = 0o755, time_s: float = 0.0) -> None:
-        """Make a directory, or take over the one that is there."""
+        """Create a directory, or take over the existing one."""
         if path:
             parent = self._open_parent(path)
             if not self._is_directory(parent, path[-1]):
                 self._remove(path)
                 os.mkdir(path[-1], 0o700, dir_fd=parent)
         self._count_entry(path)
-        self._modes[path] = (mode if path else 0o555, time_s)  # a root that nobody may enter is a temporary folder's
+        self._modes[path] = (mode if path else 0o555, time_s)  # the root's mode may be that of a temporary folder
 
     def file(self, path: Parts, content: BinaryIO, size: int, mode: int = 0o644, time_s: float = 0.0) -> None:
         """Write a regular file of exactly `size` bytes."""
@@ -81,7 +85,9 @@ class RootfsTree:
                     raise ImageError(f"{_quoted(path)} ends {size} bytes too early: the archive is cut short.")
                 self.bytes += len(piece)
                 if self.bytes > MAX_BYTES:
-                    raise ImageError(f"The image unpacks to more than {MAX_BYTES >> 30} GiB. That is no sandbox's.")
+                    raise ImageError(
+                        f"The image unpacks to more than {MAX_BYTES >> 30} GiB. That is too much for a sandbox."
+                    )
                 size -= len(piece)
                 out.write(piece)
             out.flush()
@@ -89,11 +95,11 @@ class RootfsTree:
             os.utime(out.fileno(), (time_s, time_s))
 
     def symlink(self, path: Parts, target: str) -> None:
-        """Make a link. Where it leads is decided inside the sandbox, never here."""
+        """Create a symbolic link. It is resolved inside the sandbox, never here."""
         os.symlink(target, path[-1], dir_fd=self._replace(path))
 
     def link(self, path: Parts, target: Parts) -> None:
-        """Make a second name for a file that is there already."""
+        """Create a hard link to an existing file."""
         if not target:
             raise ImageError(f"{_quoted(path)} is a hard link to nothing.")
         parent = os.dup(self._replace(path))
@@ -110,9 +116,9 @@ class RootfsTree:
     # Layers
 
     def apply(self, layer: tarfile.TarFile) -> None:
-        """Lay an archive over what is there: its files replace, its whiteouts remove.
+        """Unpack a layer: its files replace, its whiteouts remove.
 
-        Raises: ImageError for a name that leads out of the tree, and for what no archive of an image holds.
+        Raises: ImageError for a path that leads out of the tree, and for anything that does not belong in an image.
         """
         self._fresh.clear()
         for member in members(layer):
@@ -144,12 +150,12 @@ class RootfsTree:
         elif not name.startswith(_AUFS_PRIVATE):
             hidden = (*path[:-1], name.removeprefix(_WHITEOUT))
             if hidden[-1] in ("", ".", ".."):
-                raise ImageError(f"The whiteout {_quoted(path)} hides nothing that can be named.")
+                raise ImageError(f"The whiteout {_quoted(path)} names no file.")
             if hidden not in self._fresh:
                 self._remove(hidden)
 
     def _remove_stale(self, folder: Parts) -> None:
-        """Empty a folder of what lower layers put there."""
+        """Remove from a folder what lower layers put there."""
         try:
             descriptor = self._open(folder, _DIRECTORY)
         except FileNotFoundError:
@@ -168,7 +174,7 @@ class RootfsTree:
     # The end
 
     def read(self, path: Parts, most: int) -> bytes | None:
-        """Content of a regular file, or None if there is none of at most `most` bytes."""
+        """Content of a regular file; None if there is none of at most `most` bytes."""
         try:
             descriptor = self._open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except _MISSING_ERRORS:
@@ -189,7 +195,7 @@ class RootfsTree:
             os.close(descriptor)
 
     def exists(self, path: Parts) -> bool:
-        """Something has this name, if only a link that leads nowhere."""
+        """Whether there is anything of this name, even a dangling link."""
         try:
             os.lstat(path[-1], dir_fd=self._open_parent(path, make=False))
         except _MISSING_ERRORS:
@@ -197,18 +203,18 @@ class RootfsTree:
         return True
 
     def finish(self) -> None:
-        """Give the directories their modes and times, the deepest first."""
+        """Set the modes and times of the directories, the deepest first."""
         for path, (mode, time_s) in sorted(self._modes.items(), key=lambda item: -len(item[0])):
             try:
                 descriptor = self._open(path, _DIRECTORY | os.O_NOFOLLOW)
             except _MISSING_ERRORS:
-                continue  # a later layer has put something else there
+                continue  # a later layer replaced it
             os.fchmod(descriptor, mode)
             os.utime(descriptor, (time_s, time_s))
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         self._forget_parent()
         os.close(self._root)
 
@@ -223,7 +229,7 @@ class RootfsTree:
             raise
 
     def _open_parent(self, path: Parts, *, make: bool = True) -> int:
-        """A descriptor of the directory that a path's last part lies in; it stays ours."""
+        """A descriptor of a path's directory. It stays owned by this object."""
         folder = path[:-1]
         if self._parent is not None and self._parent[0] == folder:
             return self._parent[1]
@@ -234,7 +240,7 @@ class RootfsTree:
                 raise
             above = self._open_parent(folder)
             if stat.S_ISLNK(_mode(above, folder[-1])):
-                raise ImageError(f"{_quoted(path)} lies below {_quoted(folder)}, a link that leads nowhere.") from None
+                raise ImageError(f"{_quoted(path)} lies below {_quoted(folder)}, a dangling link.") from None
             os.mkdir(folder[-1], 0o700, dir_fd=above)
             self._count_entry(folder)
             self._modes[folder] = (0o755, 0.0)
@@ -249,7 +255,7 @@ class RootfsTree:
             self._parent = None
 
     def _replace(self, path: Parts) -> int:
-        """Make room for something new. Returns: a descriptor of its directory, which stays ours."""
+        """Make room for something new. Returns: a descriptor of its directory, owned by this object."""
         self._remove(path)
         self._count_entry(path)
         return self._open_parent(path)
@@ -266,7 +272,7 @@ class RootfsTree:
             os.unlink(path[-1], dir_fd=parent)
             return
         shutil.rmtree(path[-1], dir_fd=parent)
-        self._forget_parent()  # it may have been below
+        self._forget_parent()  # the cached parent may have been below
 
     def _count_entry(self, path: Parts) -> None:
         for count in range(len(path), 0, -1):
@@ -283,7 +289,7 @@ class RootfsTree:
 
 
 def members(layer: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Entries of an archive; tarfile's own loop would remember them all."""
+    """Entries of an archive. tarfile's own loop would keep them all in memory."""
     while (member := layer.next()) is not None:
         yield member
         layer.members = []  # type: ignore[attr-defined]  # typeshed does not know it
@@ -292,15 +298,15 @@ def members(layer: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def split(name: str) -> Parts:
-    """The parts of a path in an archive. Raises: ImageError for one that climbs, or is no path."""
+    """The components of a path in an archive. Raises: ImageError if it contains `..`, or is invalid."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts or "\0" in name or len(parts) > _MAX_DEPTH:
-        raise ImageError(f"The image names the path {name!r:.200}: that leads out of it, or nowhere.")
+        raise ImageError(f"The image names the path {name!r:.200}: that leads out of the image, or is invalid.")
     return parts
 
 
 def agent_mode(mode: int, user: int, group: int) -> int:
-    """What the agent may do with a file of the image, as the permissions of everyone; nobody may write."""
+    """The agent's permissions on a file of the image, granted to everyone; nobody may write."""
     allowed = mode >> 6 if user == AGENT_ID else mode >> 3 if group == AGENT_ID else mode
     return (allowed & 0o5) * 0o111
 

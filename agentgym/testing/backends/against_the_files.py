@@ -16,12 +16,27 @@ _REFUSED = (OSError, ValueError)
 async def symbolic_links(target: Target) -> None:
     """Links to the system, to /proc and to one another, as a file and as a directory on the way."""
     await target.sandbox.exec(
-        ["sh", "-c", "ln -s /etc/passwd l; ln -s / d; ln -s /proc/1/environ e; ln -s /proc/self/fd/3 f; mkdir sub;"
-         " ln -s ../../etc/passwd sub/up; ln -s loop loop; ln -s /proc/self/mem m; ln -s /dev/zero z; ln -s /proc p"]
-    )  # fmt: skip
+        [
+            "sh",
+            "-c",
+            "ln -s /etc/passwd l; ln -s / d; ln -s /proc/1/environ e; ln -s /proc/self/fd/3 f; mkdir sub;"
+            " ln -s ../../etc/passwd sub/up; ln -s loop loop; ln -s /proc/self/mem m; ln -s /dev/zero z; ln -s /proc p",
+        ]
+    )
     async with asyncio.timeout(20):
-        for path in ("l", "d/etc/passwd", "e", "f", "sub/up", "loop", "m", "z", "p/1/environ", "d/proc/self/maps",
-                     "p/self/environ"):  # fmt: skip
+        for path in (
+            "l",
+            "d/etc/passwd",
+            "e",
+            "f",
+            "sub/up",
+            "loop",
+            "m",
+            "z",
+            "p/1/environ",
+            "d/proc/self/maps",
+            "p/self/environ",
+        ):
             await check_raises(_REFUSED, target.sandbox.read(path), f"read({path!r})")
         for path in ("l", "d/work/x", "d/tmp/x", "sub/up", "loop", "m", "f", "z", "p/self/comm"):
             await check_raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
@@ -33,9 +48,16 @@ async def paths_that_climb(target: Target) -> None:
     """Paths with `..`, doubled slashes, and through /proc, given to the host's own calls."""
     await target.sandbox.exec(["mkdir", "-p", "a/b"])
     async with asyncio.timeout(20):
-        for path in ("../etc/passwd", "a/../../etc/passwd", "/work/../etc/passwd", "/tmp/../proc/1/environ",
-                     "/proc/1/environ", "/proc/self/environ", "//proc/1/mem",
-                     "/proc/self/root/etc/passwd"):  # fmt: skip
+        for path in (
+            "../etc/passwd",
+            "a/../../etc/passwd",
+            "/work/../etc/passwd",
+            "/tmp/../proc/1/environ",
+            "/proc/1/environ",
+            "/proc/self/environ",
+            "//proc/1/mem",
+            "/proc/self/root/etc/passwd",
+        ):
             await check_raises(_REFUSED, target.sandbox.read(path), f"read({path!r})")
         for path in ("../../x", "a/../../x", "/work/../x", "../usr/x", "/proc/self/mem", "/proc/1/comm", "/proc/sys/x"):
             await check_raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")
@@ -64,8 +86,17 @@ async def special_files(target: Target) -> None:
         os.mkfifo("pipe"); socket.socket(socket.AF_UNIX).bind("socket"); os.mkdir("folder")
     """)
     async with asyncio.timeout(20):
-        for path in ("pipe", "socket", "folder", "/dev/zero", "/dev/null", "/dev/random", "/dev/ptmx", "/dev/tty",
-                     "/dev/stdin"):  # fmt: skip
+        for path in (
+            "pipe",
+            "socket",
+            "folder",
+            "/dev/zero",
+            "/dev/null",
+            "/dev/random",
+            "/dev/ptmx",
+            "/dev/tty",
+            "/dev/stdin",
+        ):
             await check_raises(_REFUSED, target.sandbox.read(path, max_bytes=100), f"read({path!r})")
         for path in ("pipe", "socket", "folder", "/dev/full", "/dev/ptmx"):
             await check_raises(_REFUSED, target.sandbox.write(path, b"x"), f"write({path!r})")

@@ -126,7 +126,8 @@ async def forged_replies(target: Target) -> None:
 
 async def a_session_that_answers_for_itself(target: Target) -> None:
     """Floods the socket by which a session is given its code, takes that code away, and answers calls to come."""
-    await target.python("""
+    await target.python(
+        """
         import socket, struct
         for number in range(3, 10):
             try: one = socket.socket(fileno=os.dup(number))
@@ -138,7 +139,10 @@ async def a_session_that_answers_for_itself(target: Target) -> None:
             try: one.recv(65536)
             except OSError: pass
             one.detach()
-    """, session="forger", timeout_s=5)  # fmt: skip
+    """,
+        session="forger",
+        timeout_s=5,
+    )
     await target.sandbox.run_python("print('mine')", session="forger", timeout_s=1)
     check_equal(
         (await target.sandbox.run_python("print('well')", session="honest")).stdout, b"well\n", "another session"
@@ -164,7 +168,9 @@ async def a_name_that_breaks_proc(target: Target) -> None:
 async def starving_the_guest(target: Target) -> None:
     """All processes spin, the memory is full, the disk is full: the guest still answers a file and a call."""
     limit = target.spec.memory_mib
-    spinning = asyncio.create_task(target.python("""
+    spinning = asyncio.create_task(
+        target.python(
+            """
         held = []
         for _ in range(300):
             try:
@@ -179,7 +185,11 @@ async def starving_the_guest(target: Target) -> None:
             while len(held) < most: held.append(bytearray(1 << 20))
         except MemoryError: pass
         while True: pass
-    """, timeout_s=1.2, most=limit // 2))  # fmt: skip
+    """,
+            timeout_s=1.2,
+            most=limit // 2,
+        )
+    )
     await asyncio.sleep(0.5)
     async with asyncio.timeout(30):
         check_equal(await target.sandbox.list("/work"), [], "names in a directory, asked for meanwhile")

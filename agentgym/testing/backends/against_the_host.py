@@ -11,9 +11,22 @@ from agentgym.testing.backends.check import check_equal, check_not, checks_of
 from agentgym.testing.backends.testbed import Target
 
 _PRIVATE = (
-    os.path.expanduser("~"), "/home", "/root", "/root/.ssh", "/var/log", "/var/lib/docker", "/etc/ssh", "/boot", "/srv",
-    "/opt", "/etc/shadow", "/etc/machine-id", "/etc/hosts", "/run/secrets", "/var/run/secrets",
-)  # fmt: skip
+    os.path.expanduser("~"),
+    "/home",
+    "/root",
+    "/root/.ssh",
+    "/var/log",
+    "/var/lib/docker",
+    "/etc/ssh",
+    "/boot",
+    "/srv",
+    "/opt",
+    "/etc/shadow",
+    "/etc/machine-id",
+    "/etc/hosts",
+    "/run/secrets",
+    "/var/run/secrets",
+)
 
 
 async def secrets_in_environments_and_arguments(target: Target) -> None:
@@ -85,8 +98,9 @@ async def files_of_the_host(target: Target) -> None:
             if [status.st_ino, status.st_ctime_ns] == marks: found.append(path)
         report(found)
         """,
-        file=str(target.host.file), private={path: marks for path in _PRIVATE if (marks := _marks(path))},
-    )  # fmt: skip
+        file=str(target.host.file),
+        private={path: marks for path in _PRIVATE if (marks := _marks(path))},
+    )
     check_not(bool(found), f"the host's own: {', '.join(found)}")
 
 
@@ -139,8 +153,9 @@ async def processes_of_the_host(target: Target) -> None:
             except PermissionError: pass
             if pid not in {int(name) for name in os.listdir("/proc") if name.isdecimal()}: through.append(f"pid {pid}")
         """,
-        canary=target.host.canary, word=target.host.word,
-    )  # fmt: skip
+        canary=target.host.canary,
+        word=target.host.word,
+    )
     check_not(bool(through), f"it got {', '.join(through[:5])}")
 
 

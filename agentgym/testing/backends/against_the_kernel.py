@@ -29,7 +29,9 @@ async def _allowed(target: Target, code: str) -> None:
 
 async def mounting(target: Target) -> None:
     """Mounts, unmounts, remounts, moves its root, by the old calls and by the new ones."""
-    await _allowed(target, """
+    await _allowed(
+        target,
+        """
         allowed("mount of a tmpfs", libc.mount(b"none", b"/work", b"tmpfs", 0, None))
         allowed("mount of proc", libc.mount(b"proc", b"/tmp", b"proc", 0, None))
         allowed("bind mount", libc.mount(b"/", b"/work", None, 4096, None))
@@ -43,12 +45,15 @@ async def mounting(target: Target) -> None:
         call("fsopen", 430, b"tmpfs", 0)
         call("move_mount", 429, -100, b"/work", -100, b"/tmp", 0)
         call("mount_setattr", 442, -100, b"/usr", 0, empty, 32)
-    """)  # fmt: skip
+    """,
+    )
 
 
 async def new_namespaces(target: Target) -> None:
     """Unshares and clones every kind of namespace, a user namespace above all, and enters those it can name."""
-    await _allowed(target, """
+    await _allowed(
+        target,
+        """
         import os
         kinds = (("user", 0x10000000), ("mount", 0x20000), ("pid", 0x20000000), ("network", 0x40000000),
                  ("ipc", 0x8000000), ("host name", 0x4000000), ("control group", 0x2000000), ("time", 0x80))
@@ -67,7 +72,8 @@ async def new_namespaces(target: Target) -> None:
                 try: descriptor = os.open(f"/proc/{one}/ns/{name}", os.O_RDONLY)
                 except OSError: continue
                 allowed(f"setns {one} {name}", libc.setns(descriptor, 0))
-    """)  # fmt: skip
+    """,
+    )
 
 
 async def privileges(target: Target) -> None:
@@ -116,7 +122,9 @@ async def setuid_programs(target: Target) -> None:
 
 async def device_nodes(target: Target) -> None:
     """Makes device nodes, and opens memory, disks, kernel messages, KVM, tunnels and FUSE."""
-    await _allowed(target, """
+    await _allowed(
+        target,
+        """
         import glob, os
         allowed("a block device", libc.mknod(b"/work/disk", 0o60660, 0xfe00))
         allowed("a character device", libc.mknod(b"/work/memory", 0o20660, 0x101))
@@ -132,18 +140,22 @@ async def device_nodes(target: Target) -> None:
             try: os.close(os.open("/dev/" + name, os.O_RDWR | os.O_NONBLOCK))
             except OSError: continue
             through.append("/dev/" + name)
-    """)  # fmt: skip
+    """,
+    )
 
 
 async def keyrings(target: Target) -> None:
     """Reads, makes and joins keyrings, which no namespace separates."""
-    await _allowed(target, """
+    await _allowed(
+        target,
+        """
         call("keyctl: the session's keyring", 250, 0, -3, 1)
         call("keyctl: the user's keyring", 250, 0, -4, 1)
         call("keyctl: a keyring to join", 250, 1, b"agentgym")
         call("add_key", 248, b"user", b"agentgym", b"x", 1, -3)
         call("request_key", 249, b"user", b"agentgym", None, 0)
-    """)  # fmt: skip
+    """,
+    )
 
 
 async def io_uring(target: Target) -> None:
@@ -153,7 +165,9 @@ async def io_uring(target: Target) -> None:
 
 async def bpf_and_performance_counters(target: Target) -> None:
     """Loads a BPF program, opens performance counters and user-space page faults, and watches the file system."""
-    await _allowed(target, """
+    await _allowed(
+        target,
+        """
         attribute = (ctypes.c_uint32 * 32)(2, 4, 4, 1)
         call("a BPF map", 321, 0, attribute, 72)
         counter = (ctypes.c_uint32 * 32)(1, 128)
@@ -162,12 +176,15 @@ async def bpf_and_performance_counters(target: Target) -> None:
         call("fanotify", 300, 0, 0)
         call("open by handle", 304, -100, empty, 0)
         call("lookup_dcookie", 212, 0, empty, 1)
-    """)  # fmt: skip
+    """,
+    )
 
 
 async def administering_the_machine(target: Target) -> None:
     """Loads modules and kernels, reboots, swaps, sets clocks and names, reads the kernel's log, writes accounts."""
-    await _allowed(target, """
+    await _allowed(
+        target,
+        """
         privileged("init_module", 175, empty, 1, b"")
         privileged("finit_module", 313, -1, b"", 0)
         privileged("delete_module", 176, b"x", 0)
@@ -185,7 +202,8 @@ async def administering_the_machine(target: Target) -> None:
         call("syslog", 103, 3, empty, 100)
         call("iopl", 172, 3)
         call("ioperm", 173, 0, 1, 1)
-    """)  # fmt: skip
+    """,
+    )
 
 
 async def another_architectures_calls(target: Target) -> None:

@@ -36,19 +36,37 @@ def _python(sandbox: Sandbox) -> Awaitable[object]:
 
 async def frames_that_are_none(target: Target) -> None:
     """Junk, lengths of four gigabytes, headers that are no JSON, no object, or nested without end."""
-    await _answered(target, [
-        b"junk that is no frame at all.....", struct.pack(">II", 2**32 - 1, 0), struct.pack(">II", 2, 2**31) + b"{}",
-        struct.pack(">II", 2, 0) + b"[]", struct.pack(">II", 30_000, 0) + b"[" * 30_000,
-        struct.pack(">II", 9_000, 0) + b"9" * 9_000, struct.pack(">II", 3, 0) + b"\xff\xfe{",
-    ], _python, "a call")  # fmt: skip
+    await _answered(
+        target,
+        [
+            b"junk that is no frame at all.....",
+            struct.pack(">II", 2**32 - 1, 0),
+            struct.pack(">II", 2, 2**31) + b"{}",
+            struct.pack(">II", 2, 0) + b"[]",
+            struct.pack(">II", 30_000, 0) + b"[" * 30_000,
+            struct.pack(">II", 9_000, 0) + b"9" * 9_000,
+            struct.pack(">II", 3, 0) + b"\xff\xfe{",
+        ],
+        _python,
+        "a call",
+    )
 
 
 async def replies_that_lie(target: Target) -> None:
     """Fields of the wrong type, out of range, missing; more output than was asked for."""
     wrong: list[dict[str, Any]] = [
-        {"exit": "0"}, {"exit": 10**9}, {"exit": True}, {"out": 5}, {"out": -1}, {"out": 1e300},
-        {"wall": float("nan")}, {"wall": -1}, {"cpu": float("inf")}, {"peak": 2**70}, {"disk": {}},
-    ]  # fmt: skip
+        {"exit": "0"},
+        {"exit": 10**9},
+        {"exit": True},
+        {"out": 5},
+        {"out": -1},
+        {"out": 1e300},
+        {"wall": float("nan")},
+        {"wall": -1},
+        {"cpu": float("inf")},
+        {"peak": 2**70},
+        {"disk": {}},
+    ]
     answers = [encode({**HONEST, **one}) for one in wrong]
     answers += [encode({key: value for key, value in HONEST.items() if key != left}) for left in ("exit", "out", "cpu")]
     answers.append(encode(HONEST, b"x" * 200_000))
@@ -67,12 +85,18 @@ async def replies_that_nobody_asked_for(target: Target) -> None:
 
 async def files_that_lie(target: Target) -> None:
     """More content than asked for, sizes that are none, error numbers that do not exist, names without end."""
-    await _answered(target, [
-        encode({"id": 1, "size": 10}, b"x" * 10), encode({"id": 1, "size": -5}, b"x"),
-        encode({"id": 1, "size": "9"}, b"x"),
-        *(encode({"id": 1, "error": "os", "errno": number, "text": "x"}) for number in (0, -1, 10**6, "13", None)),
-        encode({"id": 1, "error": "os", "errno": 2, "text": {"x": 1}}),
-    ], lambda sandbox: sandbox.read("f", max_bytes=5), "a read")  # fmt: skip
+    await _answered(
+        target,
+        [
+            encode({"id": 1, "size": 10}, b"x" * 10),
+            encode({"id": 1, "size": -5}, b"x"),
+            encode({"id": 1, "size": "9"}, b"x"),
+            *(encode({"id": 1, "error": "os", "errno": number, "text": "x"}) for number in (0, -1, 10**6, "13", None)),
+            encode({"id": 1, "error": "os", "errno": 2, "text": {"x": 1}}),
+        ],
+        lambda sandbox: sandbox.read("f", max_bytes=5),
+        "a read",
+    )
     async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
         one.guest.sendall(encode({"id": 1, "error": "os", "errno": 2, "text": "x" * 60_000}))
         error = await check_raises(FileNotFoundError, one.sandbox.read("f"), "a read with a long error")

@@ -70,9 +70,12 @@ async def reaching_the_host_over_ipv6(target: Target) -> None:
         except OSError as error:
             raise NotApplicable(f"this host has no IPv6 address to listen at ({error.strerror})") from error
         through = await target.through(
-            _REACH, addresses=["::1", "::ffff:127.0.0.1", "ff02::1", "2606:4700:4700::1111"], port=port,
-            own={"::1", "::ffff:127.0.0.1"}, family=int(socket.AF_INET6),
-        )  # fmt: skip
+            _REACH,
+            addresses=["::1", "::ffff:127.0.0.1", "ff02::1", "2606:4700:4700::1111"],
+            port=port,
+            own={"::1", "::ffff:127.0.0.1"},
+            family=int(socket.AF_INET6),
+        )
     check_not(bool(through or arrived), f"reached {', '.join(through) or 'a server of the host'}: {arrived[:2]}")
 
 
@@ -196,8 +199,9 @@ async def talking_to_another_sandbox(target: Target) -> None:
             attempt("a port", lambda: socket.create_connection(("127.0.0.1", port), 0.3))
             attempt("an abstract socket", lambda: socket.socket(socket.AF_UNIX).connect(name))
             """,
-            port=port, name=name,
-        )  # fmt: skip
+            port=port,
+            name=name,
+        )
     finally:
         await target.neighbour.run_python("import os; os._exit(0)", session="server")
     check_not(bool(through), f"another sandbox was reached by {', '.join(through)}")

@@ -39,7 +39,7 @@ async def a_channel_that_is_closed_leaves_no_process(target: Target) -> None:
 async def a_channel_that_ends_says_its_last_words(target: Target) -> None:
     """A process that ends, or speaks no JSON, is SandboxDied with what it wrote to standard error."""
     for command, words in (
-        (["sh", "-c", "read x; echo not json; echo why >&2; sleep 9"], "no JSON"),
+        (["sh", "-c", "read x; echo not json; echo why >&2; sleep 9"], "JSON"),
         (["sh", "-c", "echo why >&2; exit 1"], "why"),
     ):
         channel = await target.sandbox.open_channel(command)

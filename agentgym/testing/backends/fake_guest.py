@@ -17,8 +17,18 @@ from agentgym.sandbox.host.link import Link
 from agentgym.testing.backends.check import NotApplicable
 from agentgym.testing.backends.testbed import Target
 
-HONEST = {"id": 1, "exit": 0, "out": 0, "truncated": False, "timed_out": False, "oom": False, "wall": 0, "cpu": 0,
-          "peak": 0, "disk": 0}  # fmt: skip
+HONEST = {
+    "id": 1,
+    "exit": 0,
+    "out": 0,
+    "truncated": False,
+    "timed_out": False,
+    "oom": False,
+    "wall": 0,
+    "cpu": 0,
+    "peak": 0,
+    "disk": 0,
+}
 
 
 @dataclass

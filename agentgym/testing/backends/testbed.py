@@ -54,9 +54,11 @@ class Host:
         read, self._hold = os.pipe()
         try:
             self.canary = os.posix_spawn(
-                "/bin/sh", ["sh", "-c", "read line", self.word], {"AGENTGYM_CHECK": self.word},
+                "/bin/sh",
+                ["sh", "-c", "read line", self.word],
+                {"AGENTGYM_CHECK": self.word},
                 file_actions=[(os.POSIX_SPAWN_DUP2, read, 0)],
-            )  # fmt: skip
+            )
         finally:
             os.close(read)
 

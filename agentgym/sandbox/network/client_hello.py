@@ -1,4 +1,7 @@
-"""The first message of a TLS connection, read as far as the server name in it (RFC 8446, 4.1.2; RFC 6066, 3)."""
+"""Parses the first message of a TLS connection up to its server name (RFC 8446, 4.1.2; RFC 6066, 3).
+
+Hand-written, because Python's ssl module reports a client's server name only to a server that completes the handshake.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,29 @@ from dataclasses import dataclass
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 _RECORD_BYTES = 5
-_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one; each is looked at again with every piece that comes
+_MAX_RECORD, _MAX_RECORDS = 1 << 14, 16  # clients send one; all are parsed again with every piece that arrives
 
-ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"  # fatal; the client's library reports it by this name
+ALERT_UNRECOGNISED_NAME = b"\x15\x03\x01\x00\x02\x02\x70"  # fatal; client libraries report it by this name
 
 
 @dataclass(frozen=True, slots=True)
 class ClientHello:
-    """What matters of it. `server_name` is None if the client names no server."""
+    """The part that matters. `server_name` is None if the client names no server."""
 
     server_name: str | None
 
 
 class _Cursor:
-    """Reads a message from its start; whatever would go past the end is a ValueError."""
+    """Reads a message from its start. Reading past the end raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._place = data, 0
+        self._data, self._position = data, 0
 
     def take(self, count: int) -> bytes:
-        piece = self._data[self._place : self._place + count]
+        piece = self._data[self._position : self._position + count]
         if len(piece) < count:
             raise ValueError("a TLS message that is shorter than it says")
-        self._place += count
+        self._position += count
         return piece
 
     def number(self, width: int) -> int:
@@ -39,22 +42,22 @@ class _Cursor:
         return _Cursor(self.take(self.number(width)))
 
     def rest(self) -> bytes:
-        return self.take(len(self._data) - self._place)
+        return self.take(len(self._data) - self._position)
 
     @property
     def more(self) -> bool:
-        return self._place < len(self._data)
+        return self._position < len(self._data)
 
 
 def read_client_hello(data: bytes) -> ClientHello | None:
-    """The message at the start of a stream, or None if it is not all there yet.
+    """The message at the start of a stream, or None if it has not arrived completely.
 
-    Raises: ValueError if the stream begins with anything else, or says its server's name in two ways.
+    Raises: ValueError if the stream begins with anything else, or names several servers.
     """
     message = b""
-    place = records = 0
+    position = records = 0
     while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
-        head = data[place : place + _RECORD_BYTES]
+        head = data[position : position + _RECORD_BYTES]
         if not bytes([_HANDSHAKE, 3]).startswith(head[:2]):
             raise ValueError("no TLS")
         if len(head) < _RECORD_BYTES:
@@ -62,13 +65,13 @@ def read_client_hello(data: bytes) -> ClientHello | None:
         length = int.from_bytes(head[3:], "big")
         if not 0 < length <= _MAX_RECORD:
             raise ValueError(f"a TLS record of {length} bytes")
-        piece = data[place + _RECORD_BYTES : place + _RECORD_BYTES + length]
+        piece = data[position + _RECORD_BYTES : position + _RECORD_BYTES + length]
         message += piece
         if message[:1] != bytes([_CLIENT_HELLO]) and message:
             raise ValueError("a TLS connection that does not begin with a client's hello")
         if len(piece) < length:
             return None
-        place, records = place + _RECORD_BYTES + length, records + 1
+        position, records = position + _RECORD_BYTES + length, records + 1
         if records > _MAX_RECORDS:
             raise ValueError(f"a TLS hello in more than {_MAX_RECORDS} records")
     return ClientHello(_server_name(_Cursor(message[4 : 4 + int.from_bytes(message[1:4], "big")])))
