@@ -110,21 +110,21 @@ def _show(columns: list[TableColumn]) -> None:
         table.add_column(no_wrap=True)
         table.add_column()
         theme = ""
-        for one in column.verdicts:
-            if one.theme != theme:
-                theme = one.theme
+        for verdict in column.verdicts:
+            if verdict.theme != theme:
+                theme = verdict.theme
                 table.add_row(Text(theme, style="bold"), "")
-            table.add_row(Text(*_SHOWN[one.outcome]), Text(one.name.replace("_", " ")))
-            if one.outcome == "failed":
-                table.add_row("", Text(one.finding, style="red"))
+            table.add_row(Text(*_SHOWN[verdict.outcome]), Text(verdict.name.replace("_", " ")))
+            if verdict.outcome == "failed":
+                table.add_row("", Text(verdict.finding, style="red"))
         console.print(table)
-        held = sum(one.outcome == "passed" for one in column.verdicts)
-        spared = [one for one in column.verdicts if one.outcome == "left out"]
-        told = f"{column.label} ({column.level}): {held} of {len(column.verdicts)} held"
-        told += f", {len(column.failed)} not held" if column.failed else ""
-        told += f", {len(spared)} not tried" if spared else ""
-        console.print(told + ".", style="bold red" if column.failed else "bold", markup=False)
-        for reason in dict.fromkeys(one.finding for one in spared):
+        held = sum(verdict.outcome == "passed" for verdict in column.verdicts)
+        not_tried = [verdict for verdict in column.verdicts if verdict.outcome == "left out"]
+        summary = f"{column.label} ({column.level}): {held} of {len(column.verdicts)} held"
+        summary += f", {len(column.failed)} not held" if column.failed else ""
+        summary += f", {len(not_tried)} not tried" if not_tried else ""
+        console.print(summary + ".", style="bold red" if column.failed else "bold", markup=False)
+        for reason in dict.fromkeys(verdict.finding for verdict in not_tried):
             console.print(f"not tried: {reason}", style="yellow", markup=False)
 
 

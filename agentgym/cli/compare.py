@@ -23,7 +23,9 @@ def compare(
             help="FILE.json, RUN (its newest record) or RUN:LABEL; NAME=... names it; seeds with commas between.",
         ),
     ],
-    common: Annotated[bool, typer.Option("--common", help="Compare on the tasks that all of them played.")] = False,
+    common: Annotated[
+        bool, typer.Option("--common", help="Compare on the tasks that all agents were evaluated on.")
+    ] = False,
     also: Annotated[
         str | None, typer.Option(metavar="COMPONENT", help="Solved means that this outcome component is 1 as well.")
     ] = None,
@@ -45,24 +47,24 @@ def compare(
 
     named = [_arm(text) for text in arms]
     names = _distinct([name for name, _ in named])
-    played = dict(zip(names, (found for _, found in named), strict=True))
-    if any(len(one) > 1 for one in played.values()):
+    evaluations = dict(zip(names, (group for _, group in named), strict=True))
+    if any(len(group) > 1 for group in evaluations.values()):
         if common or also or tag or turns:
             raise EvaluationError("--common, --also, --tag and --turns are for one evaluation of each agent.")
-        found: dict[str, Any] = over_seeds(played, interims=interims)
-        tables = seeds_tables(found)
+        result: dict[str, Any] = over_seeds(evaluations, interims=interims)
+        tables = seeds_tables(result)
     else:
-        single = {name: one[0] for name, one in played.items()}
-        found = tournament(single, common=common, also=also, tag=tag, turns=_whole_numbers(turns))
-        tables = tournament_tables(found)
+        single = {name: group[0] for name, group in evaluations.items()}
+        result = tournament(single, common=common, also=also, tag=tag, turns=_whole_numbers(turns))
+        tables = tournament_tables(result)
     for table in tables:
         out().print(table)
     if as_json is not None:
-        write_text(as_json, json.dumps(_plain(found), indent=1, allow_nan=False))
+        write_text(as_json, json.dumps(_plain(result), indent=1, allow_nan=False))
     if as_html is not None:
         from agentgym.evaluation.tournament_page import page
 
-        write_text(as_html, page(found))
+        write_text(as_html, page(result))
 
 
 def power(
@@ -101,11 +103,11 @@ def power(
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:
     """A name and the evaluations it stands for."""
-    name, equals, rest = text.partition("=")
+    name, equals, source = text.partition("=")
     if not equals:
-        name, rest = "", text
-    found = [_load(part) for part in rest.split(",") if part]
-    return name or _called(rest, found[0]), found
+        name, source = "", text
+    evaluations = [_load(part) for part in source.split(",") if part]
+    return name or _called(source, evaluations[0]), evaluations
 
 
 def _load(text: str) -> Evaluation:
@@ -123,8 +125,8 @@ def _load(text: str) -> Evaluation:
     labels = folder.evaluations()
     if not labels or (label and label not in labels):
         raise EvaluationError(f"{folder.path} has no evaluation {label!r}. It has {', '.join(labels) or 'none'}.")
-    loaded = [Evaluation.load(folder.path / "evaluation" / f"{one}.json") for one in ([label] if label else labels)]
-    return max(loaded, key=lambda one: one.created)
+    loaded = [Evaluation.load(folder.path / "evaluation" / f"{name}.json") for name in ([label] if label else labels)]
+    return max(loaded, key=lambda evaluation: evaluation.created)
 
 
 def _called(text: str, evaluation: Evaluation) -> str:
@@ -149,7 +151,7 @@ def _whole_numbers(text: str) -> list[int]:
 def _plain(value: Any) -> Any:
     """The value as JSON has it: what is not defined, NaN, is null."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,30 +13,30 @@ from agentgym.evaluation.text import format_count, format_usage
 from agentgym.evaluation.visible import visible
 
 
-def tournament_tables(found: Mapping[str, Any]) -> list[RenderableType]:
-    """What evaluation.tournament.tournament found."""
-    head = f"{found['tasks']} {found['split']} tasks of {found['task_set']}, manifest {found['manifest']}"
-    head += f", tagged {found['tag']}" if found["tag"] else ""
-    head += f", solved and {found['also']}" if found["also"] else ""
+def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:
+    """Tables of what evaluation.tournament.tournament returns."""
+    head = f"{result['tasks']} {result['split']} tasks of {result['task_set']}, manifest {result['manifest']}"
+    head += f", tagged {result['tag']}" if result["tag"] else ""
+    head += f", solved and {result['also']}" if result["also"] else ""
     head += (
-        f", held-out tasks used {format_count(found['held_out_uses'])} before"
-        if found["held_out_uses"] is not None
+        f", held-out tasks used {format_count(result['held_out_uses'])} before"
+        if result["held_out_uses"] is not None
         else ""
     )
     arms = _table("Agent", "Success", "95 % interval", "Failed", "Turns", "Took")
-    for name, arm in found["arms"].items():
-        took = ", ".join(format_usage(arm["usage"])[:3])
+    for name, arm in result["arms"].items():
+        usage = ", ".join(format_usage(arm["usage"])[:3])
         arms.add_row(
             Text(visible(name)),
             _rate(arm["success"]),
             _range(arm["success"]),
             str(arm["failed"]),
             f"{arm['mean_turns']:.1f}",
-            took,
+            usage,
         )
     pairs = _table("Pair", "Gain", "95 % interval", "Better", "Worse", "Same", "p", "p, Holm", "")
-    for pair in found["pairs"]:
-        told = "not chance" if pair["significant"] else "could be chance"
+    for pair in result["pairs"]:
+        conclusion = "not chance" if pair["significant"] else "could be chance"
         gain = pair["gain"]
         pairs.add_row(
             Text(visible(f"{pair['first']} -> {pair['second']}")),
@@ -47,44 +47,46 @@ def tournament_tables(found: Mapping[str, Any]) -> list[RenderableType]:
             str(pair["same"]),
             f"{pair['p']:.2g}",
             f"{pair['p_holm']:.2g}",
-            told,
+            conclusion,
         )
     tables: list[RenderableType] = [Text(head), Text(), arms, Text(), pairs]
     for key, name in (("pass_at", "pass@k"), ("pass_hat", "pass^k"), ("within_turns", "within k turns")):
-        if any(len(arm[key]) > (key != "within_turns") for arm in found["arms"].values()):
-            tables += [Text(), _curves(found["arms"], key, name)]
+        if any(len(arm[key]) > (key != "within_turns") for arm in result["arms"].values()):
+            tables += [Text(), _curves(result["arms"], key, name)]
     return tables
 
 
-def seeds_tables(found: Mapping[str, Any]) -> list[RenderableType]:
-    """What evaluation.tournament.over_seeds found."""
+def seeds_tables(result: Mapping[str, Any]) -> list[RenderableType]:
+    """Tables of what evaluation.tournament.over_seeds returns."""
     arms = _table("Agent", "Seeds", "Mean", "IQM", "95 % interval")
-    for name, arm in found["arms"].items():
+    for name, arm in result["arms"].items():
         arms.add_row(
             Text(visible(name)), str(arm["seeds"]), f"{arm['mean']:.1%}", _rate(arm["iqm"]), _range(arm["iqm"])
         )
     pairs = _table("Pair", "Chance that it improves", "95 % interval")
-    for pair in found["pairs"]:
+    for pair in result["pairs"]:
         names = Text(visible(f"{pair['first']} -> {pair['second']}"))
         pairs.add_row(names, _rate(pair["probability"]), _range(pair["probability"]))
-    head = Text(f"{found['tasks']} {found['split']} tasks of {found['task_set']}; intervals are over seeds")
+    head = Text(f"{result['tasks']} {result['split']} tasks of {result['task_set']}; intervals are over seeds")
     tables: list[RenderableType] = [head, Text(), arms, Text(), pairs]
-    for one in found["adastop"]:
-        told = {
+    for decision in result["adastop"]:
+        relation = {
             "better": "is better than",
             "worse": "is worse than",
-            "equal": "was not told apart from",
-            "more seeds": "needs more seeds to be told from",
-        }[one["verdict"]]
-        tables.append(Text(visible(f"AdaStop: {one['first']} {told} {one['second']}")))
+            "equal": "is not distinguishable from",
+            "more seeds": "needs more seeds to be compared with",
+        }[decision["verdict"]]
+        tables.append(Text(visible(f"AdaStop: {decision['first']} {relation} {decision['second']}")))
     return tables
 
 
 def _curves(arms: Mapping[str, Any], key: str, name: str) -> Table:
     ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
     table = _table(name, *ks)
-    for arm, one in arms.items():
-        cells = [f"{_rate(one[key][k])} [{_range(one[key][k])}]" if k in one[key] else "" for k in ks]
+    for arm, statistics in arms.items():
+        cells = [
+            f"{_rate(statistics[key][k])} [{_range(statistics[key][k])}]" if k in statistics[key] else "" for k in ks
+        ]
         table.add_row(Text(visible(arm)), *cells)
     return table
 

@@ -56,14 +56,14 @@ def bias_block(found: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> str:
 def bench_block(rows: Sequence[BenchmarkRow]) -> str:
     """One row an estimator: the error of its credit at each number of turns, then the updates until it learnt."""
     counts = sorted({row.turns for row in rows})
-    found = {(row.name, row.turns): row for row in rows}
+    by_name = {(row.name, row.turns): row for row in rows}
     lines = []
     for name in dict.fromkeys(row.name for row in rows):
-        mine = [found[name, count] for count in counts]
-        errors = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in mine]
-        last = mine[-1].measures
+        own_rows = [by_name[name, count] for count in counts]
+        errors = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in own_rows]
+        last = own_rows[-1].measures
         more = [f"{last.sign.value:.0%}", _noise(last.noise.value)] if last else ["-", "-"]
-        lines.append([f"`{name}`", *errors, *more, *map(updates, mine)])
+        lines.append([f"`{name}`", *errors, *more, *map(updates, own_rows)])
     heads = [*(f"error, {k}" for k in counts), f"sign, {counts[-1]}", f"noise, {counts[-1]}"]
     return _table(["estimator", *heads, *(f"updates, {k}" for k in counts)], lines)
 

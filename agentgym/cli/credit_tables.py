@@ -42,13 +42,13 @@ def bias_table(found: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> Rende
 def bench_table(rows: Sequence[BenchmarkRow]) -> RenderableType:
     """Two tables with a line an estimator: error of its credit, and learning with it, at each number of turns."""
     counts = sorted({row.turns for row in rows})
-    found = {(row.name, row.turns): row for row in rows}
+    by_name = {(row.name, row.turns): row for row in rows}
     names = list(dict.fromkeys(row.name for row in rows))
-    measured = [name for name in names if any(found[name, k].measures for k in counts)]
+    measured = [name for name in names if any(by_name[name, k].measures for k in counts)]
     errors = _by_turns("Error of the credit, 0 (exact up to a factor) to 1, by turns", counts, "Sign", "Noise")
     learning = _by_turns("Median updates until the right action has chance 0.9, by turns", counts)
     for name in measured:
-        line = [found[name, k] for k in counts]
+        line = [by_name[name, k] for k in counts]
         last = next(row.measures for row in reversed(line) if row.measures)
         cells = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in line]
         head = (name, Text(line[0].bias, style=BIAS_STYLE[line[0].bias]))
@@ -58,7 +58,7 @@ def bench_table(rows: Sequence[BenchmarkRow]) -> RenderableType:
         f"Sign and noise at {counts[-1]} turns: share of right signs at the turn that decides; deviation of the "
         "gradient from one group over the length of its mean. > : most seeds did not get there."
     )
-    skipped = (Text(f"{name}: {found[name, counts[0]].skipped}") for name in names if name not in measured)
+    skipped = (Text(f"{name}: {by_name[name, counts[0]].skipped}") for name in names if name not in measured)
     return Group(errors, Text(), learning, Text(f"\n{note}", style="dim"), *skipped)
 
 

@@ -60,8 +60,8 @@ def play(
             console.print("  ->", result_text(result))
     for turn in trajectory.turns:
         if turn.rewards:
-            told = "  ".join(f"{name} {value:+.3g}" for name, value in turn.rewards.items())
-            console.print(f"turn {turn.index + 1}: {told}", style="dim", markup=False)
+            rewards = "  ".join(f"{name} {value:+.3g}" for name, value in turn.rewards.items())
+            console.print(f"turn {turn.index + 1}: {rewards}", style="dim", markup=False)
     if trajectory.error:
         raise TaskError(f"The episode could not be played: {trajectory.error}")
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
@@ -78,16 +78,16 @@ def _find_task(environment: str, tasks: str | None, index: int, task_id: str | N
     if tasks is None:
         tasks = set_for(environment)
     name, split = split_tasks(tasks, "train")
-    found = list(registry.load_task_set(name)[split])
+    candidates = list(registry.load_task_set(name)[split])
     if task_id is not None:
-        matching = [task for task in found if task.id == task_id]
+        matching = [task for task in candidates if task.id == task_id]
         if not matching:
-            some = ", ".join(task.id for task in found[:3])
-            raise TaskError(f"{name}:{split} has no task {task_id!r}. It has {len(found)}, for example {some}.")
+            some = ", ".join(task.id for task in candidates[:3])
+            raise TaskError(f"{name}:{split} has no task {task_id!r}. It has {len(candidates)}, for example {some}.")
         return matching[0]
-    if index >= len(found):
-        raise TaskError(f"{name}:{split} has {len(found)} tasks, so --index goes from 0 to {len(found) - 1}.")
-    return found[index]
+    if index >= len(candidates):
+        raise TaskError(f"{name}:{split} has {len(candidates)} tasks, so --index goes from 0 to {len(candidates) - 1}.")
+    return candidates[index]
 
 
 def set_for(environment: str) -> str:

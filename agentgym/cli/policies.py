@@ -58,17 +58,17 @@ def load_policy(
     if text == "oracle":
         return _oracle(task_set), "oracle"
     if Path(text).exists():
-        path, found = _checkpoint(Path(text))
+        path, recorded_format = _checkpoint(Path(text))
         load_model = registry.load("policies", "vision" if _reads_images(path) else "transformers")
         from agentgym.training.quiet import quiet
 
         with quiet():  # the bar of its weights is none of the user's business
-            return load_model(str(path), call_format=call_format or found, device=device), text
+            return load_model(str(path), call_format=call_format or recorded_format, device=device), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
-        where, _, model = rest.partition("#")
-        wanted = {"call_format": call_format, "api_key_env": api_key_env}
-        return _make(name, where if colon else "", model, wanted), text
+        address, _, model = rest.partition("#")
+        options = {"call_format": call_format, "api_key_env": api_key_env}
+        return _make(name, address if colon else "", model, options), text
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
@@ -104,13 +104,13 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
             pass  # the checkpoint is what was asked for; an unreadable recipe only loses the default
     if (path / "config.json").is_file():
         return path, call_format
-    found = [p for name in ("final", "warm_start") if (p := path / "checkpoints" / name).is_dir()]
-    if not found:
+    checkpoints = [p for name in ("final", "warm_start") if (p := path / "checkpoints" / name).is_dir()]
+    if not checkpoints:
         raise PolicyArgumentError(
             f"{path} holds no checkpoint: neither a config.json nor checkpoints/final. Give the folder that "
             "save_pretrained wrote, or a run folder whose training has got that far."
         )
-    return found[0], call_format
+    return checkpoints[0], call_format
 
 
 def _reads_images(checkpoint: Path) -> bool:
@@ -121,11 +121,11 @@ def _reads_images(checkpoint: Path) -> bool:
     return isinstance(config, dict) and "vision_config" in config
 
 
-def _make(name: str, where: str, model: str, wanted: dict[str, str | None]) -> Agent:
+def _make(name: str, address: str, model: str, given_options: dict[str, str | None]) -> Agent:
     """Build a registered policy. Options it does not take are an error, not left out in silence."""
     factory = registry.load("policies", name)
-    arguments = [part for part in (where, model) if part]
-    options = {key: value for key, value in wanted.items() if value is not None}
+    arguments = [part for part in (address, model) if part]
+    options = {key: value for key, value in given_options.items() if value is not None}
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:

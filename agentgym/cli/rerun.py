@@ -52,7 +52,7 @@ def rescore(
                 ledger,
                 registry.load_reward(reward),
                 label=new_label or f"{label}-{reward}",
-                seen=lambda _: progress.advance(bar),
+                on_episode=lambda _: progress.advance(bar),
             )
             rescored = run(rescoring)
     finally:

@@ -38,15 +38,15 @@ def doctor(backends: Backends = None, as_json: AsJson = False) -> None:
 
     Example: [b]agentgym sandbox doctor[/b]
     """
-    found = run(_probe(backends))
-    perfect = [name for name, one in found.items() if one["available"] and not one["lacking"]]
+    findings = run(_probe(backends))
+    perfect = [name for name, finding in findings.items() if finding["available"] and not finding["lacking"]]
     ok = set(backends) <= set(perfect) if backends else bool(perfect)
     if as_json:
         out().print(
-            json.dumps({"ok": ok, "machine": _machine(), "backends": found}, indent=1), markup=False, soft_wrap=True
+            json.dumps({"ok": ok, "machine": _host(), "backends": findings}, indent=1), markup=False, soft_wrap=True
         )
     else:
-        _show(found, ok)
+        _show(findings, ok)
     if not ok:
         raise typer.Exit(1)
 
@@ -57,19 +57,20 @@ def ps(backends: Backends = None, as_json: AsJson = False) -> None:
 
     Example: [b]agentgym sandbox ps[/b]
     """
-    found = run(_running(backends))
+    sandboxes = run(_running(backends))
     if as_json:
         from dataclasses import asdict
 
-        out().print(json.dumps([asdict(one) for one in found], indent=1), markup=False, soft_wrap=True)
+        out().print(json.dumps([asdict(sandbox) for sandbox in sandboxes], indent=1), markup=False, soft_wrap=True)
         return
-    if not found:
+    if not sandboxes:
         out().print("No sandbox runs on this machine.")
         return
-    out().print(_running_table(found))
-    if orphans := sum(one.orphaned for one in found):
+    out().print(_running_table(sandboxes))
+    if orphans := sum(sandbox.orphaned for sandbox in sandboxes):
         err().print(
-            f"{orphans} of {len(found)} outlived whoever made them: agentgym sandbox clean ends them.", style="yellow"
+            f"{orphans} of {len(sandboxes)} outlived whoever made them: agentgym sandbox clean ends them.",
+            style="yellow",
         )
 
 
@@ -83,10 +84,12 @@ def clean(
     Example: [b]agentgym sandbox clean[/b]
     """
     if dry_run:
-        orphans = [one for one in run(_running(backends)) if one.orphaned]
-        for one in orphans:
+        orphans = [sandbox for sandbox in run(_running(backends)) if sandbox.orphaned]
+        for sandbox in orphans:
             out().print(
-                f"would end {one.backend} sandbox {one.id}, {_age(one.age_s)} old", markup=False, soft_wrap=True
+                f"would end {sandbox.backend} sandbox {sandbox.id}, {_age(sandbox.age_s)} old",
+                markup=False,
+                soft_wrap=True,
             )
         out().print(f"{len(orphans)} sandbox(es) would be ended, with whatever else their dead owners left.")
         return
@@ -123,50 +126,50 @@ def _findings(capabilities: Capabilities) -> dict[str, Any]:
         "reason": capabilities.reason,
         "snapshots": capabilities.snapshots,
         "limits": limits if capabilities.available else {},
-        "lacking": [name for name, one in limits.items() if capabilities.available and one["state"] != "enforced"],
+        "lacking": [name for name, limit in limits.items() if capabilities.available and limit["state"] != "enforced"],
     }
 
 
-def _machine() -> str:
+def _host() -> str:
     system = os.uname()
     user = "root" if os.geteuid() == 0 else f"user {os.geteuid()}"
     return f"{system.sysname} {system.release} on {system.machine}, {user}"
 
 
-def _show(found: dict[str, dict[str, Any]], ok: bool) -> None:
+def _show(findings: dict[str, dict[str, Any]], ok: bool) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
     console = out()
-    console.print(f"{_machine()}\n", style="dim", markup=False)
-    for name, one in found.items():
-        if not one["available"]:
+    console.print(f"{_host()}\n", style="dim", markup=False)
+    for name, finding in findings.items():
+        if not finding["available"]:
             console.print(Text.assemble((name, "bold"), "  ", ("not available", "red")))
-            console.print(Padding(Text(one["reason"]), (0, 0, 1, 2)), soft_wrap=False)
+            console.print(Padding(Text(finding["reason"]), (0, 0, 1, 2)), soft_wrap=False)
             continue
-        lacking = one["lacking"]
-        told = (
+        lacking = finding["lacking"]
+        summary = (
             ("every limit is enforced", "green") if not lacking else (f"not enforced: {', '.join(lacking)}", "yellow")
         )
-        console.print(Text.assemble((name, "bold"), f"  level {one['level']}, ", told))
+        console.print(Text.assemble((name, "bold"), f"  level {finding['level']}, ", summary))
         table = Table(box=None, pad_edge=False, header_style="bold")
         for heading in ("Limit", "State", "What it bounds"):
             table.add_column(heading, no_wrap=heading != "What it bounds")
-        for limit, state in one["limits"].items():
+        for limit, state in finding["limits"].items():
             table.add_row(Text(limit), Text(state["state"], style=_STYLES[state["state"]]), Text(state["bounds"]))
-        snapshots = ("yes", "green") if one["snapshots"] else ("no", "yellow")
+        snapshots = ("yes", "green") if finding["snapshots"] else ("no", "yellow")
         table.add_row("snapshots", Text(*snapshots), "files of a sandbox, kept and restored")
         console.print(Padding(table, (0, 0, 0, 2)))
-        for reason in dict.fromkeys(one["limits"][limit]["reason"] for limit in lacking):
-            names = ", ".join(limit for limit in lacking if one["limits"][limit]["reason"] == reason)
+        for reason in dict.fromkeys(finding["limits"][limit]["reason"] for limit in lacking):
+            names = ", ".join(limit for limit in lacking if finding["limits"][limit]["reason"] == reason)
             console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)), soft_wrap=False)
         console.print()
     if ok:
         console.print("Hostile code can be held here; `agentgym dev sandbox-attack` tests it.", markup=False)
     else:
         console.print(
-            "No backend here enforces every limit." if len(found) > 1 else "Not every limit is enforced here."
+            "No backend here enforces every limit." if len(findings) > 1 else "Not every limit is enforced here."
         )
 
 
@@ -176,18 +179,18 @@ async def _running(names: list[str] | None) -> list[Running]:
 
 async def _of_all(names: list[str] | None, ask: Callable[[Backend], Awaitable[list[T]]]) -> list[T]:
     """What the backends answer. One that cannot work here is passed over with a note, unless it was asked for."""
-    found: list[T] = []
+    answers: list[T] = []
     for name, backend in chosen(names).items():
         try:
-            found += await ask(backend)
+            answers += await ask(backend)
         except SandboxUnavailable as error:
             if names:
                 raise
             err().print(f"{name} was passed over: {error}", style="dim", markup=False, soft_wrap=True)
-    return found
+    return answers
 
 
-def _running_table(found: list[Running]) -> Any:
+def _running_table(sandboxes: list[Running]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -196,16 +199,16 @@ def _running_table(found: list[Running]) -> Any:
         table.add_column(
             heading, no_wrap=heading != "Image", justify="right" if heading in ("Age", "MiB", "Processes") else "left"
         )
-    for one in found:
-        owner = Text("gone", style="yellow") if one.orphaned else Text(str(one.owner))
+    for sandbox in sandboxes:
+        owner = Text("gone", style="yellow") if sandbox.orphaned else Text(str(sandbox.owner))
         table.add_row(
-            Text(one.backend),
-            Text(one.id[:12]),
-            Text(one.image),
+            Text(sandbox.backend),
+            Text(sandbox.id[:12]),
+            Text(sandbox.image),
             owner,
-            _age(one.age_s),
-            f"{one.memory_mib:.1f}",
-            str(one.processes),
+            _age(sandbox.age_s),
+            f"{sandbox.memory_mib:.1f}",
+            str(sandbox.processes),
         )
     return table
 

@@ -83,22 +83,22 @@ async def _session(backend: str, spec: SandboxSpec, command: str | None, timeout
 
 async def _loop(sandbox: Sandbox, backend: str, timeout_s: float) -> int:
     """Read lines until the end of the input. Returns: the exit code of the last line, as any shell does."""
-    talks = sys.stdin.isatty()
-    if talks:
+    interactive = sys.stdin.isatty()
+    if interactive:
         out().print(f"A sandbox of {backend}. :help says what can be typed.", style="dim", markup=False)
-    code, at = 0, "/work"
+    code, directory = 0, "/work"
     while True:
-        line = _read(f"sandbox:{at}$ " if talks else "")  # blocks the loop: there is nothing else to do
+        line = _read(f"sandbox:{directory}$ " if interactive else "")  # blocks the loop: there is nothing else to do
         if line is None:
             return code
-        words = line.strip()
-        if not words:
+        command = line.strip()
+        if not command:
             continue
-        if words == ":quit" or words.split()[0] == "exit":
-            given = words.removeprefix("exit").strip()
-            return int(given) & 0xFF if given.isdigit() else code
-        if words.startswith(":"):
-            await _order(sandbox, words)
+        if command == ":quit" or command.split()[0] == "exit":
+            exit_argument = command.removeprefix("exit").strip()
+            return int(exit_argument) & 0xFF if exit_argument.isdigit() else code
+        if command.startswith(":"):
+            await _order(sandbox, command)
             continue
         result = await _interruptible(sandbox, line, timeout_s)
         if result is None:
@@ -106,17 +106,17 @@ async def _loop(sandbox: Sandbox, backend: str, timeout_s: float) -> int:
             continue
         _show(result, timeout_s)
         code = _exit_code(result)
-        if talks:
-            at = await _directory(sandbox)
+        if interactive:
+            directory = await _directory(sandbox)
 
 
-async def _order(sandbox: Sandbox, words: str) -> None:
-    if words == ":usage":
-        used = await sandbox.usage()
-        told = f"{used.cpu_s:.2f} s of processor time, {used.peak_memory_mib:.1f} MiB at the peak, "
-        told += f"{used.processes} process(es), {used.disk_bytes} bytes in files"
-        out().print(told, markup=False)
-    elif words == ":reset":
+async def _order(sandbox: Sandbox, command: str) -> None:
+    if command == ":usage":
+        usage = await sandbox.usage()
+        summary = f"{usage.cpu_s:.2f} s of processor time, {usage.peak_memory_mib:.1f} MiB at the peak, "
+        summary += f"{usage.processes} process(es), {usage.disk_bytes} bytes in files"
+        out().print(summary, markup=False)
+    elif command == ":reset":
         await sandbox.reset()
         out().print("The sandbox is empty again.")
     else:

@@ -84,8 +84,8 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
             ledger.close()
     if (folder.path / "guard.json").is_file():
         for alarm in folder.read_json("guard.json")["alarms"]:
-            told = f"guard, step {alarm['step']}: {alarm['reason']}"
-            console.print(told, style="yellow", markup=False, soft_wrap=True)
+            alarm_text = f"guard, step {alarm['step']}: {alarm['reason']}"
+            console.print(alarm_text, style="yellow", markup=False, soft_wrap=True)
     for note in contents.notes:
         console.print(f"note: {note}", style="yellow", markup=False)
     if (report := contents.path / "report.html").is_file():

@@ -42,10 +42,10 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         if not estimate.n:
             table.add_row(tag or "all", "0", "no data", "", *[""] * (2 * len(ks)))
             continue
-        powers = [f"{f(k, tag):.0%}" for k in ks for f in (evaluation.pass_at, evaluation.pass_hat)]
+        pass_rates = [f"{f(k, tag):.0%}" for k in ks for f in (evaluation.pass_at, evaluation.pass_hat)]
         interval = f"{estimate.low:.1%} to {estimate.high:.1%}"
         style = "bold" if tag is None else None
-        table.add_row(Text(tag or "all"), str(estimate.n), f"{estimate.value:.1%}", interval, *powers, style=style)
+        table.add_row(Text(tag or "all"), str(estimate.n), f"{estimate.value:.1%}", interval, *pass_rates, style=style)
     lines = [
         Text(
             f"{evaluation.task_set}:{evaluation.split}, {evaluation.group_size} episode(s) of each task, "
@@ -64,10 +64,12 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
             )
         )
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
-    wrong = evaluation.failures()
-    worst = next((kind for kind, _ in wrong.most_common() if evaluation.run), None)
-    seen = [Text(f"  for example {visible(name)}", style="dim") for name in evaluation.examples(worst or "", 1)]
-    return Group(*lines, Text(), table, *_failures(wrong), *seen)
+    failures = evaluation.failures()
+    most_frequent = next((kind for kind, _ in failures.most_common() if evaluation.run), None)
+    examples = [
+        Text(f"  for example {visible(name)}", style="dim") for name in evaluation.examples(most_frequent or "", 1)
+    ]
+    return Group(*lines, Text(), table, *_failures(failures), *examples)
 
 
 def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
@@ -132,7 +134,7 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
 
 
 def message_panel(message: Message) -> RenderableType:
-    """An opening message, or an answer of the world."""
+    """A message of the opening, or of the environment."""
     return Panel(Text(_clip(message.text)), title=message.role, title_align="left", border_style="dim")
 
 
@@ -150,14 +152,14 @@ def result_text(result: Result) -> Text:
     return Text(text) if result.ok else Text(f"{result.status.value}: {text}", style="red")
 
 
-def _took(usage: Mapping[str, float], who: str) -> list[Text]:
-    words = format_usage(usage)
-    return [Text(f"{who} {', '.join(words)}", style="dim")] if words else []
+def _took(usage: Mapping[str, float], subject: str) -> list[Text]:
+    phrases = format_usage(usage)
+    return [Text(f"{subject} {', '.join(phrases)}", style="dim")] if phrases else []
 
 
 def _failures(counts: Counter[str]) -> list[Text]:
-    found = [f"{counts[kind]} {meaning}" for kind, meaning in KINDS.items() if counts[kind]]
-    return [Text("went wrong: " + "; ".join(found), style="dim")] if found else []
+    phrases = [f"{counts[kind]} {meaning}" for kind, meaning in KINDS.items() if counts[kind]]
+    return [Text("went wrong: " + "; ".join(phrases), style="dim")] if phrases else []
 
 
 def _clip(text: str) -> str:

@@ -20,7 +20,7 @@ app = typer.Typer(help="Import data sets as task sets; look at task sets.", no_a
 
 @app.command("import")
 def import_tasks(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which format, e.g. mbpp.")],
+    importer_name: Annotated[str, typer.Argument(metavar="IMPORTER", help="Which format, e.g. mbpp.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The data set's file or folder.")],
     target: Annotated[Path, typer.Option("--out", metavar="FILE.jsonl", help="Where to write the task set.")],
     modules: Import = None,
@@ -32,15 +32,15 @@ def import_tasks(
     from agentgym import registry
     from agentgym.errors import TaskError
 
-    importer = registry.load("importers", kind)
+    importer = registry.load("importers", importer_name)
     if not path.exists():
         raise TaskError(f"There is no file or folder {path}. Download the data set first; nothing is fetched here.")
     if target.suffix not in (".jsonl", ".json"):
         raise TaskError(f"--out {target}: a task set is a .jsonl file.")
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         task_set = importer(path)
-    for warning in said:
+    for warning in notes:
         err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     task_set.to_jsonl(target)
@@ -67,9 +67,9 @@ def show_tasks(
         tasks = task_set[split]
         console.print(f"\n{split}: {len(tasks)} tasks", style="bold", markup=False)
         for task in tasks[:count]:
-            asked = visible(task.opening()[-1].text)
-            told = asked if len(asked) <= 400 else asked[:400] + " ..."
-            console.print(f"  {task.id}  [{', '.join(task.tags)}]  {told}", markup=False, soft_wrap=True)
+            question = visible(task.opening()[-1].text)
+            excerpt = question if len(question) <= 400 else question[:400] + " ..."
+            console.print(f"  {task.id}  [{', '.join(task.tags)}]  {excerpt}", markup=False, soft_wrap=True)
 
 
 MOST_SHOWN = 5
@@ -116,23 +116,28 @@ def check_tasks(
         raise typer.Exit(1)
 
 
-def _compare(place: str, train: Sequence[Task], split: str, tasks: Sequence[Task], threshold: float) -> int:
+def _compare(train_name: str, train: Sequence[Task], split: str, tasks: Sequence[Task], threshold: float) -> int:
     """Print what is alike. Returns: tasks that are in training word for word."""
     from agentgym.evaluation.contamination import contamination
 
     if not train or not tasks:
         return 0
-    found, console = contamination(train, tasks, threshold=threshold), out()
-    near = len(found.overlaps) - found.leaked
-    told = f"{split} against {place}: {found.leaked} of {found.held_out} the same but for numbering, {near} nearly so"
-    if found.told_apart_by_seed:
-        told += f"; {found.told_apart_by_seed} are told apart by a number alone, so their words say nothing"
-    console.print(told, style="red" if found.leaked else None, markup=False, soft_wrap=True)
-    for one in found.overlaps[:MOST_SHOWN]:
-        console.print(f"  {one.similarity:.0%}  {one.held_out}  like  {one.train}", markup=False, soft_wrap=True)
-    if len(found.overlaps) > MOST_SHOWN:
-        console.print(f"  and {len(found.overlaps) - MOST_SHOWN} more", markup=False)
-    return found.leaked
+    comparison, console = contamination(train, tasks, threshold=threshold), out()
+    near = len(comparison.overlaps) - comparison.leaked
+    summary = (
+        f"{split} against {train_name}: {comparison.leaked} of {comparison.held_out} the same but for numbering, "
+        f"{near} nearly so"
+    )
+    if comparison.told_apart_by_seed:
+        summary += f"; {comparison.told_apart_by_seed} differ from others by a number alone, so their words say nothing"
+    console.print(summary, style="red" if comparison.leaked else None, markup=False, soft_wrap=True)
+    for overlap in comparison.overlaps[:MOST_SHOWN]:
+        console.print(
+            f"  {overlap.similarity:.0%}  {overlap.held_out}  like  {overlap.train}", markup=False, soft_wrap=True
+        )
+    if len(comparison.overlaps) > MOST_SHOWN:
+        console.print(f"  and {len(comparison.overlaps) - MOST_SHOWN} more", markup=False)
+    return comparison.leaked
 
 
 def _search(path: Path, task_set: TaskSet) -> int:
@@ -140,10 +145,10 @@ def _search(path: Path, task_set: TaskSet) -> int:
     from agentgym.evaluation.contamination import search_corpus
 
     hits = search_corpus(list(task_set["held_out"]), _lines(path), canary=_canary(task_set))
-    told = (
+    summary = (
         f"{path}: {len(hits.tasks)} of {hits.held_out} held-out tasks in {hits.lines:,} lines, {hits.canaries} canaries"
     )
-    out().print(told, style="red" if hits.tasks or hits.canaries else None, markup=False, soft_wrap=True)
+    out().print(summary, style="red" if hits.tasks or hits.canaries else None, markup=False, soft_wrap=True)
     for name, run in list(hits.tasks.items())[:MOST_SHOWN]:
         out().print(f"  {name}: ... {run} ...", markup=False, soft_wrap=True)
     return max(len(hits.tasks), hits.canaries)

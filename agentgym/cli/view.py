@@ -31,10 +31,12 @@ def view(
     from agentgym.viewer.shelf import named_runs
 
     paths = runs or [Path("runs")]
-    found = named_runs(paths)
+    runs_by_key = named_runs(paths)
     listening = listen(port)
     address = f"http://{ADDRESS}:{listening.getsockname()[1]}/"
-    out().print(f"{len(found)} run(s). Open {address} in a browser; Ctrl-C ends this.", markup=False, soft_wrap=True)
+    out().print(
+        f"{len(runs_by_key)} run(s). Open {address} in a browser; Ctrl-C ends this.", markup=False, soft_wrap=True
+    )
     if browser:
         webbrowser.open(address)
     with suppress(KeyboardInterrupt):  # how one ends it

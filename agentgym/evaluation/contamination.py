@@ -200,15 +200,15 @@ def _telling(
 
 def _candidates(left: Sequence[frozenset[int]], right: Sequence[frozenset[int]]) -> set[tuple[int, int]]:
     """Pairs that agree in a band of their signatures."""
-    one, other = _signatures(left), _signatures(right)
+    left_signatures, right_signatures = _signatures(left), _signatures(right)
     pairs: set[tuple[int, int]] = set()
     for band in range(BANDS):
         rows = slice(band * ROWS, (band + 1) * ROWS)
         buckets: dict[bytes, list[int]] = defaultdict(list)
-        for i, signature in enumerate(one[:, rows]):
+        for i, signature in enumerate(left_signatures[:, rows]):
             if left[i]:
                 buckets[signature.tobytes()].append(i)
-        for j, signature in enumerate(other[:, rows]):
+        for j, signature in enumerate(right_signatures[:, rows]):
             if right[j]:
                 pairs.update((i, j) for i in buckets.get(signature.tobytes(), ()))
     return pairs
@@ -219,11 +219,11 @@ def _signatures(sets: Sequence[frozenset[int]]) -> NDArray[np.uint64]:
     rng = np.random.default_rng(0)
     factors = rng.integers(0, 2**63, BANDS * ROWS, np.uint64) * np.uint64(2) + np.uint64(1)
     shifts = rng.integers(0, 2**63, BANDS * ROWS, np.uint64)
-    found = np.full((len(sets), BANDS * ROWS), np.iinfo(np.uint64).max, np.uint64)
-    for i, one in enumerate(sets):
-        if one:
-            numbers = np.fromiter(one, np.uint64, len(one)) + np.uint64(1)
+    signatures = np.full((len(sets), BANDS * ROWS), np.iinfo(np.uint64).max, np.uint64)
+    for i, numbers_of_task in enumerate(sets):
+        if numbers_of_task:
+            numbers = np.fromiter(numbers_of_task, np.uint64, len(numbers_of_task)) + np.uint64(1)
             numbers = (numbers ^ (numbers >> np.uint64(7))) * np.uint64(0x9E3779B97F4A7C15)
             mixed = numbers ^ (numbers >> np.uint64(32))
-            found[i] = ((mixed[:, None] * factors + shifts) >> np.uint64(16)).min(axis=0)
-    return found
+            signatures[i] = ((mixed[:, None] * factors + shifts) >> np.uint64(16)).min(axis=0)
+    return signatures

@@ -116,11 +116,11 @@ def draw(
     usable = [g for g, group in enumerate(groups) if sum(t.valid for t in group) > 1]
     if not usable:
         raise EvaluationError("No group holds two valid trajectories: there is no credit to compare.")
-    kept = [groups[g] for g in usable]
-    places = [(g, i) for g, group in enumerate(kept) for i, t in enumerate(group) if t.valid]
+    usable_groups = [groups[g] for g in usable]
+    places = [(g, i) for g, group in enumerate(usable_groups) for i, t in enumerate(group) if t.valid]
     order = np.random.default_rng(seed).permutation(len(places))[:sample]
-    of_kept = {name: [given[g] for g in usable] for name, given in advantages.items()}
-    return Sample(kept, of_kept, [places[int(place)] for place in order])
+    usable_advantages = {name: [given[g] for g in usable] for name, given in advantages.items()}
+    return Sample(usable_groups, usable_advantages, [places[int(place)] for place in order])
 
 
 async def audit(

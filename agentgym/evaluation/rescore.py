@@ -31,12 +31,12 @@ class Rescored:
 
 
 async def rescore(
-    played: Iterable[Trajectory],
+    trajectories: Iterable[Trajectory],
     reward: Reward,
     *,
     concurrency: int = 16,
     time_s: float = 600.0,
-    seen: Callable[[Trajectory], None] | None = None,
+    on_episode: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Copies of the episodes with the rewards that `reward` gives; the originals are not touched.
 
@@ -47,24 +47,24 @@ async def rescore(
         seen: called with each as it is judged.
     Raises: RewardError for a reward that returns no reward.
     """
-    gate = asyncio.Semaphore(concurrency)
+    slots = asyncio.Semaphore(concurrency)
 
-    async def one(trajectory: Trajectory) -> Trajectory:
-        async with gate:
-            found = await _judge(trajectory, reward, time_s)
-        if seen is not None:
-            seen(found)
-        return found
+    async def judge_one(trajectory: Trajectory) -> Trajectory:
+        async with slots:
+            rescored = await _judge(trajectory, reward, time_s)
+        if on_episode is not None:
+            on_episode(rescored)
+        return rescored
 
-    found = await asyncio.gather(*map(one, played))
+    rescored = await asyncio.gather(*map(judge_one, trajectories))
     if (judge_group := getattr(reward, "group", None)) is not None:
         by_task: dict[str, list[Trajectory]] = {}
-        for trajectory in found:
+        for trajectory in rescored:
             if trajectory.valid:
                 by_task.setdefault(trajectory.task.id, []).append(trajectory)
         for group in by_task.values():
             await _judge_group(group, judge_group, reward, time_s)
-    return found
+    return rescored
 
 
 async def rescore_evaluation(
@@ -73,7 +73,7 @@ async def rescore_evaluation(
     reward: Reward,
     *,
     label: str,
-    seen: Callable[[Trajectory], None] | None = None,
+    on_episode: Callable[[Trajectory], None] | None = None,
 ) -> Rescored:
     """Judge the episodes of a recorded evaluation again.
 
@@ -82,17 +82,17 @@ async def rescore_evaluation(
     Raises: EvaluationError where the ledger lacks an episode or the reward gives no `success`.
     """
     ids = [[f"{before.run}/{row.task}#{i}" for i in range(len(row.success))] for row in before.rows]
-    kept = ledger.finished(before.run)
-    if missing := [name for group in ids for name in group if name not in kept]:
+    finished = ledger.finished(before.run)
+    if missing := [name for group in ids for name in group if name not in finished]:
         raise EvaluationError(
             f"The ledger lacks {len(missing)} episodes of {before.label!r}, for example {missing[0]!r}: only what was "
             "kept can be judged again."
         )
-    found = await rescore((ledger.load(name) for group in ids for name in group), reward, seen=seen)
-    rows, at = [], 0
+    rescored = await rescore((ledger.load(name) for group in ids for name in group), reward, on_episode=on_episode)
+    rows, start = [], 0
     for group in ids:
-        rows.append(row_of(found[at : at + len(group)]))
-        at += len(group)
+        rows.append(row_of(rescored[start : start + len(group)]))
+        start += len(group)
     after = replace(before, label=label, rows=rows)
     verdicts = zip(
         (name for group in ids for name in group),
@@ -146,7 +146,7 @@ async def _each(answer: Any, reward: Reward, count: int) -> list[dict[str, float
         answer = await answer
     if not isinstance(answer, (list, tuple)) or len(answer) != count:
         raise RewardError(f"{type(reward).__name__} returned {answer!r:.200}: expected a dict for each of {count}.")
-    return [dict(await validate_components(one, reward)) for one in answer]
+    return [dict(await validate_components(components, reward)) for components in answer]
 
 
 def _weights(reward: Reward, episode: Any) -> dict[str, float]:

@@ -72,21 +72,21 @@ async def evaluate(
     held_out_uses = note_held_out_use(chosen, split, tasks, policy=name, label=label, seed=config.seed)
     manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}")
     started, clock = time.time(), time.monotonic()
-    played: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     solved, failed = 0.0, 0
     async for trajectory in manager.run(tasks):
         _check_same(trajectory, config, label)
-        played.append(trajectory)
+        trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
         failed += not trajectory.valid
         if seen is not None:
             seen(trajectory)
         if progress is not None:
-            progress(Progress(len(played), len(tasks) * config.group_size, solved, failed))
-    order = {task.id: place for place, task in enumerate(tasks)}
-    played.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
+            progress(Progress(len(trajectories), len(tasks) * config.group_size, solved, failed))
+    order = {task.id: position for position, task in enumerate(tasks)}
+    trajectories.sort(key=lambda trajectory: (order[trajectory.task.id], trajectory.sample))
     evaluation = from_trajectories(
-        played,
+        trajectories,
         label=label,
         task_set=chosen,
         split=split,

@@ -92,48 +92,50 @@ def over_seeds(
     Raises: EvaluationError for tasks that differ or seeds that do not make whole interims.
     """
     first = next(iter(arms.values()))[0]
-    for other in (one for played in arms.values() for one in played):
+    for other in (evaluation for evaluations in arms.values() for evaluation in evaluations):
         check_same_tasks(first, other)
     # a task that an agent lost to failures in any seed is left out for all: the matrix has no holes
-    whole = [i for i in range(len(first.rows)) if all(e.rows[i].observed for played in arms.values() for e in played)]
+    everyone = [evaluation for evaluations in arms.values() for evaluation in evaluations]
+    complete = [i for i in range(len(first.rows)) if all(evaluation.rows[i].observed for evaluation in everyone)]
     scores = {
-        name: np.array([[np.mean(e.rows[i].observed) for i in whole] for e in played]) for name, played in arms.items()
+        name: np.array([[np.mean(e.rows[i].observed) for i in complete] for e in evaluations])
+        for name, evaluations in arms.items()
     }
-    improves = []
+    pairs = []
     for a, b in combinations(scores, 2):
         chance = stratified_bootstrap(probability_of_improvement, scores[b], scores[a], resamples=resamples)
-        improves.append({"first": a, "second": b, "probability": asdict(chance)})
+        pairs.append({"first": a, "second": b, "probability": asdict(chance)})
     return {
         "task_set": first.task_set,
         "split": first.split,
         "manifest": first.manifest,
-        "tasks": len(whole),
+        "tasks": len(complete),
         "thresholds": THRESHOLDS,
         "arms": {
             name: {
-                "seeds": len(one),
-                "mean": float(one.mean()),
-                "profile": performance_profile(one, THRESHOLDS).tolist(),
-                "iqm": asdict(stratified_bootstrap(interquartile_mean, one, resamples=resamples)),
+                "seeds": len(matrix),
+                "mean": float(matrix.mean()),
+                "profile": performance_profile(matrix, THRESHOLDS).tolist(),
+                "iqm": asdict(stratified_bootstrap(interquartile_mean, matrix, resamples=resamples)),
             }
-            for name, one in scores.items()
+            for name, matrix in scores.items()
         },
-        "pairs": improves,
+        "pairs": pairs,
         "adastop": [] if interims is None else _decisions(scores, interims),
     }
 
 
 def _decisions(scores: Mapping[str, np.ndarray], interims: int) -> list[dict[str, Any]]:
-    most = max(len(one) for one in scores.values())
-    size = -(-most // interims)
-    if size < 2 or any(len(one) % size for one in scores.values()):
+    most_seeds = max(len(matrix) for matrix in scores.values())
+    size = -(-most_seeds // interims)
+    if size < 2 or any(len(matrix) % size for matrix in scores.values()):
         raise EvaluationError(
-            f"{[len(one) for one in scores.values()]} seeds do not make whole interims of {size}: AdaStop with "
-            f"{interims} interims takes the same number of new seeds, at least 2, of each agent in each."
+            f"{[len(matrix) for matrix in scores.values()]} seeds do not make whole interims of {size}: AdaStop "
+            f"with {interims} interims takes the same number of new seeds, at least 2, of each agent in each."
         )
     batches = {
-        name: [one[at : at + size].mean(axis=1).tolist() for at in range(0, len(one), size)]
-        for name, one in scores.items()
+        name: [matrix[start : start + size].mean(axis=1).tolist() for start in range(0, len(matrix), size)]
+        for name, matrix in scores.items()
     }
     return [asdict(decision) for decision in adastop(batches, interims=interims)]
 

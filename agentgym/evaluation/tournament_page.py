@@ -9,11 +9,11 @@ from typing import Any
 from agentgym.evaluation.report.html import STILL, Html, el, join
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(result: Mapping[str, Any]) -> str:
     """The page of what `tournament` or `over_seeds` found."""
-    several = "thresholds" in found
-    what = f"{found['tasks']} {found['split']} tasks of {found['task_set']}"
-    title = f"{' against '.join(found['arms'])}"
+    several = "thresholds" in result
+    what = f"{result['tasks']} {result['split']} tasks of {result['task_set']}"
+    title = f"{' against '.join(result['arms'])}"
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
     head = el(
         "head",
@@ -24,7 +24,7 @@ def page(found: Mapping[str, Any]) -> str:
         el("title", title),
         el("style", Html(style)),
     )
-    parts = _of_seeds(found) if several else _of_evaluations(found)
+    parts = _of_seeds(result) if several else _of_evaluations(result)
     body = el(
         "body",
         el("header", el("p", "agentgym", cls="brand"), el("h1", title), el("p", what, cls="fine"), cls="top"),
@@ -33,9 +33,9 @@ def page(found: Mapping[str, Any]) -> str:
     return str(join([Html("<!doctype html>\n"), el("html", head, body, lang="en")]))
 
 
-def _of_evaluations(found: Mapping[str, Any]) -> list[Html]:
-    arms, pairs = found["arms"], found["pairs"]
-    shown = [
+def _of_evaluations(result: Mapping[str, Any]) -> list[Html]:
+    arms, pairs = result["arms"], result["pairs"]
+    sections = [
         _table(
             "Success",
             ["Agent", "Success", "95 % interval", "Failed", "Turns"],
@@ -67,38 +67,38 @@ def _of_evaluations(found: Mapping[str, Any]) -> list[Html]:
         ks = sorted({k for arm in arms.values() for k in arm[key]}, key=float)
         if len(ks) > (key != "within_turns"):
             rows = [
-                [arm, *(f"{_rate(one[key][k])} ({_range(one[key][k])})" if k in one[key] else "" for k in ks)]
-                for arm, one in arms.items()
+                [arm, *(f"{_rate(curves[key][k])} ({_range(curves[key][k])})" if k in curves[key] else "" for k in ks)]
+                for arm, curves in arms.items()
             ]
-            shown.append(_table(name, ["Agent", *ks], rows))
-    return shown
+            sections.append(_table(name, ["Agent", *ks], rows))
+    return sections
 
 
-def _of_seeds(found: Mapping[str, Any]) -> list[Html]:
+def _of_seeds(result: Mapping[str, Any]) -> list[Html]:
     arms = [
         [name, str(a["seeds"]), f"{a['mean']:.1%}", _rate(a["iqm"]), _range(a["iqm"])]
-        for name, a in found["arms"].items()
+        for name, a in result["arms"].items()
     ]
     pairs = [
-        [f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])] for p in found["pairs"]
+        [f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])] for p in result["pairs"]
     ]
-    profile = [[name, *(f"{share:.0%}" for share in a["profile"][::4])] for name, a in found["arms"].items()]
-    decided = [[one["first"], one["verdict"], one["second"]] for one in found["adastop"]]
+    profile = [[name, *(f"{share:.0%}" for share in a["profile"][::4])] for name, a in result["arms"].items()]
+    decisions = [[decision["first"], decision["verdict"], decision["second"]] for decision in result["adastop"]]
     return [
         _table("Over seeds", ["Agent", "Seeds", "Mean", "Interquartile mean", "95 % interval"], arms),
         _table("Chance that the second improves on the first", ["Pair", "Chance", "95 % interval"], pairs),
         _table(
             "Share of seeds and tasks that score above",
-            ["Agent", *(f"{t:g}" for t in found["thresholds"][::4])],
+            ["Agent", *(f"{t:g}" for t in result["thresholds"][::4])],
             profile,
         ),
-        *([_table("AdaStop", ["Agent", "is", "than"], decided)] if decided else []),
+        *([_table("AdaStop", ["Agent", "is", "than"], decisions)] if decisions else []),
     ]
 
 
 def _table(title: str, head: list[str], rows: list[list[str]]) -> Html:
     body = [el("tr", el("th", row[0], scope="row"), [el("td", cell, cls="num") for cell in row[1:]]) for row in rows]
-    heads = [el("th", one, scope="col") if one else el("td") for one in head]
+    heads = [el("th", name, scope="col") if name else el("td") for name in head]
     table = el("table", el("caption", title), el("thead", el("tr", heads)), el("tbody", body))
     return el("section", el("h2", title), el("div", table, cls="scroll", tabindex=0))
 

@@ -124,6 +124,13 @@ class WarmStartSection(Section):
     validate_every: Count = 50
     validate_tasks: Count = 64
 
+    @model_validator(mode="before")
+    @classmethod
+    def _current_keys(cls, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        return renamed_keys(table, {"novice": "imperfect_oracle"}, where="[warm_start]")
+
 
 class SignalsSection(Section):
     """How signals are made that the estimator requires and no record holds (see agentgym.training.signals).
@@ -250,7 +257,8 @@ class Recipe(Section):
 
     def judge(self, task_set: TaskSet) -> Reward | str | None:
         """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
-        return self.reward.judge(registry.load("environments", task.environment).reward for task in task_set["train"])
+        environments = dict.fromkeys(task.environment for task in task_set["train"])
+        return self.reward.judge(registry.prototype(name).reward for name in environments)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """How the run's episodes are played. Raises: as `judge`."""

@@ -68,7 +68,7 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
     """All that was said, calls as the agent writes them, and the tools' signatures, for training a tokenizer."""
     found = []
     for trajectory in trajectories:
-        tools = registry.load("environments", trajectory.task.environment).tools.values()
+        tools = registry.prototype(trajectory.task.environment).tools.values()
         found += [tool.signature() for tool in tools]
         for message in trajectory.messages():
             found.append(message.text)
@@ -79,7 +79,7 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
     """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
-    environment = registry.load("environments", trajectory.task.environment)
+    environment = registry.prototype(trajectory.task.environment)
     schemas = [tool.schema() for tool in environment.tools.values()]
     trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas)
     for turn in trajectory.turns:

@@ -46,9 +46,9 @@ class Viewer:
             run.close()
 
     def _open(self, key: str, path: Path) -> OpenedRun:
-        found = self._opened.setdefault(path, OpenedRun(path, key))
-        found.key = key
-        return found
+        run = self._opened.setdefault(path, OpenedRun(path, key))
+        run.key = key
+        return run
 
 
 def application(paths: Sequence[Path]) -> FastAPI:
@@ -107,9 +107,9 @@ def application(paths: Sequence[Path]) -> FastAPI:
         offset: int = Query(0, ge=0),
         limit: int = Query(200, ge=1, le=500),
     ) -> dict[str, Any]:
-        asked = request.query_params
+        parameters = request.query_params
         names = ("only", "phase", "run", "task", "stop", "failure", "tag", "text")
-        where = {name: asked[name] for name in names if asked.get(name)}
+        where = {name: parameters[name] for name in names if parameters.get(name)}
         return opened(key).episodes(where, sort=sort, descending=descending, offset=offset, limit=limit)
 
     @app.get("/api/runs/{key}/episode")
@@ -123,10 +123,10 @@ def application(paths: Sequence[Path]) -> FastAPI:
     @app.get("/api/runs/{key}/image")
     def image(key: str, id: str, at: str) -> Response:  # noqa: A002
         place = tuple(int(part) for part in at.split(".") if part.isascii() and part.isdigit())
-        found = opened(key).image(id, place)
-        if found is None:
+        image_data = opened(key).image(id, place)
+        if image_data is None:
             raise HTTPException(404, "There is no such image.")
-        return Response(found[1], media_type=found[0])
+        return Response(image_data[1], media_type=image_data[0])
 
     return app
 

@@ -56,10 +56,10 @@ class OpenedRun:
 
     def summary(self) -> dict[str, Any]:
         """What a list of runs shows."""
-        found = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
+        data = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
         reader = self.reader()
-        lacking = reader.summarise(0.02) if reader else 0
-        return found | {"episodes": reader.count() if reader else 0, "lacking": lacking}
+        unread = reader.summarise(0.02) if reader else 0
+        return data | {"episodes": reader.count() if reader else 0, "lacking": unread}
 
     def overview(self) -> dict[str, Any]:
         """Everything but the episodes. This answer, and those below, say which version of the files they are of."""
@@ -94,8 +94,8 @@ class OpenedRun:
         group = self._ledger().select({"run": run_of(trajectory), "task": trajectory.task.id}, limit=64)
         credit = credit_of(self.path / "credit.jsonl", {name, *(row["id"] for row in group)})
         others = self._ledger().select({"task": trajectory.task.id}, sort="episode", limit=200)
-        found = episode_data(trajectory, credit.get(name), link)
-        return found | {"group": siblings(group, credit), "same_task": listed(others), "version": version}
+        data = episode_data(trajectory, credit.get(name), link)
+        return data | {"group": siblings(group, credit), "same_task": listed(others), "version": version}
 
     def tokens(self, name: str) -> dict[str, Any]:
         """The tokens of an episode in spans, and what they read as. Raises: LedgerError when there is none."""
@@ -150,12 +150,12 @@ class OpenedRun:
             return self._vocabulary[1]
 
     def _stamps(self, names: list[str]) -> list[tuple[int, int, int]]:
-        found = []
+        stamps = []
         for name in names:
             for path in sorted(self.path.glob(name)):
                 try:
                     status = path.stat()
                 except OSError:
                     continue
-                found.append((status.st_size, status.st_mtime_ns, status.st_ino))
-        return found
+                stamps.append((status.st_size, status.st_mtime_ns, status.st_ino))
+        return stamps

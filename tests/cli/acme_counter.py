@@ -28,7 +28,7 @@ def tasks():
         return [
             Task(f"{split}-{i}", COUNTER, f"Count to {i}.", truth=i, split=split, tags=(("even", "odd")[i % 2],))
             for i in span
-        ]  # fmt: skip
+        ]
 
     splits = {"train": rows("train", range(1, 9)), "held_out": rows("held_out", range(20, 30))}
     return TaskSet("acme/counts-v1", splits, oracle=oracle)

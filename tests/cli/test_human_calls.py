@@ -37,10 +37,22 @@ def test_a_line_is_read_as_it_was_meant(line, call):
 
 @pytest.mark.parametrize(
     "line",
-    ["hello", "add(1, 2)", "add(amount=1, amount=2)", "add(1, amount=2)", "add(**{'amount': 1})", "add(open('x'))",
-     "a.b()", "add(__import__('os').system('true'))", "{", '{"name": 3}',
-     '{"name": "add", "arguments": []}', "1 + 1", "f(*[1])"],
-)  # fmt: skip
+    [
+        "hello",
+        "add(1, 2)",
+        "add(amount=1, amount=2)",
+        "add(1, amount=2)",
+        "add(**{'amount': 1})",
+        "add(open('x'))",
+        "a.b()",
+        "add(__import__('os').system('true'))",
+        "{",
+        '{"name": 3}',
+        '{"name": "add", "arguments": []}',
+        "1 + 1",
+        "f(*[1])",
+    ],
+)
 def test_what_is_no_call_is_refused_and_nothing_in_it_runs(line):
     with pytest.raises(Unreadable):
         parse_call(line, TOOLS)

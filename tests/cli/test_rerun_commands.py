@@ -74,8 +74,9 @@ def test_a_replay_says_that_all_is_as_it_was_or_where_it_is_not(played):
 
 def test_an_episode_is_played_on_by_hand_and_by_a_policy(played):
     episode = "evaluation/held_out/held_out-20#0"
-    done = agentgym("fork", played, "--episode", episode, "--turn", 2, "--out", played.parent / "forks",
-                    stdin="add(3)\nsubmit()\n")  # fmt: skip
+    done = agentgym(
+        "fork", played, "--episode", episode, "--turn", 2, "--out", played.parent / "forks", stdin="add(3)\nsubmit()\n"
+    )
     assert done.exit_code == 0, done.output
     assert "submitted 23" in done.stdout
     assert "success +0" in done.stdout

@@ -31,6 +31,10 @@ def sandbox(*words, stdin=None):
     return CliRunner().invoke(app, ["sandbox", *(str(word) for word in words)], input=stdin, env=SETTING)
 
 
+def attack(*words):
+    return CliRunner().invoke(app, ["dev", "sandbox-attack", *(str(word) for word in words)], env=SETTING)
+
+
 def test_doctor_names_every_limit_and_its_exit_code_says_whether_all_are_enforced():
     done = sandbox("doctor", "--backend", "namespaces")
     told = json.loads(sandbox("doctor", "--backend", "namespaces", "--json").stdout)
@@ -188,13 +192,13 @@ def test_ps_shows_what_another_process_runs_and_clean_leaves_it_alone():
 def test_attacks_are_shown_kept_and_put_beside_earlier_ones(tmp_path):
     kept, document = tmp_path / "first.json", tmp_path / "security.md"
     some = ("--only", "hard_links", "--only", "io_uring")
-    done = sandbox("attack", "--backend", "namespaces", *some, "--label", "first", "--out", kept)
+    done = attack("--backend", "namespaces", *some, "--label", "first", "--out", kept)
     assert done.exit_code == 0, done.output
     assert "first (ns" in done.output
     assert "2 of 2 held." in done.output
-    assert sandbox("attack", "--backend", "namespaces", *some, "--out", document).exit_code == 0
+    assert attack("--backend", "namespaces", *some, "--out", document).exit_code == 0
     document.write_text(f"# Before\n{BEGIN}\nearlier\n{END}\nafter\n")
-    done = sandbox("attack", "--backend", "namespaces", *some, "--beside", kept, "--label", "second", "--out", document)
+    done = attack("--backend", "namespaces", *some, "--beside", kept, "--label", "second", "--out", document)
     assert done.exit_code == 0, done.output
     words = document.read_text()
     assert words.startswith("# Before")
@@ -215,7 +219,7 @@ class Lax(NamespacesBackend):
 def test_an_attack_that_is_not_held_ends_with_1_and_says_what_got_through(tmp_path, monkeypatch):
     document = tmp_path / "table.md"
     monkeypatch.setitem(registry._registered["backends"], "lax", Lax)
-    done = sandbox("attack", "--backend", "lax", "--only", "open_files_filler", "--out", document)
+    done = attack("--backend", "lax", "--only", "open_files_filler", "--out", document)
     assert done.exit_code == 1
     assert "NOT HELD" in done.output
     assert "files were open at once" in done.output
@@ -233,6 +237,6 @@ def test_an_attack_that_is_not_held_ends_with_1_and_says_what_got_through(tmp_pa
 def test_what_cannot_be_done_is_said_before_anything_is_attacked(words, told, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("plain.md").write_text("no markers")
-    done = sandbox("attack", *words)
+    done = attack(*words)
     assert done.exit_code == 2
     assert told in done.stderr

@@ -198,12 +198,12 @@ def test_all_800_gold_answers_of_bfcl_are_right_and_each_is_wrong_with_a_call_le
                 {
                     "name": name,
                     "accepted": accepted,
-                    "optional": [one for one, values in accepted.items() if "" in values],
+                    "optional": [argument for argument, values in accepted.items() if "" in values],
                 }
                 for name, accepted in rows
             ]
             gold = [
-                (name, {one: values[0] for one, values in accepted.items() if values[0] != ""})
+                (name, {argument: values[0] for argument, values in accepted.items() if values[0] != ""})
                 for name, accepted in rows
             ]
             assert validate_components(*gold, expected=expected) == {

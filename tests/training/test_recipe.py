@@ -159,3 +159,11 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
 def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
     with pytest.raises(RecipeError, match=told):
         Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).judge(load_task_set("sql/store-v1"))
+
+
+def test_the_old_key_novice_still_works_and_warns_and_both_names_are_an_error(tmp_path):
+    with pytest.warns(DeprecationWarning, match=r"novice in \[warm_start\] is now imperfect_oracle"):
+        recipe = Recipe.load(write(tmp_path, GOOD + "[warm_start]\nnovice = 0.5\n"))
+    assert recipe.warm_start.imperfect_oracle == 0.5
+    with pytest.raises(RecipeError, match="two names of one key"):
+        Recipe.load(write(tmp_path, GOOD + "[warm_start]\nnovice = 0.5\nimperfect_oracle = 0.5\n"))

@@ -76,11 +76,19 @@ def test_nothing_but_reading_is_answered(client, method):
 @pytest.mark.parametrize(
     "path",
     [
-        "/page/../__init__.py", "/page/..%2f__init__.py", "/page/%2e%2e/%2e%2e/results.py", "/page//etc/passwd",
-        "/page/..%5c__init__.py", "/page/__init__.py", "/api/runs/..%2f..%2fetc", "/api/runs/%2e%2e",
-        "/api/runs/%2Fetc", "/api/runs/watched%00", "/api/runs/watched/../../etc/passwd",
+        "/page/../__init__.py",
+        "/page/..%2f__init__.py",
+        "/page/%2e%2e/%2e%2e/results.py",
+        "/page//etc/passwd",
+        "/page/..%5c__init__.py",
+        "/page/__init__.py",
+        "/api/runs/..%2f..%2fetc",
+        "/api/runs/%2e%2e",
+        "/api/runs/%2Fetc",
+        "/api/runs/watched%00",
+        "/api/runs/watched/../../etc/passwd",
     ],
-)  # fmt: skip
+)
 def test_a_path_that_leaves_the_runs_is_not_found(client, path):
     with socket.create_connection(("127.0.0.1", client.base_url.port), timeout=10) as wire:  # as written, not tidied
         wire.sendall(
@@ -156,8 +164,10 @@ def test_runs_are_found_below_the_paths_and_get_names_that_addresses_can_carry(t
     (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
     found = find_runs([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "one"])
     assert {key: path.relative_to(tmp_path).as_posix() for key, path in found.items()} == {
-        "one": "a/one", "two-words--x": "a/two words/x", "one~2": "b/one",
-    }  # fmt: skip
+        "one": "a/one",
+        "two-words--x": "a/two words/x",
+        "one~2": "b/one",
+    }
     with pytest.raises(LedgerError, match="no folder"):
         named_runs([tmp_path / "nowhere"])
 

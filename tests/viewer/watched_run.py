@@ -74,9 +74,14 @@ class Player(Policy):
             call = Call("add", {"amount": 1}) if value < target else Call("submit", {})
             return Message("assistant", f"The counter shows {value}.", (call,))
         wrong = [
-            Call("look", {}), Call("refuse", {}), Call("add", {"amount": "much"}), Call("count", {"to": target}),
-            Call("", {}, error="This is no call: write [name, {...}]."), Call("submit", {}), None,
-        ]  # fmt: skip
+            Call("look", {}),
+            Call("refuse", {}),
+            Call("add", {"amount": "much"}),
+            Call("count", {"to": target}),
+            Call("", {}, error="This is no call: write [name, {...}]."),
+            Call("submit", {}),
+            None,
+        ]
         call = self._rng.choice(wrong)
         if call is None:
             return Message("assistant", "")
@@ -86,10 +91,17 @@ class Player(Policy):
 def task_set() -> TaskSet:
     def tasks(split: str, first: int, count: int) -> list[Task]:
         return [
-            Task(f"{split}/{i}", "test/billboard-v1", f"Count to {1 + i}.", truth=1 + i, split=split,
-                 parameters={"note": ATTACK}, tags=("even" if i % 2 else "odd",))
+            Task(
+                f"{split}/{i}",
+                "test/billboard-v1",
+                f"Count to {1 + i}.",
+                truth=1 + i,
+                split=split,
+                parameters={"note": ATTACK},
+                tags=("even" if i % 2 else "odd",),
+            )
             for i in range(first, first + count)
-        ]  # fmt: skip
+        ]
 
     return TaskSet("counting/small-v1", {"train": tasks("train", 0, 4), "held_out": tasks("held_out", 4, 4)})
 

@@ -19,14 +19,22 @@ from agentgym.task import canary_of
 from agentgym.trajectory import Trajectory
 
 _ERRORS = {
-    ResultStatus.MALFORMED: "parsing", ResultStatus.WRONG_ARGUMENTS: "parsing", ResultStatus.TIMEOUT: "timeout",
-    ResultStatus.OVER_BUDGET: "limit", ResultStatus.UNKNOWN_TOOL: "unknown", ResultStatus.TOOL_ERROR: "unknown",
-}  # fmt: skip
+    ResultStatus.MALFORMED: "parsing",
+    ResultStatus.WRONG_ARGUMENTS: "parsing",
+    ResultStatus.TIMEOUT: "timeout",
+    ResultStatus.OVER_BUDGET: "limit",
+    ResultStatus.UNKNOWN_TOOL: "unknown",
+    ResultStatus.TOOL_ERROR: "unknown",
+}
 _SAMPLING = ("temperature", "top_p", "max_tokens")
 _LIMITS = {
-    StopReason.MAX_TURNS: "message", StopReason.MAX_TOKENS: "token", StopReason.CONTEXT_FULL: "context",
-    StopReason.TIME: "time", StopReason.MAX_CALLS: "custom", StopReason.REPEATED_VOID: "custom",
-}  # fmt: skip
+    StopReason.MAX_TURNS: "message",
+    StopReason.MAX_TOKENS: "token",
+    StopReason.CONTEXT_FULL: "context",
+    StopReason.TIME: "time",
+    StopReason.MAX_CALLS: "custom",
+    StopReason.REPEATED_VOID: "custom",
+}
 
 
 def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[str, Any]:
@@ -45,34 +53,49 @@ def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[st
         "version": 2,
         "status": "success",
         "eval": {
-            "eval_id": evaluation.manifest, "run_id": evaluation.run, "created": began, "task": evaluation.task_set,
-            "task_id": f"{evaluation.task_set}@{evaluation.fingerprint}", "task_version": 0,
-            "task_args": {"split": evaluation.split}, "model": evaluation.policy or "unknown", "model_args": {},
+            "eval_id": evaluation.manifest,
+            "run_id": evaluation.run,
+            "created": began,
+            "task": evaluation.task_set,
+            "task_id": f"{evaluation.task_set}@{evaluation.fingerprint}",
+            "task_version": 0,
+            "task_args": {"split": evaluation.split},
+            "model": evaluation.policy or "unknown",
+            "model_args": {},
             "dataset": {
-                "name": f"{evaluation.task_set}:{evaluation.split}", "samples": len(evaluation.rows),
+                "name": f"{evaluation.task_set}:{evaluation.split}",
+                "samples": len(evaluation.rows),
                 "sample_ids": [row.task for row in evaluation.rows],
             },
-            "model_generate_config": {
-                name: value for name, value in evaluation.sampling.items() if name in _SAMPLING
-            },
-            "config": {"epochs": evaluation.group_size}, "packages": {"agentgym": evaluation.version or __version__},
+            "model_generate_config": {name: value for name, value in evaluation.sampling.items() if name in _SAMPLING},
+            "config": {"epochs": evaluation.group_size},
+            "packages": {"agentgym": evaluation.version or __version__},
             "metadata": {
-                "label": evaluation.label, "seed": evaluation.seed, "manifest": evaluation.manifest,
+                "label": evaluation.label,
+                "seed": evaluation.seed,
+                "manifest": evaluation.manifest,
                 "canary": canary_of(evaluation.task_set),
             },
         },
         "plan": {"name": "plan", "steps": [], "config": {}},  # Inspect reads headers in this order, and wants one
         "results": {
-            "total_samples": len(samples), "completed_samples": done,
+            "total_samples": len(samples),
+            "completed_samples": done,
             "scores": [
-                {"name": "success", "scorer": "success", "scored_samples": done,
-                 "unscored_samples": len(samples) - done,
-                 "metrics": {"mean": {"name": "mean", "value": success.value, "metadata": margin}}}
-            ] if success.n else [],
+                {
+                    "name": "success",
+                    "scorer": "success",
+                    "scored_samples": done,
+                    "unscored_samples": len(samples) - done,
+                    "metrics": {"mean": {"name": "mean", "value": success.value, "metadata": margin}},
+                }
+            ]
+            if success.n
+            else [],
         },
         "stats": {"started_at": began, "completed_at": _time(evaluation.created + evaluation.duration_s)},
         "samples": samples,
-    }  # fmt: skip
+    }
 
 
 def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
@@ -85,22 +108,31 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
     error = trajectory.error or "failed without a reason"
     ending = "max_tokens" if trajectory.turns and trajectory.turns[-1].finish_reason == "length" else "stop"
     return {
-        "id": trajectory.task.id, "epoch": trajectory.sample + 1, "input": messages[: len(trajectory.opening)],
-        "target": str(trajectory.task.truth), "messages": messages,
+        "id": trajectory.task.id,
+        "epoch": trajectory.sample + 1,
+        "input": messages[: len(trajectory.opening)],
+        "target": str(trajectory.task.truth),
+        "messages": messages,
         "output": {
-            "model": model, "choices": [] if last is None else [{"message": last, "stop_reason": ending}],
-            "completion": "" if last is None else _plain(last["content"]), "usage": spent,
+            "model": model,
+            "choices": [] if last is None else [{"message": last, "stop_reason": ending}],
+            "completion": "" if last is None else _plain(last["content"]),
+            "usage": spent,
         },
         "scores": {name: {"value": value} for name, value in trajectory.outcome.items()} if trajectory.valid else None,
         "metadata": {
-            "trajectory": trajectory.id, "tags": list(trajectory.task.tags), "stop_reason": str(stop or ""),
+            "trajectory": trajectory.id,
+            "tags": list(trajectory.task.tags),
+            "stop_reason": str(stop or ""),
             "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],
             "failures": dict(failures_of(trajectory)),
         },
-        "model_usage": {model: spent}, "total_time": trajectory.duration_s, "turn_count": len(trajectory.turns),
+        "model_usage": {model: spent},
+        "total_time": trajectory.duration_s,
+        "turn_count": len(trajectory.turns),
         "error": None if trajectory.valid else {"message": error, "traceback": error, "traceback_ansi": error},
         "limit": {"type": _LIMITS[stop], "limit": 0} if stop in _LIMITS else None,
-    }  # fmt: skip
+    }
 
 
 def _message(said: Said, model: str) -> dict[str, Any]:
@@ -123,10 +155,11 @@ def _content(content: Content) -> Any:
     if isinstance(content, str):
         return content
     return [
-        {"type": "image", "image": f"data:{part.media_type};base64,{part.data}"} if isinstance(part, ImagePart)
+        {"type": "image", "image": f"data:{part.media_type};base64,{part.data}"}
+        if isinstance(part, ImagePart)
         else {"type": "text", "text": part.text}
         for part in content
-    ]  # fmt: skip
+    ]
 
 
 def _plain(content: Any) -> str:

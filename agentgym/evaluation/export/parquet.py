@@ -29,24 +29,36 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
     """
     task, stop = trajectory.task, trajectory.stop_reason
     row: dict[str, Any] = {
-        "id": trajectory.id, "task": task.id, "sample": trajectory.sample, "environment": task.environment,
-        "split": task.split, "tags": list(task.tags), "messages": _messages(trajectory), "valid": trajectory.valid,
+        "id": trajectory.id,
+        "task": task.id,
+        "sample": trajectory.sample,
+        "environment": task.environment,
+        "split": task.split,
+        "tags": list(task.tags),
+        "messages": _messages(trajectory),
+        "valid": trajectory.valid,
         "success": trajectory.success if trajectory.valid else None,
         "reward": trajectory.return_from() if trajectory.valid else None,
         "outcome": json.dumps(trajectory.outcome),
         "turn_rewards": [json.dumps(turn.rewards) for turn in trajectory.turns],
-        "stop_reason": stop.value if stop else "", "turns": len(trajectory.turns),
-        "failures": json.dumps(dict(failures_of(trajectory))), "error": trajectory.error or "",
-        "policy": trajectory.provenance.policy or "", "seed": trajectory.seed,
-        "duration_s": trajectory.duration_s, "usage": json.dumps(trajectory.usage()),
-    }  # fmt: skip
+        "stop_reason": stop.value if stop else "",
+        "turns": len(trajectory.turns),
+        "failures": json.dumps(dict(failures_of(trajectory))),
+        "error": trajectory.error or "",
+        "policy": trajectory.provenance.policy or "",
+        "seed": trajectory.seed,
+        "duration_s": trajectory.duration_s,
+        "usage": json.dumps(trajectory.usage()),
+    }
     if tokens:
         arrays = trajectory.arrays()
         row |= {
-            "token_ids": arrays.ids.tolist(), "loss_mask": arrays.loss_mask.tolist(),
-            "logprobs": arrays.logprobs.tolist(), "turn_index": arrays.turn_index.tolist(),
+            "token_ids": arrays.ids.tolist(),
+            "loss_mask": arrays.loss_mask.tolist(),
+            "logprobs": arrays.logprobs.tolist(),
+            "turn_index": arrays.turn_index.tolist(),
             "prompt_length": arrays.prompt_length,
-        }  # fmt: skip
+        }
     return row
 
 
@@ -80,17 +92,25 @@ def write_parquet(played: Iterable[Trajectory], path: Path, *, task_set: str = "
 
 def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
     """As chat templates want them; arguments are JSON text, because a column has one type."""
-    found = []
-    for said in conversation(trajectory):
-        content = said.message.content
+    messages = []
+    for spoken in conversation(trajectory):
+        content = spoken.message.content
         images = [] if isinstance(content, str) else [part for part in content if isinstance(part, ImagePart)]
-        calls = [{"id": name, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
-                 for name, call in said.calls]  # fmt: skip
-        found.append({
-            "role": said.message.role, "content": said.message.text, "tool_calls": calls, "tool_call_id": said.call_id,
-            "name": said.message.name, "images": [f"data:{one.media_type};base64,{one.data}" for one in images],
-        })  # fmt: skip
-    return found
+        calls = [
+            {"id": name, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+            for name, call in spoken.calls
+        ]
+        messages.append(
+            {
+                "role": spoken.message.role,
+                "content": spoken.message.text,
+                "tool_calls": calls,
+                "tool_call_id": spoken.call_id,
+                "name": spoken.message.name,
+                "images": [f"data:{image.media_type};base64,{image.data}" for image in images],
+            }
+        )
+    return messages
 
 
 def _arguments(call: Any) -> str:
@@ -99,24 +119,47 @@ def _arguments(call: Any) -> str:
 
 def _schema(pyarrow: Any, tokens: bool) -> Any:
     text, whole, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
-    call = pyarrow.struct(
-        {"id": text, "type": text, "function": pyarrow.struct({"name": text, "arguments": text})}
-    )  # fmt: skip
-    message = pyarrow.struct({
-        "role": text, "content": text, "tool_calls": pyarrow.list_(call), "tool_call_id": text, "name": text,
-        "images": pyarrow.list_(text),
-    })  # fmt: skip
+    call = pyarrow.struct({"id": text, "type": text, "function": pyarrow.struct({"name": text, "arguments": text})})
+    message = pyarrow.struct(
+        {
+            "role": text,
+            "content": text,
+            "tool_calls": pyarrow.list_(call),
+            "tool_call_id": text,
+            "name": text,
+            "images": pyarrow.list_(text),
+        }
+    )
     columns = {
-        "id": text, "task": text, "sample": whole, "environment": text, "split": text, "tags": pyarrow.list_(text),
-        "messages": pyarrow.list_(message), "valid": pyarrow.bool_(), "success": real, "reward": real, "outcome": text,
-        "turn_rewards": pyarrow.list_(text), "stop_reason": text, "turns": whole, "failures": text, "error": text,
-        "policy": text, "seed": whole, "duration_s": real, "usage": text,
-    }  # fmt: skip
+        "id": text,
+        "task": text,
+        "sample": whole,
+        "environment": text,
+        "split": text,
+        "tags": pyarrow.list_(text),
+        "messages": pyarrow.list_(message),
+        "valid": pyarrow.bool_(),
+        "success": real,
+        "reward": real,
+        "outcome": text,
+        "turn_rewards": pyarrow.list_(text),
+        "stop_reason": text,
+        "turns": whole,
+        "failures": text,
+        "error": text,
+        "policy": text,
+        "seed": whole,
+        "duration_s": real,
+        "usage": text,
+    }
     if tokens:
         columns |= {
-            "token_ids": pyarrow.list_(whole), "loss_mask": pyarrow.list_(pyarrow.bool_()),
-            "logprobs": pyarrow.list_(real), "turn_index": pyarrow.list_(whole), "prompt_length": whole,
-        }  # fmt: skip
+            "token_ids": pyarrow.list_(whole),
+            "loss_mask": pyarrow.list_(pyarrow.bool_()),
+            "logprobs": pyarrow.list_(real),
+            "turn_index": pyarrow.list_(whole),
+            "prompt_length": whole,
+        }
     return pyarrow.schema(columns)
 
 

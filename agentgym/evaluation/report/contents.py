@@ -49,12 +49,12 @@ class Contents:
 
     def setting(self, *keys: str, default: Any = None) -> Any:
         """A value of the recipe by its path, for example `setting("train", "estimator")`."""
-        place: Any = self.recipe
+        value: Any = self.recipe
         for key in keys:
-            if not isinstance(place, Mapping) or key not in place:
+            if not isinstance(value, Mapping) or key not in value:
                 return default
-            place = place[key]
-        return place
+            value = value[key]
+        return value
 
     def pair(self) -> tuple[Evaluation | None, Evaluation | None]:
         """What to compare: the held-out evaluations before and after, or the only one there is as `after`.
@@ -77,7 +77,7 @@ class Contents:
         path = self.path / "ledger.sqlite"
         if not ids or not path.is_file():
             return {}
-        found: dict[str, Trajectory] = {}
+        trajectories: dict[str, Trajectory] = {}
         try:
             ledger = LedgerReader(path)
         except AgentGymError as error:
@@ -86,12 +86,12 @@ class Contents:
         try:
             for name in dict.fromkeys(ids):
                 try:
-                    found[name] = ledger.load(name)
+                    trajectories[name] = ledger.load(name)
                 except (AgentGymError, KeyError):
                     continue
         finally:
             ledger.close()
-        return found
+        return trajectories
 
 
 def read(path: Path, *, credit: bool = True) -> Contents:
@@ -140,20 +140,20 @@ def _read_evaluations(contents: Contents) -> None:
 
 def _read_credit(contents: Contents) -> None:
     """Only the last step that gave credit is kept: a long run has millions of turns."""
-    last: dict[str, list[float]] = {}
-    at = -1
+    advantages: dict[str, list[float]] = {}
+    last_step = -1
     for row in _json_lines(contents, contents.path / "credit.jsonl"):
         name, step, values = row.get("trajectory"), row.get("step"), row.get("advantages")
         if not (isinstance(name, str) and isinstance(step, int) and isinstance(values, list)):
             continue
         if not all(isinstance(v, (int, float)) for v in values):
             continue
-        if step > at and any(abs(v) > 1e-9 for v in values):
-            last, at = {}, step
-        if step == at:
-            last[name] = [float(v) for v in values]
-    contents.credit = last
-    contents.credit_steps = dict.fromkeys(last, at)
+        if step > last_step and any(abs(v) > 1e-9 for v in values):
+            advantages, last_step = {}, step
+        if step == last_step:
+            advantages[name] = [float(v) for v in values]
+    contents.credit = advantages
+    contents.credit_steps = dict.fromkeys(advantages, last_step)
 
 
 def _json_lines(contents: Contents, path: Path) -> list[dict[str, Any]]:

@@ -27,25 +27,25 @@ def credit_of(file: Path, trajectories: Iterable[str]) -> dict[str, Credit]:
     Args:
         file: lines `{"trajectory": id, "step": int, "advantages": [float, ...]}`; it may be missing.
     """
-    wanted = set(trajectories)
+    ids = set(trajectories)
     try:
-        if len(wanted) > MANY:
-            return _all(file, wanted)
-        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            found = {name: _last(text, name) for name in wanted}
+        if len(ids) > MANY:
+            return _all(file, ids)
+        with file.open("rb") as open_file, mmap.mmap(open_file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            credit_by_id = {name: _last(text, name) for name in ids}
     except (OSError, ValueError):  # no such file, or an empty one
         return {}
-    return {name: credit for name, credit in found.items() if credit is not None}
+    return {name: credit for name, credit in credit_by_id.items() if credit is not None}
 
 
-def _all(file: Path, wanted: set[str]) -> dict[str, Credit]:
-    found: dict[str, Credit] = {}
-    with file.open("rb") as opened:
-        for line in opened:
+def _all(file: Path, ids: set[str]) -> dict[str, Credit]:
+    credit_by_id: dict[str, Credit] = {}
+    with file.open("rb") as open_file:
+        for line in open_file:
             name, credit = _read(line)
-            if credit is not None and name in wanted:
-                found[name] = credit
-    return found
+            if credit is not None and name in ids:
+                credit_by_id[name] = credit
+    return credit_by_id
 
 
 def _last(text: mmap.mmap, name: str) -> Credit | None:

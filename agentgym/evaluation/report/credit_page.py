@@ -97,9 +97,9 @@ def _charts(rows: Sequence[BenchmarkRow]) -> list[Html]:
     def lines(figure: Callable[[BenchmarkRow], BootstrapInterval | None]) -> list[Series]:
         series = []
         for colour, name in enumerate(names, 1):
-            found = [(float(row.turns), figure(row)) for row in rows if row.name == name]
-            points = [(x, f.value) for x, f in found if f is not None]
-            band = [(x, f.low, f.high) for x, f in found if f is not None]
+            figures = [(float(row.turns), figure(row)) for row in rows if row.name == name]
+            points = [(x, f.value) for x, f in figures if f is not None]
+            band = [(x, f.low, f.high) for x, f in figures if f is not None]
             series.append(Series(name, points, colour, band=band, dots=True))
         return series
 
@@ -130,12 +130,12 @@ def _heat(
 ) -> Html:
     """A table whose cells are the redder, the worse."""
     counts = sorted({row.turns for row in rows})
-    found = {(row.name, row.turns): figure(row) for row in rows}
+    by_name = {(row.name, row.turns): figure(row) for row in rows}
     bias = {row.name: row.bias for row in rows}
-    names = sorted(bias, key=lambda name: _mean([found.get((name, k)) for k in counts]), reverse=good_high)
+    names = sorted(bias, key=lambda name: _mean([by_name.get((name, k)) for k in counts]), reverse=good_high)
     body = []
     for name in names:
-        cells = [_cell(found.get((name, k)), most, digits, good_high) for k in counts]
+        cells = [_cell(by_name.get((name, k)), most, digits, good_high) for k in counts]
         body.append(el("tr", el("th", name, " ", el("small", bias[name]), scope="row"), cells))
     head = el("tr", el("th", "Estimator", scope="col"), [el("th", f"K = {k}", scope="col") for k in counts])
     table = el("table", el("caption", caption), el("thead", head), el("tbody", body))

@@ -108,10 +108,10 @@ def run_of(trajectory: Trajectory) -> str:
 
 def message_data(message: Message, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
     """A message: its role and its parts, texts and images in order."""
-    found: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, place)}
+    data: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, place)}
     if message.calls:
-        found["calls"] = [_call(call) for call in message.calls]
-    return found
+        data["calls"] = [_call(call) for call in message.calls]
+    return data
 
 
 def image_at(trajectory: Trajectory, place: Sequence[int]) -> tuple[str, bytes] | None:
@@ -197,10 +197,10 @@ def _parts(content: Content, link: Link, place: tuple[int, ...]) -> list[dict[st
 
 
 def _text_part(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"text": _text(text)}
+    part: dict[str, Any] = {"text": _text(text)}
     if len(text) > MOST_SHOWN:
-        found["left_out"] = len(text) - MOST_SHOWN
-    return found
+        part["left_out"] = len(text) - MOST_SHOWN
+    return part
 
 
 def _image_part(image: ImagePart, link: Link, place: tuple[int, ...]) -> dict[str, Any]:

@@ -23,12 +23,12 @@ def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, Credit]) -
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(row)
-    found["verdict"] = _verdict(row)
-    found["failures"] = json.loads(row["failures"]) if row["failures"] else {}
-    found["tags"] = [visible(tag) for tag in json.loads(row["tags"])] if row["tags"] else []
-    found["shown"] = visible(row["id"])
-    return found
+    data = dict(row)
+    data["verdict"] = _verdict(row)
+    data["failures"] = json.loads(row["failures"]) if row["failures"] else {}
+    data["tags"] = [visible(tag) for tag in json.loads(row["tags"])] if row["tags"] else []
+    data["shown"] = visible(row["id"])
+    return data
 
 
 def _verdict(row: Mapping[str, Any]) -> str:

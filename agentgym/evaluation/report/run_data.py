@@ -66,8 +66,8 @@ def run_data(contents: Contents) -> dict[str, Any]:
 def _alarms(contents: Contents) -> list[str]:
     """What the collapse guard said while training, in words; guard.json may be missing or cut short."""
     try:
-        found = json.loads((contents.path / "guard.json").read_text(encoding="utf-8"))
-        return [f"Step {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in found["alarms"]]
+        guard = json.loads((contents.path / "guard.json").read_text(encoding="utf-8"))
+        return [f"Step {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in guard["alarms"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
@@ -87,27 +87,27 @@ def thinned(points: Sequence[Sequence[float]], most: int) -> list[list[float]]:
         return [list(point) for point in points]
     size = math.ceil((len(points) - 1) / (most - 1))
     chunks = [points[at : at + size] for at in range(0, len(points) - 1, size)]
-    found = [[sum(p[0] for p in chunk) / len(chunk), sum(p[1] for p in chunk) / len(chunk)] for chunk in chunks]
-    return [*found, list(points[-1])]
+    means = [[sum(p[0] for p in chunk) / len(chunk), sum(p[1] for p in chunk) / len(chunk)] for chunk in chunks]
+    return [*means, list(points[-1])]
 
 
 def _curves(rows: Sequence[Mapping[str, float]]) -> dict[str, list[list[float]]]:
     names = sorted({name for row in rows for name in row} - NOT_CURVES)
-    found = {visible(name): thinned(_points(rows, name), MOST_POINTS) for name in names}
-    return {name: points for name, points in found.items() if points}
+    curves = {visible(name): thinned(_points(rows, name), MOST_POINTS) for name in names}
+    return {name: points for name, points in curves.items() if points}
 
 
 def _bands(contents: Contents, phase: str, section: str) -> list[list[float]]:
     """Wilson's 95 % interval around each validated success: step, low, high."""
     count = contents.setting(section, "validate_tasks", default=64)
     count = count if isinstance(count, int) and count > 0 else 64
-    found = []
+    bands = []
     for row in contents.metrics.get(phase, []):
         if 0 <= row.get("success", -1) <= 1:
             n = max(1, count - int(row.get("failed", 0)))
             estimate = wilson(row["success"] * n, n)
-            found.append([row["step"], estimate.low, estimate.high])
-    return found
+            bands.append([row["step"], estimate.low, estimate.high])
+    return bands
 
 
 def _points(rows: Sequence[Mapping[str, float]], name: str) -> list[list[float]]:

@@ -40,11 +40,11 @@ class Vocabulary:
 
 def tokenizer_file(run: Path, policy: str | None = None) -> Path | None:
     """The newest tokenizer among a run's checkpoints, or that of the checkpoint folder it began from."""
-    found = [path for path in (run / "checkpoints").glob("*/tokenizer.json") if path.is_file()]
-    if found:
-        return max(found, key=lambda path: path.stat().st_mtime)
-    began = Path(policy) / "tokenizer.json" if policy else None
-    return began if began is not None and began.is_file() else None
+    files = [path for path in (run / "checkpoints").glob("*/tokenizer.json") if path.is_file()]
+    if files:
+        return max(files, key=lambda path: path.stat().st_mtime)
+    initial = Path(policy) / "tokenizer.json" if policy else None
+    return initial if initial is not None and initial.is_file() else None
 
 
 def _pieces(data: dict[str, Any]) -> dict[int, str]:
@@ -54,9 +54,9 @@ def _pieces(data: dict[str, Any]) -> dict[int, str]:
         if isinstance(vocabulary, dict)
         else {index: entry[0] for index, entry in enumerate(vocabulary)}  # Unigram: token and score
     )
-    read = _of_bytes if _is_byte_level(data) else _of_words
-    pieces = {int(index): read(str(token)) for index, token in raw.items()}
-    pieces.update({int(one["id"]): str(one["content"]) for one in data.get("added_tokens") or []})
+    decode = _of_bytes if _is_byte_level(data) else _of_words
+    pieces = {int(index): decode(str(token)) for index, token in raw.items()}
+    pieces.update({int(token["id"]): str(token["content"]) for token in data.get("added_tokens") or []})
     return pieces
 
 

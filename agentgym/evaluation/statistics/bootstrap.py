@@ -22,15 +22,17 @@ def cluster_bootstrap(outcomes: Outcomes, *, level: float = 0.95, resamples: int
     Raises: EvaluationError if a task has no sample or a value is not finite.
     Source: Field and Welsh 2007, J. R. Stat. Soc. B 69(3), section 2.3 (whole clusters); see mean_interval.
     """
-    return mean_interval(
-        task_means(outcomes), level=level, resamples=resamples, seed=seed, method="cluster bootstrap"
-    )  # fmt: skip
+    return mean_interval(task_means(outcomes), level=level, resamples=resamples, seed=seed, method="cluster bootstrap")
 
 
 def mean_interval(
-    values: NDArray[np.float64], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0,
+    values: NDArray[np.float64],
+    *,
+    level: float = 0.95,
+    resamples: int = 10_000,
+    seed: int = 0,
     method: str = "bootstrap",
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """The mean of one value a task, in any unit, with its expanded percentile bootstrap interval.
 
     The plain percentile interval is too narrow for few tasks, by about the factor t / z sqrt(n / (n - 1)); its tails

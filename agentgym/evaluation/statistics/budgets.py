@@ -25,7 +25,9 @@ def solved_within(
         raise EvaluationError("What was spent does not fit the outcomes: one number for every sample of every task.")
     found = {}
     for budget in budgets:
-        within = [[v if used <= budget else 0.0 for v, used in zip(o, s, strict=True)]
-                  for o, s in zip(outcomes, spent, strict=True)]  # fmt: skip
+        within = [
+            [v if used <= budget else 0.0 for v, used in zip(o, s, strict=True)]
+            for o, s in zip(outcomes, spent, strict=True)
+        ]
         found[budget] = success_rate(within, level=level)
     return found

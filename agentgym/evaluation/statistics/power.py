@@ -12,9 +12,15 @@ from agentgym.evaluation.statistics.quantiles import normal_cdf, normal_quantile
 
 
 def tasks_needed(
-    gain: float, *, rate: float = 0.5, samples: int = 1, agreement: float = 0.5, spread: float = 0.5,
-    power: float = 0.8, level: float = 0.95,
-) -> int:  # fmt: skip
+    gain: float,
+    *,
+    rate: float = 0.5,
+    samples: int = 1,
+    agreement: float = 0.5,
+    spread: float = 0.5,
+    power: float = 0.8,
+    level: float = 0.95,
+) -> int:
     """Tasks so that a true gain is found in a share `power` of all paired comparisons.
 
     n = ((z_level + z_power) sigma / gain)^2, sigma^2 being the variance of one task's difference (see `_variance`).
@@ -36,9 +42,15 @@ def tasks_needed(
 
 
 def power_of(
-    tasks: int, gain: float, *, rate: float = 0.5, samples: int = 1, agreement: float = 0.5, spread: float = 0.5,
+    tasks: int,
+    gain: float,
+    *,
+    rate: float = 0.5,
+    samples: int = 1,
+    agreement: float = 0.5,
+    spread: float = 0.5,
     level: float = 0.95,
-) -> float:  # fmt: skip
+) -> float:
     """The chance that a paired comparison over so many tasks finds a true gain; arguments as `tasks_needed`."""
     _check(gain, rate, samples, agreement, spread, level)
     if tasks < 1:

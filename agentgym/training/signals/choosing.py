@@ -37,8 +37,8 @@ def check_offered(chosen: Estimator, task_set: TaskSet) -> None:
     for name in chosen.requires:
         if (method := OFFERED.get(name)) is not None:
             for environment in sorted({task.environment for task in task_set["train"]}):
-                kind = registry.load("environments", environment)
-                if getattr(kind, method.__name__, method) is method:
+                environment_class = type(registry.prototype(environment))
+                if getattr(environment_class, method.__name__, method) is method:
                     raise CreditError(
                         f"{chosen.name} requires {name}, and {environment} offers none: it does not override "
                         f"`{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
