@@ -19,7 +19,7 @@ from pathlib import Path
 from environments_row import Row
 
 from agentgym import load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
 
 HERE = Path(__file__).parent

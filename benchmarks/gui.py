@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from agentgym import Environment, Message, Task, make
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load_task_set, shared_backend
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui import close_browsers

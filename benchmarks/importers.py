@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Message, Task
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load
 from agentgym.rollout import EpisodeManager, RolloutConfig
 

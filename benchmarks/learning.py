@@ -44,7 +44,7 @@ from rich.table import Table
 
 from agentgym.credit import CreditWarning, estimator
 from agentgym.errors import AgentGymError, RecipeError
-from agentgym.training.recipe import Recipe
+from agentgym.training import Recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
 ARMS = {
@@ -151,7 +151,7 @@ def _recipe(arm: Arm, start: str, steps: int, sets: list[str]) -> Recipe:
 
 
 def _train(recipe: Recipe, folder: Path) -> None:
-    from agentgym.training.run import train
+    from agentgym.training import train
 
     with io.StringIO() as silent:
         train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))

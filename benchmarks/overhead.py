@@ -23,12 +23,11 @@ from rich.console import Console
 from rich.table import Table
 
 from agentgym.messages import Call, Message
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import ByteRenderer, Counter, TargetReached
 
 CALLS = 8
 TURNS = CALLS + 1

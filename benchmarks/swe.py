@@ -25,7 +25,7 @@ from rich.table import Table
 from soak_census import bury, census, grown, processes_below
 
 from agentgym import Call, Message, Task, make, registry
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandbox.guest import kernel
 from agentgym.sandboxes.swe.environment import SweEdit

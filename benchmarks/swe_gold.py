@@ -19,7 +19,7 @@ from rich.table import Table
 
 from agentgym import Call, Message, Task, load_task_set, registry
 from agentgym.messages import ResultStatus
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
 

@@ -28,8 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy
-from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy import Policy, make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training import turn_grpo
 from agentgym.trajectory import Trajectory, Turn

@@ -66,7 +66,7 @@ class AnswerConsistency(Reward):
         if model is None or not hasattr(model, "parameters"):
             self.reference = policy
             return
-        from agentgym.policy.transformers import TransformersPolicy
+        from agentgym.policy import TransformersPolicy
 
         copied_model = copy.deepcopy(model).eval().requires_grad_(False)
         self._source_model = model

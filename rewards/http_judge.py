@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, PolicyError, Reward, RewardError
-from agentgym.policy.http import JsonEndpoint, Patience
+from agentgym.policy import JsonEndpoint, RetryPolicy
 from agentgym.reward import Components, EpisodeView, validate_components
 
 from .final_answer import final_answer
@@ -44,8 +44,8 @@ class HttpJudge(Reward):
         remembered: int = 10_000,
     ) -> None:
         self.weights, self.argument, self.path, self.remembered = dict(weights or {}), argument, path, remembered
-        patience = Patience(attempt_s=attempt_s, total_s=attempt_s * attempts, attempts=attempts)
-        self._endpoint = JsonEndpoint(url, patience=patience, connections=connections) if url else None
+        retry_policy = RetryPolicy(attempt_s=attempt_s, total_s=attempt_s * attempts, attempts=attempts)
+        self._endpoint = JsonEndpoint(url, retry_policy=retry_policy, connections=connections) if url else None
         self._cache: OrderedDict[str, Components] = OrderedDict()
 
     async def outcome(self, episode: EpisodeView) -> Components:

@@ -187,11 +187,11 @@ class StubBackend:
     name = "stub"
 
     def __init__(self, *sandboxes: StubSandbox) -> None:
-        self.machines, self.specs = list(sandboxes), []
+        self.sandboxes, self.specs = list(sandboxes), []
 
     async def create(self, spec, *, snapshot=None):
         self.specs.append(spec)
-        return self.machines[len(self.specs) - 1]
+        return self.sandboxes[len(self.specs) - 1]
 
 
 class Workshop(Environment):
@@ -201,15 +201,15 @@ class Workshop(Environment):
 
 
 async def test_close_ends_every_sandbox_once_and_may_be_awaited_twice():
-    one, two = StubSandbox(), StubSandbox()
+    first, second = StubSandbox(), StubSandbox()
     workshop = Workshop()
-    workshop.backend = StubBackend(one, two)
-    assert await workshop.open_sandbox() is one
-    assert await workshop.open_sandbox(SandboxSpec(memory_mib=128)) is two
+    workshop.backend = StubBackend(first, second)
+    assert await workshop.open_sandbox() is first
+    assert await workshop.open_sandbox(SandboxSpec(memory_mib=128)) is second
     assert [spec.memory_mib for spec in workshop.backend.specs] == [64, 128]
     await workshop.close()
     await workshop.close()
-    assert (one.closed, two.closed) == (1, 1)
+    assert (first.closed, second.closed) == (1, 1)
 
 
 async def test_a_sandbox_that_cannot_be_closed_does_not_keep_the_others_open():

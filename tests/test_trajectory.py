@@ -15,9 +15,8 @@ from agentgym.errors import ShapeError
 from agentgym.messages import Call, Message
 from agentgym.rollout import Budgets
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import CounterWithState
-from agentgym.training.tokens import spread
+from agentgym.testing import CounterWithState, FakeClock
+from agentgym.training.tokens import spread_over_tokens
 from agentgym.trajectory import Trajectory, Turn
 
 GOLDEN = Path(__file__).parent / "golden" / "counting.json"
@@ -71,7 +70,7 @@ def test_arrays_agree_with_spans(prompt, parts):
 def test_spreading_gives_each_own_token_its_turns_number_and_observations_0(parts, data):
     trajectory = trajectory_of(3, parts)
     per_turn = data.draw(st.lists(st.floats(0.5, 2), min_size=len(parts), max_size=len(parts)))
-    tokens = spread(trajectory, per_turn)
+    tokens = spread_over_tokens(trajectory, per_turn)
     arrays = trajectory.arrays()
     assert tokens.dtype == np.float64
     assert len(tokens) == len(arrays.ids) - 3
@@ -82,13 +81,13 @@ def test_spreading_gives_each_own_token_its_turns_number_and_observations_0(part
 def test_spreading_by_hand():
     # Prompt of 2; turn 0: 2 own and 1 seen; turn 1: 1 own.
     trajectory = trajectory_of(2, [(2, 1), (1, 0)])
-    np.testing.assert_array_equal(spread(trajectory, [0.5, -1.0]), [0.5, 0.5, 0.0, -1.0])
+    np.testing.assert_array_equal(spread_over_tokens(trajectory, [0.5, -1.0]), [0.5, 0.5, 0.0, -1.0])
 
 
 @pytest.mark.parametrize("wrong", [[], [1.0], [[1.0, 2.0]], 1.0])
 def test_spreading_the_wrong_number_of_turns_is_refused(wrong):
     with pytest.raises(ShapeError, match="has 2 turns"):
-        spread(trajectory_of(1, [(1, 1), (1, 0)]), wrong)
+        spread_over_tokens(trajectory_of(1, [(1, 1), (1, 0)]), wrong)
 
 
 SCRIPT = [

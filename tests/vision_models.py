@@ -12,8 +12,7 @@ from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from agentgym.messages import ImagePart
-from agentgym.policy.tiny import make_tokenizer
-from agentgym.policy.tiny_vision import make_processor, make_vision_model
+from agentgym.policy import make_processor, make_tokenizer, make_vision_model
 
 
 def picture(colour="red", size=(90, 60)):

@@ -56,7 +56,7 @@ def audit(
     from agentgym.evaluation.credit_audit import audit as measure
     from agentgym.rollout import EpisodeManager
     from agentgym.storage.run_folder import RunFolder
-    from agentgym.training.recipe import Recipe
+    from agentgym.training import Recipe
 
     run_folder = RunFolder.existing(folder)
     recipe = Recipe.load(run_folder.recipe)
@@ -66,9 +66,9 @@ def audit(
     if estimators:
         chosen = [estimator(name) for name in estimator_names(estimators)]
     elif credit := _recorded(run_folder, groups):
-        recorded = {recipe.train.made_estimator().name: credit}
+        recorded = {recipe.train.make_estimator().name: credit}
     else:
-        chosen = [recipe.train.made_estimator()]
+        chosen = [recipe.train.make_estimator()]
     agent, agent_name = load_policy(policy or str(folder), task_set)
     config = replace(recipe.rollout_config(task_set), seed=seed)
     manager = EpisodeManager(agent, config, label="audit")

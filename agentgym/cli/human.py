@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agentgym.cli.tables import message_panel, result_text
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy import Policy, Reply, Request
 from agentgym.tools import Tool
 
 HELP = """Type a call:  query(sql="SELECT 1")   or as JSON  {"name": "query", "arguments": {"sql": "SELECT 1"}}

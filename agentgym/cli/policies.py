@@ -60,9 +60,9 @@ def load_policy(
     if Path(text).exists():
         path, recorded_format = _checkpoint(Path(text))
         load_model = registry.load("policies", "vision" if _reads_images(path) else "transformers")
-        from agentgym.training.quiet import quiet
+        from agentgym.training.silence import silence_libraries
 
-        with quiet():  # the bar of its weights is none of the user's business
+        with silence_libraries():  # the bar of its weights is none of the user's business
             return load_model(str(path), call_format=call_format or recorded_format, device=device), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):

@@ -87,7 +87,7 @@ def replay(
     from itertools import islice
 
     from agentgym.errors import EvaluationError
-    from agentgym.policy.scripted import ScriptedPolicy
+    from agentgym.policy import ScriptedPolicy
     from agentgym.rollout import EpisodeManager, RolloutConfig
 
     _, ledger = _open_run(folder)

@@ -26,12 +26,12 @@ def train(
 
     Example: [b]agentgym train recipes/quickstart.toml --set train.steps=50 --out runs/first[/b]
     """
-    from agentgym.training.recipe import Recipe
+    from agentgym.training import Recipe
 
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
     hint = _again(recipe, settings or [], folder, modules or [])
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
-        from agentgym.training.run import train as execute
+        from agentgym.training import train as execute
 
         execute(chosen, folder=folder, resume=resume, console=out())
 

@@ -13,7 +13,7 @@ from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
-from agentgym.policy.contract import Policy
+from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.storage.failures import calls_of, failures_of

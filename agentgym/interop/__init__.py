@@ -1,1 +1,45 @@
-"""Bridges to other people's interfaces, both ways. Each module needs its own library; none other does."""
+"""Bridges to other libraries: environments of Gymnasium as ours, and ours as Gymnasium's.
+
+The names below are loaded when first used: importing this package needs no Gymnasium.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentgym.interop.gymnasium import (
+        GymnasiumEnvironment,
+        GymnasiumEpisode,
+        gymnasium_tasks,
+        register_gymnasium,
+    )
+    from agentgym.interop.text_env import TextEnv
+    from agentgym.interop.toy_text import ActionText
+
+_HOME = {
+    "ActionText": "toy_text",
+    "GymnasiumEnvironment": "gymnasium",
+    "GymnasiumEpisode": "gymnasium",
+    "TextEnv": "text_env",
+    "gymnasium_tasks": "gymnasium",
+    "register_gymnasium": "gymnasium",
+}
+
+__all__ = [
+    "ActionText",
+    "GymnasiumEnvironment",
+    "GymnasiumEpisode",
+    "TextEnv",
+    "gymnasium_tasks",
+    "register_gymnasium",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'agentgym.interop' has no attribute {name!r}")
+    value = getattr(import_module(f"agentgym.interop.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

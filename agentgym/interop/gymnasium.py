@@ -16,7 +16,7 @@ from pydantic import Field
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import TaskError, ToolError
-from agentgym.interop.toy_text import TOY_TEXT, Words
+from agentgym.interop.toy_text import TOY_TEXT, ActionText
 from agentgym.messages import Message
 from agentgym.registry import load, register
 from agentgym.reward import SUCCESS, Components
@@ -28,7 +28,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(slots=True)
-class Played:
+class GymnasiumEpisode:
     """How an episode of theirs stands: all actions so far, their rewards' sum, and how it ended."""
 
     actions: list[int] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Played:
     truncated: bool = False
 
 
-class GymnasiumWorld(Environment):
+class GymnasiumEnvironment(Environment):
     """An environment of Gymnasium with discrete actions. It runs in this process: nothing is isolated.
 
     Made by `register_gymnasium`. Task parameters: `seed`, of the reset (optional, else the episode's); `options`, that
@@ -48,12 +48,12 @@ class GymnasiumWorld(Environment):
     reward = "final_state"
     theirs: ClassVar[str]
     options: ClassVar[Mapping[str, Any]]
-    words: ClassVar[Words]
-    solved: ClassVar[Callable[[Played], bool]]
+    words: ClassVar[ActionText]
+    solved: ClassVar[Callable[[GymnasiumEpisode], bool]]
 
     def __init__(self) -> None:
         self._env: gymnasium.Env[Any, Any] | None = None
-        self._played = Played()
+        self._played = GymnasiumEpisode()
         self._seen: Any = None
         self._identity = b""
 
@@ -66,7 +66,7 @@ class GymnasiumWorld(Environment):
         except (TypeError, ValueError, AssertionError, KeyError, gymnasium.error.Error) as error:
             raise TaskError(f"{task.id}: gymnasium.make({self.theirs!r}, **{options!r}) failed: {error}") from error
         self._identity = json.dumps([self.theirs, options, task.parameters.get("seed")], sort_keys=True).encode()
-        self._played, self._ended = Played(), False
+        self._played, self._ended = GymnasiumEpisode(), False
         self._seen, _ = self._env.reset(seed=int(task.parameters.get("seed", seed)) % 2**31)
         return [*task.opening(), Message("user", self._said())]
 
@@ -129,8 +129,8 @@ def register_gymnasium(
     name: str | None = None,
     *,
     options: Mapping[str, Any] | None = None,
-    words: Words | None = None,
-    solved: Callable[[Played], bool] | None = None,
+    words: ActionText | None = None,
+    solved: Callable[[GymnasiumEpisode], bool] | None = None,
 ) -> str:
     """Offer an environment of Gymnasium under a name of ours, for this process: `register_gymnasium("Taxi-v4")`.
 
@@ -149,7 +149,7 @@ def register_gymnasium(
     if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
         raise TaskError(f"{theirs} has the actions {space}: only a Discrete space that begins at 0 can become a tool.")
     known = TOY_TEXT.get(theirs.partition("-v")[0])
-    words = words or known or Words(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
+    words = words or known or ActionText(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
     if len(words.actions) != space.n:
         raise TaskError(f"{theirs} has {space.n} actions; `words` names {len(words.actions)}: {words.actions}.")
     register(name, _world(theirs, dict(options or {}), words, solved or (_by(known) if known else _rewarded)))
@@ -157,23 +157,28 @@ def register_gymnasium(
 
 
 def _world(
-    theirs: str, options: dict[str, Any], words: Words, solved: Callable[[Played], bool]
-) -> type[GymnasiumWorld]:
+    theirs: str, options: dict[str, Any], words: ActionText, solved: Callable[[GymnasiumEpisode], bool]
+) -> type[GymnasiumEnvironment]:
     """A class of its own, so that the tool's schema names the actions."""
     choice: Any = Literal[words.actions]
 
     def act(self, actions):  # type: ignore[no-untyped-def]
-        return GymnasiumWorld.act(self, actions)
+        return GymnasiumEnvironment.act(self, actions)
 
     act.__annotations__ = {
-        "actions": Annotated[list[choice], Field(min_length=1, max_length=AT_ONCE)], "return": str,
-    }  # fmt: skip
+        "actions": Annotated[list[choice], Field(min_length=1, max_length=AT_ONCE)],
+        "return": str,
+    }
     act.__doc__ = f"Do up to {AT_ONCE} actions, one after the other."
     body = {
-        "act": tool(inline=True)(act), "theirs": theirs, "options": options, "words": words,
-        "solved": staticmethod(solved), "__doc__": f"{theirs} of Gymnasium, in this process: nothing is isolated.",
-    }  # fmt: skip
-    return type(re.sub(r"\W", "", theirs), (GymnasiumWorld,), body)
+        "act": tool(inline=True)(act),
+        "theirs": theirs,
+        "options": options,
+        "words": words,
+        "solved": staticmethod(solved),
+        "__doc__": f"{theirs} of Gymnasium, in this process: nothing is isolated.",
+    }
+    return type(re.sub(r"\W", "", theirs), (GymnasiumEnvironment,), body)
 
 
 def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_out: int = 40, seed: int = 0) -> TaskSet:
@@ -182,7 +187,7 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
     Raises: UnknownNameError; TaskError if the name is not of `register_gymnasium`.
     """
     world: Any = load("environments", name)
-    if not (isinstance(world, type) and issubclass(world, GymnasiumWorld)):
+    if not (isinstance(world, type) and issubclass(world, GymnasiumEnvironment)):
         raise TaskError(f"{name!r} was not registered by register_gymnasium.")
     sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
 
@@ -195,11 +200,11 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
     return TaskSet(name, {split: [task(split, index) for index in range(size)] for split, size in sizes.items()})
 
 
-def _by(words: Words) -> Callable[[Played], bool]:
+def _by(words: ActionText) -> Callable[[GymnasiumEpisode], bool]:
     return lambda played: words.solved(played.total, played.last, played.terminated)
 
 
-def _rewarded(played: Played) -> bool:
+def _rewarded(played: GymnasiumEpisode) -> bool:
     return played.terminated and played.last > 0
 
 

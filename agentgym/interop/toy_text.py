@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class ActionText:
     """An environment in words.
 
     Attributes:
@@ -56,29 +56,35 @@ def _hand(env: Any, seen: Any) -> str:
 
 
 _WALK = "P is you. You may do several actions at once."
-_LAKE = Words(
+_LAKE = ActionText(
     ("left", "down", "right", "up"),
     _lake,
     f"Walk over the frozen lake to G. F is ice, H a hole to fall into, S the start. The ice may be slippery. {_WALK}",
 )
-TOY_TEXT: Mapping[str, Words] = {
+TOY_TEXT: Mapping[str, ActionText] = {
     "FrozenLake": _LAKE,
     "FrozenLake8x8": _LAKE,
-    "CliffWalking": (_CLIFF := Words(
-        ("up", "right", "down", "left"), _cliff,
-        f"Walk to G. O is a cliff: who steps there starts again at S, for 100 points. Each step costs a point. {_WALK}",
-        lambda total, last, terminated: terminated,
-    )),
+    "CliffWalking": (
+        _CLIFF := ActionText(
+            ("up", "right", "down", "left"),
+            _cliff,
+            "Walk to G. O is a cliff: who steps there starts again at S, for 100 points. Each step costs a point. "
+            + _WALK,
+            lambda total, last, terminated: terminated,
+        )
+    ),
     "CliffWalkingSlippery": _CLIFF,
-    "Taxi": Words(
-        ("south", "north", "east", "west", "pickup", "dropoff"), _taxi,
+    "Taxi": ActionText(
+        ("south", "north", "east", "west", "pickup", "dropoff"),
+        _taxi,
         "Drive the taxi T to the passenger, pick them up, drive to where they want to go, and drop them off. You "
         "cannot pass |. Each action costs a point, a wrong pickup or dropoff ten. You may do several actions at once.",
         lambda total, last, terminated: terminated,
     ),
-    "Blackjack": Words(
-        ("stick", "hit"), _hand,
+    "Blackjack": ActionText(
+        ("stick", "hit"),
+        _hand,
         "Play a hand of Blackjack: come nearer to 21 than the dealer, not beyond. Take a card (hit) or stay (stick).",
     ),
-}  # fmt: skip
+}
 """By id without its version."""

@@ -9,8 +9,15 @@ from typing import Any
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.formats.contract import MAX_CALLS, CallFormat, Malformed, broken, strict_object, too_many
-from agentgym.policy.http import PATIENT, JsonEndpoint, Patience
+from agentgym.policy.formats.contract import (
+    MAX_CALLS,
+    CallFormat,
+    Malformed,
+    add_too_many_calls_error,
+    malformed_call,
+    strict_object,
+)
+from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.registry import load as load_registered
 
 _EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
@@ -25,7 +32,7 @@ class ChatApiPolicy(Policy):
         call_format: None uses the API's own `tools`; a name (or an instance) writes calls as text, for servers
             that know no tools. Results then come back in user messages.
         api_key_env: environment variable that holds the key; None sends none.
-        patience: how long to try, see Patience. `connections`: requests open at once.
+        retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
         extra: further fields of the request, for example {"reasoning_effort": "low"}.
         token_field: what the server calls the limit; some want max_completion_tokens.
     """
@@ -39,7 +46,7 @@ class ChatApiPolicy(Policy):
         *,
         call_format: str | CallFormat | None = None,
         api_key_env: str | None = None,
-        patience: Patience = PATIENT,
+        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 64,
         extra: dict[str, Any] | None = None,
         token_field: str = "max_tokens",
@@ -53,7 +60,7 @@ class ChatApiPolicy(Policy):
         self._format = load_registered("call_formats", call_format)() if isinstance(call_format, str) else call_format
         self._extra, self._token_field = dict(extra or {}), token_field
         headers = {"Authorization": f"Bearer {key}"} if key else None
-        self._endpoint = JsonEndpoint(base_url, headers=headers, patience=patience, connections=connections)
+        self._endpoint = JsonEndpoint(base_url, headers=headers, retry_policy=retry_policy, connections=connections)
 
     async def generate(self, request: Request) -> Reply:
         """Answer. Raises: PolicyError, ContextFull; see JsonEndpoint.post."""
@@ -108,18 +115,18 @@ def _calls(written: Any) -> tuple[Call, ...]:
     calls: list[Call] = []
     for place, row in enumerate(written):
         if place == MAX_CALLS:
-            too_many(calls, len(written) - MAX_CALLS, _EXAMPLE)
+            add_too_many_calls_error(calls, len(written) - MAX_CALLS, _EXAMPLE)
             break
         function = row.get("function") if isinstance(row, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(function, dict) or not isinstance(name, str) or not name:
-            calls.append(broken(place, "The call names no tool.", _EXAMPLE))
+            calls.append(malformed_call(place, "The call names no tool.", _EXAMPLE))
             continue
         given = function.get("arguments")
         try:
             arguments = strict_object(given if isinstance(given, str) else json.dumps(given)) if given else {}
         except Malformed as malformed:
-            calls.append(broken(place, str(malformed), _EXAMPLE, name))
+            calls.append(malformed_call(place, str(malformed), _EXAMPLE, name))
             continue
         calls.append(Call(name, arguments, str(row.get("id") or f"call_{place}")))
     return tuple(calls)

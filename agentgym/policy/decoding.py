@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicCache
 
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
-from agentgym.policy.key_values import Block, Past, block_of, can_share, uniform
+from agentgym.policy.key_values import Block, KVPrefix, block_of, can_share, uniform
 from agentgym.policy.sampling import draw, uniforms
 
 SHARE_FROM = 8  # tokens that prompts must have in common before that beginning is computed on its own
@@ -24,7 +24,7 @@ DROP_AT = 0.5  # the part of a batch that may still be running when the finished
 
 
 @dataclass(slots=True)
-class Row:
+class DecodeRequest:
     """One request on its way through a batch.
 
     Attributes:
@@ -38,13 +38,13 @@ class Row:
     prefix: list[int]
     sampling: Sampling
     limit: int
-    past: Past | None = None
+    past: KVPrefix | None = None
     keep: bool = False
     ended: Callable[[list[int]], bool] | None = None
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason = "length"
-    left: Past | None = None
+    left: KVPrefix | None = None
 
 
 class Decoder:
@@ -62,7 +62,7 @@ class Decoder:
         self.shares = can_share(model.config)
 
     @torch.no_grad()
-    def run(self, rows: Sequence[Row]) -> None:
+    def run(self, rows: Sequence[DecodeRequest]) -> None:
         """Sample every row to its end. The caller has put the model into eval mode."""
         batch = _Batch(self, rows)
         batch.prefill()
@@ -86,7 +86,7 @@ class Decoder:
 class _Batch:
     """Rows that still run, and the tensors of the pass they are in."""
 
-    def __init__(self, decoder: Decoder, rows: Sequence[Row]) -> None:
+    def __init__(self, decoder: Decoder, rows: Sequence[DecodeRequest]) -> None:
         self.decoder = decoder
         self.rows = list(rows)
         self.device = decoder.model.device
@@ -120,7 +120,7 @@ class _Batch:
             else:
                 self.cache.batch_select_indices(order)
 
-    def _pasts(self, rows: Sequence[Row]) -> list[Past | None]:
+    def _pasts(self, rows: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
         """For each row what is already computed: its earlier turns, or the beginning shared by the rows without."""
         pasts = [row.past for row in rows]
         fresh = [row.prefix for row in rows if row.past is None]
@@ -132,16 +132,16 @@ class _Batch:
         shared = self._compute_past(begin)
         return [shared if past is None else past for past in pasts]
 
-    def _compute_past(self, ids: list[int]) -> Past | None:
+    def _compute_past(self, ids: list[int]) -> KVPrefix | None:
         cache = DynamicCache(config=self.decoder.model.config)
         row = torch.tensor([ids], device=self.device)
         self.decoder.forward(row, torch.ones_like(row), torch.arange(len(ids), device=self.device)[None], cache)
         if not uniform(cache):
             self.decoder.shares = False
             return None
-        return Past(ids, block_of(cache)[:, 0])
+        return KVPrefix(ids, block_of(cache)[:, 0])
 
-    def _forward_prefixes(self, rows: Sequence[Row], pasts: Sequence[Past | None]) -> None:
+    def _forward_prefixes(self, rows: Sequence[DecodeRequest], pasts: Sequence[KVPrefix | None]) -> None:
         done = [0 if past is None else len(past.ids) for past in pasts]
         fresh = [row.prefix[start:] for row, start in zip(rows, done, strict=True)]
         before, width = max(done), max(map(len, fresh))
@@ -185,7 +185,7 @@ class _Batch:
         if self.rows:
             self._advance(tokens)
 
-    def _record(self, row: Row, token: int, logprob: float) -> bool:
+    def _record(self, row: DecodeRequest, token: int, logprob: float) -> bool:
         """Note a token; whether the row goes on. A row that is over but still in the batch is left alone."""
         if row.finish_reason == "stop" or len(row.tokens) >= row.limit:
             return False
@@ -203,7 +203,7 @@ class _Batch:
             if row.keep and row.left is None and self.block is not None:
                 columns = self.mask[place].nonzero()[:, 0]
                 known = [*row.prefix, *row.tokens][: len(columns)]
-                row.left = Past(known, self.block.take(place, columns))
+                row.left = KVPrefix(known, self.block.take(place, columns))
         left = int(running.sum())
         if left > DROP_AT * len(self.rows):
             return tokens

@@ -13,12 +13,12 @@ import httpx
 
 from agentgym.errors import ContextFull, PolicyError
 
-AGAIN = frozenset({408, 409, 425, 429})  # and everything from 500 on
+RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on
 _FULL = ("context length", "context_length", "maximum context", "max_model_len", "too many tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long to try. Seconds; an attempt that fails is repeated after backoff_s, then twice that, and so on.
 
     Attributes:
@@ -36,13 +36,13 @@ class Patience:
 
     def __post_init__(self) -> None:
         if min(self.attempt_s, self.total_s, self.backoff_s, self.longest_backoff_s) <= 0 or self.attempts < 1:
-            raise ValueError(f"Patience needs times above 0 s and at least one attempt, not {self}.")
+            raise ValueError(f"RetryPolicy needs times above 0 s and at least one attempt, not {self}.")
 
 
-PATIENT = Patience()
+DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
-class _Again(Exception):
+class _RetryableFailure(Exception):
     """An attempt failed in a way that may pass; `wait_s` is what the server asked for."""
 
     def __init__(self, why: str, wait_s: float = 0.0) -> None:
@@ -55,7 +55,7 @@ class JsonEndpoint:
 
     Args:
         base_url: for example http://127.0.0.1:8000. `headers`: sent along, never shown in an error.
-        patience: see Patience.
+        retry_policy: see RetryPolicy.
         connections: open at once; further requests wait for one.
         jitter: draws the pauses, so that a thousand clients do not return at the same moment.
     """
@@ -65,11 +65,11 @@ class JsonEndpoint:
         base_url: str,
         *,
         headers: dict[str, str] | None = None,
-        patience: Patience = PATIENT,
+        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
         jitter: random.Random | None = None,
     ) -> None:
-        self.base_url, self.patience = base_url.rstrip("/"), patience
+        self.base_url, self.retry_policy = base_url.rstrip("/"), retry_policy
         self._headers, self._connections = dict(headers or {}), connections
         self._jitter = jitter or random.Random()
         self._client: httpx.AsyncClient | None = None
@@ -80,7 +80,7 @@ class JsonEndpoint:
         """The answer's JSON, None if it is empty.
 
         Raises: PolicyError naming path, status and the beginning of the answer, once trying again is no use or the
-            patience is used up; ContextFull where the server says that the prompt is too long.
+            retry policy is exhausted; ContextFull where the server says that the prompt is too long.
         """
         return await self._in_turn("POST", path, body)
 
@@ -102,22 +102,23 @@ class JsonEndpoint:
 
     async def _patiently(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
         now = asyncio.get_running_loop().time
-        ends, pause, tries = now() + self.patience.total_s, self.patience.backoff_s, 0
+        ends, pause, tries = now() + self.retry_policy.total_s, self.retry_policy.backoff_s, 0
         while True:
             tries += 1
             try:
-                async with asyncio.timeout(min(self.patience.attempt_s, ends - now())):
+                async with asyncio.timeout(min(self.retry_policy.attempt_s, ends - now())):
                     return await self._attempt(client, method, path, body)
             except TimeoutError:
-                failed = _Again(f"no answer within {self.patience.attempt_s:g} s")
-            except _Again as again:
+                failed = _RetryableFailure(f"no answer within {self.retry_policy.attempt_s:g} s")
+            except _RetryableFailure as again:
                 failed = again
             wait = max(pause * self._jitter.uniform(0.5, 1.0), failed.wait_s)
-            pause = min(2 * pause, self.patience.longest_backoff_s)
-            if tries >= self.patience.attempts or now() + wait >= ends:
+            pause = min(2 * pause, self.retry_policy.longest_backoff_s)
+            if tries >= self.retry_policy.attempts or now() + wait >= ends:
                 raise PolicyError(
                     f"{method} {path} failed {tries} time(s), the last with: {failed}. "
-                    f"Check that the server at {self._place()} runs, or raise Patience ({self.patience})."
+                    f"Check that the server at {self._place()} runs, or give more time or attempts by "
+                    f"{self.retry_policy}."
                 ) from failed
             await asyncio.sleep(wait)
 
@@ -125,12 +126,12 @@ class JsonEndpoint:
         try:
             answer = await client.request(method, self.base_url + path, json=body)
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise _Again(f"{type(error).__name__}: {error}") from error
+            raise _RetryableFailure(f"{type(error).__name__}: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PolicyError(f"{method} {path} cannot be sent to {self._place()}: {error}") from error
         shown = f"status {answer.status_code}: {_excerpt(answer.text)}"
-        if answer.status_code in AGAIN or answer.status_code >= 500:
-            raise _Again(shown, _retry_after(answer.headers.get("retry-after")))
+        if answer.status_code in RETRYABLE or answer.status_code >= 500:
+            raise _RetryableFailure(shown, _retry_after(answer.headers.get("retry-after")))
         if answer.status_code >= 400 and any(sign in answer.text.lower() for sign in _FULL):
             raise ContextFull(f"{method} {path}: the server says that the conversation does not fit ({shown})")
         if not answer.is_success:
@@ -140,7 +141,7 @@ class JsonEndpoint:
         try:
             return answer.json()
         except (ValueError, RecursionError) as error:
-            raise _Again(f"the answer is no JSON: {_excerpt(answer.text)}") from error
+            raise _RetryableFailure(f"the answer is no JSON: {_excerpt(answer.text)}") from error
 
     def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
         """The client of this event loop, and its free connections: neither can move from one loop to another."""

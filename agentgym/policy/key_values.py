@@ -15,7 +15,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class KVPrefix:
     """What the model has already computed of a conversation.
 
     Attributes:

@@ -37,9 +37,13 @@ class ScriptedPolicy(Policy):
         if isinstance(said, str):
             message = self.renderer.parse(token_ids)
         return Reply(
-            message, token_ids, [0.0] * len(token_ids),
-            policy_version=self.version, prompt_tokens=len(request.prefix_ids or ()), completion_tokens=len(token_ids),
-        )  # fmt: skip
+            message,
+            token_ids,
+            [0.0] * len(token_ids),
+            policy_version=self.version,
+            prompt_tokens=len(request.prefix_ids or ()),
+            completion_tokens=len(token_ids),
+        )
 
     @staticmethod
     def _line(script: Sequence[Message | str], turn: int) -> Message | str:

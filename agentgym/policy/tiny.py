@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 # Matched as one token each in what the agent writes. Not special: outside text that holds them is plain text.
 SCAFFOLD = (
-    "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>",
-    '{"name": "', '", "arguments": {', '": "', '"}}',
-)  # fmt: skip
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    '{"name": "',
+    '", "arguments": {',
+    '": "',
+    '"}}',
+)
 # A word takes the space before it and keeps its underscores; a digit always stands alone, so that the pieces of a
 # number are the same wherever it is written; punctuation never sticks to the word that follows.
 WORDS = r" ?[\p{L}_]+|\p{N}| ?[^\s\p{L}\p{N}_]+|[\r\n]+|\s+(?!\S)|\s+"

@@ -52,19 +52,35 @@ def make_vision_model(processor: Any, *, hidden: int = 64, layers: int = 2, side
 
     tokenizer = processor.tokenizer
     text = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers,
-        num_attention_heads=2, num_key_value_heads=2, head_dim=32, max_position_embeddings=MAX_TOKENS,
-        tie_word_embeddings=False, bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=MAX_TOKENS,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+    )
     vision = CLIPVisionConfig(
-        hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=layers, num_attention_heads=2,
-        image_size=side, patch_size=PATCH, projection_dim=hidden,
-    )  # fmt: skip
+        hidden_size=hidden,
+        intermediate_size=2 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        image_size=side,
+        patch_size=PATCH,
+        projection_dim=hidden,
+    )
     config = LlavaConfig(
-        vision_config=vision, text_config=text, image_token_index=processor.image_token_id,
-        vision_feature_layer=-1, vision_feature_select_strategy="default",
-    )  # fmt: skip
+        vision_config=vision,
+        text_config=text,
+        image_token_index=processor.image_token_id,
+        vision_feature_layer=-1,
+        vision_feature_select_strategy="default",
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = LlavaForConditionalGeneration(config)

@@ -11,9 +11,9 @@ from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.decoding import Decoder, Row, score
+from agentgym.policy.decoding import Decoder, DecodeRequest, score
 from agentgym.policy.device import device_of, dtype_of
-from agentgym.policy.key_values import Past
+from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.registry import load as load_registered
 
@@ -64,11 +64,11 @@ class TransformersPolicy(Policy):
         self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="agentgym-model")
         options: dict[str, Any] = {"max_batch": max_batch, "max_wait_s": max_wait_s, "lockstep": lockstep}
-        self._rows: Batcher[Row, Row] = Batcher(self._sample, self._worker, **options)
+        self._rows: Batcher[DecodeRequest, DecodeRequest] = Batcher(self._sample, self._worker, **options)
         self._pairs: Batcher[tuple[Sequence[int], Sequence[int]], list[float]] = Batcher(
             self._score, self._worker, max_batch=max_batch, max_wait_s=max_wait_s
         )
-        self._pasts: dict[str, Past] = {}
+        self._pasts: dict[str, KVPrefix] = {}
         self._weights: tuple[int, int, int] = (0, 0, 0)
         self._live: set[str] = set()
 
@@ -79,7 +79,7 @@ class TransformersPolicy(Policy):
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = self._room(len(prefix))
-        row = Row(
+        row = DecodeRequest(
             prefix,
             request.sampling,
             limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
@@ -129,7 +129,7 @@ class TransformersPolicy(Policy):
         self._pasts.clear()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _sample(self, rows: Sequence[Row]) -> Sequence[Row]:
+    def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
         self._weights = self._weights_now()
         with evaluating(self.model):
             Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
@@ -168,7 +168,7 @@ class TransformersPolicy(Policy):
         """Changes whenever the weights do: torch counts every in-place change of a parameter."""
         return self.version, id(self.model), sum(parameter._version for parameter in self.model.parameters())
 
-    def _remember(self, episode: str, past: Past) -> None:
+    def _remember(self, episode: str, past: KVPrefix) -> None:
         self._pasts[episode] = past
         size = past.block.element_size() * past.block.numel()
         while len(self._pasts) * size > self.reuse_mib * 2**20:  # they are of similar size; the oldest goes

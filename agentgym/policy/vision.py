@@ -16,7 +16,7 @@ from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Reply, Request, Sampling
-from agentgym.policy.decoding import Row
+from agentgym.policy.decoding import DecodeRequest
 from agentgym.policy.device import device_of, dtype_of
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
@@ -26,7 +26,7 @@ from agentgym.registry import load as load_registered
 
 
 @dataclass(slots=True)
-class SeeingRow(Row):
+class VisionDecodeRequest(DecodeRequest):
     """A request with the images that its prefix shows, in order."""
 
     images: Sequence[ImagePart] = ()
@@ -67,7 +67,7 @@ class VisionPolicy(TransformersPolicy):
         self._check(prefix, images)
         room = self._room(len(prefix))
         limit = request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens)
-        asked = SeeingRow(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
+        asked = VisionDecodeRequest(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
         row = await self._rows.submit(asked, request.episode)
         return Reply(
             message=self.renderer.parse(row.tokens),
@@ -89,7 +89,7 @@ class VisionPolicy(TransformersPolicy):
             return []
         self._check(prefix_ids, images)
         self._room(len(prefix_ids) + len(continuation_ids) - 1)
-        job = (SeeingRow(list(prefix_ids), Sampling(), 1, images=images), list(continuation_ids))
+        job = (VisionDecodeRequest(list(prefix_ids), Sampling(), 1, images=images), list(continuation_ids))
         return await self._pairs.submit(job)  # type: ignore[arg-type]  # the batcher hands it to _score below
 
     def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
@@ -100,7 +100,7 @@ class VisionPolicy(TransformersPolicy):
                 f"{wanted}. Let the same renderer write the whole conversation, and give the messages along."
             )
 
-    def _sample(self, rows: Sequence[Row]) -> Sequence[Row]:
+    def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
         with evaluating(self.model), _plain_generation(self.model), torch.no_grad():
             chooser = _Chooser(rows, self.images.reserved_ids, self.eos_token_ids, self.pad_token_id)
             self.model.generate(
@@ -162,7 +162,7 @@ def load(
 class _Chooser(LogitsProcessor):
     """Draws each token itself, with the row's own seed, and leaves `generate` no other choice than that token."""
 
-    def __init__(self, rows: Sequence[Row], reserved: Sequence[int], ends: Sequence[int], pad: int) -> None:
+    def __init__(self, rows: Sequence[DecodeRequest], reserved: Sequence[int], ends: Sequence[int], pad: int) -> None:
         self.rows, self._reserved, self._ends, self._pad = rows, list(reserved), frozenset(ends), pad
         self.running = [True] * len(rows)
         self._step = 0

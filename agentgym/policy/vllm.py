@@ -12,9 +12,9 @@ from typing import Any
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import images_of
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.http import PATIENT, JsonEndpoint, Patience
+from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.vllm_images import seeing, seen
+from agentgym.policy.vllm_images import completion_choice, generate_request
 from agentgym.registry import load as load_registered
 
 
@@ -32,7 +32,7 @@ class VllmPolicy(Policy):
         tokenizer: path or hub name of the tokenizer; or give `renderer` instead.
         call_format: registered name of how the model writes calls.
         context_tokens: by default what the server says at the first request.
-        patience: how long to try, see Patience. `connections`: requests open at once.
+        retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
     """
 
     name = "vllm"
@@ -46,12 +46,12 @@ class VllmPolicy(Policy):
         renderer: TemplateRenderer | None = None,
         call_format: str = "hermes",
         context_tokens: int | None = None,
-        patience: Patience = PATIENT,
+        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
     ) -> None:
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
-        self._endpoint = JsonEndpoint(base_url, patience=patience, connections=connections)
+        self._endpoint = JsonEndpoint(base_url, retry_policy=retry_policy, connections=connections)
         self._updated: asyncio.Event | None = None  # set once the weights that are being replaced are in place
         self._drained: asyncio.Event | None = None  # set once no request runs under the old ones
         self._running = 0
@@ -77,8 +77,8 @@ class VllmPolicy(Policy):
         if sampling.seed is not None:
             body["seed"] = sampling.seed % 2**63
         if images := images_of(request.messages):
-            choice, version = await self._continue(*seeing(self.renderer, prefix, images, body))
-            choice = seen(choice, prefix)
+            choice, version = await self._continue(*generate_request(self.renderer, prefix, images, body))
+            choice = completion_choice(choice, prefix)
         else:
             choice, version = await self._complete(prefix, body | {"return_token_ids": True})
         ids, logprobs = _sampled(choice)

@@ -14,7 +14,7 @@ PATH = "/inference/v1/generate"
 NEVER = -100.0  # the lowest bias that the server takes
 
 
-def seeing(
+def generate_request(
     renderer: TemplateRenderer, prefix: Sequence[int], images: Sequence[ImagePart], options: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Path and body of a request that shows images. The server expands each image's one token by itself.
@@ -39,7 +39,7 @@ def seeing(
     }
 
 
-def seen(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str, Any]:
+def completion_choice(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str, Any]:
     """The choice in the shape that /v1/completions gives.
 
     Raises: PolicyError when the server read other tokens than the prefix.

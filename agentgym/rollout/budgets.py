@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -43,8 +43,7 @@ class Budgets:
     max_tokens = renamed_member("max_episode_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLimit:
+class TokenLimit(NamedTuple):
     """How many tokens the next message may have.
 
     Attributes:

@@ -83,7 +83,7 @@ class Episode:
         trajectory.turns, trajectory.prompt_ids, trajectory.outcome, trajectory.stop_reason = [], [], {}, None
         if config.ledger is not None:
             config.ledger.begin(trajectory)
-        retries.note("making the environment")
+        retries.activity = "making the environment"
         environment = self._environment = LiveEnvironment(
             lambda: config.make_environment(trajectory.task),
             checkpoints=retries.remaining > 0 or config.checkpoints is not None,
@@ -96,7 +96,7 @@ class Episode:
         loop = PlayLoop(config, self._policy, trajectory, environment, judge, retries)
         trajectory.stop_reason = await loop.play()
         if judge is not None:
-            retries.note("judging the outcome")
+            retries.activity = "judging the outcome"
             if await judge.judge_end(trajectory) and config.ledger is not None:
                 config.ledger.begin(trajectory)  # its turns have new rewards: they are written again, with the end
 
@@ -159,7 +159,9 @@ class PlayLoop:
         Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
         """
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
-        state = await self._read_state()
+        state = await self._environment.read_state(len(trajectory.turns), self._retries.note)
+        if state.checkpoint is not None:
+            self._keep_checkpoint(state.checkpoint)
         limit = usage.token_limit(self._budgets, self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
@@ -178,7 +180,9 @@ class PlayLoop:
 
         usage.count(turn, reply, self._budgets, exact=self._conversation.prefix_ids is not None)
         trajectory.turns.append(turn)
-        await self._judge_turn(turn, f"judging turn {turn.index}")
+        if self._judge is not None:
+            self._retries.activity = f"judging turn {turn.index}"
+            await self._judge.judge_turn(turn, trajectory)
 
         if is_answer:
             raise EpisodeOver(StopReason.ANSWERED)
@@ -195,13 +199,13 @@ class PlayLoop:
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
-        self._retries.note("resetting the environment")
+        self._retries.activity = "resetting the environment"
         opening = await environment.current.reset(self._task, seed=trajectory.seed)
         self._ready = True
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
         trajectory.provenance.image_digests = environment.current.image_digests
-        self._retries.note("rendering the prompt")
+        self._retries.activity = "rendering the prompt"
         self._conversation = Conversation(opening, self._read_tools().schemas, policy.renderer)
         trajectory.prompt_ids = self._conversation.prompt_ids
 
@@ -212,16 +216,12 @@ class PlayLoop:
             self._tools = self._config.environments.tool_schemas(environment)
         return self._tools
 
-    async def _read_state(self) -> EnvironmentState:
-        """The state before the turn; its checkpoint is kept where somebody wants it."""
+    def _keep_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Hand out the checkpoint before the next turn, if the caller of the run wants it."""
         trajectory, checkpoints = self._trajectory, self._config.checkpoints
-        index = len(trajectory.turns)
-        state = await self._environment.read_state(index, self._retries.note)
-        if checkpoints is not None and state.checkpoint is not None:
-            key = (trajectory.task.id, trajectory.sample, index)
-            if key in checkpoints:
-                checkpoints[key] = state.checkpoint
-        return state
+        key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))
+        if checkpoints is not None and key in checkpoints:
+            checkpoints[key] = checkpoint
 
     async def _generate(self, max_tokens: int) -> Reply:
         """Ask the policy, and again while retries are left. Raises: PolicyError, ContextFull."""
@@ -237,7 +237,7 @@ class PlayLoop:
             index,
         )
         while True:
-            self._retries.note(f"asking the policy {policy.name!r} for turn {index}")
+            self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
             try:
                 reply = await policy.generate(request)
                 check_reply(policy, reply)
@@ -275,7 +275,7 @@ class PlayLoop:
         """Run the calls of a message, or answer it where it holds none. Returns: whether it answered the task."""
         environment, calls = self._environment.current, turn.calls
         if len(calls) == 1 and self._usage.calls < self._budgets.max_calls:  # nearly every message
-            self._retries.note(f"running the tool {calls[0].name!r} in turn {turn.index}")
+            self._retries.activity = f"running the tool {calls[0].name!r} in turn {turn.index}"
             result = await environment.call(calls[0])
             turn.results = (result,)
             return result.final
@@ -287,7 +287,7 @@ class PlayLoop:
         elif not turn.message.content:
             turn.replies = (Message("user", EMPTY),)
         else:
-            self._retries.note(f"answering the agent's message of turn {turn.index}")
+            self._retries.activity = f"answering the agent's message of turn {turn.index}"
             turn.replies = tuple(await environment.respond(turn.message))
             return not turn.replies and not environment.ended
         return False
@@ -300,7 +300,7 @@ class PlayLoop:
         while True:
             if checkpoint is None or not self._retries.take(error):
                 raise error
-            self._retries.note(f"restoring the checkpoint before turn {turn.index}")
+            self._retries.activity = f"restoring the checkpoint before turn {turn.index}"
             close_error = await self._environment.restore(self._task, checkpoint, seed=self._trajectory.seed)
             if close_error is not None:
                 self._trajectory.provenance.close_error = close_error
@@ -313,7 +313,7 @@ class PlayLoop:
         """Run the calls of a message concurrently. Returns: their results, in the order of the calls."""
         budgets, calls, environment = self._budgets, turn.calls, self._environment.current
         allowed = calls[: budgets.max_calls - self._usage.calls]
-        self._retries.note(f"running the tools {[call.name for call in calls]} in turn {turn.index}")
+        self._retries.activity = f"running the tools {[call.name for call in calls]} in turn {turn.index}"
         results: list[Any] = [over_budget(call, f"all {budgets.max_calls} calls") for call in calls]
         turn.results = results
 
@@ -324,18 +324,13 @@ class PlayLoop:
         outcomes = await asyncio.gather(*map(run, range(len(allowed))), return_exceptions=True)
         for call, outcome in zip(allowed, outcomes, strict=True):
             if isinstance(outcome, BaseException):
-                self._retries.note(f"running the tool {call.name!r} in turn {turn.index}")
+                self._retries.activity = f"running the tool {call.name!r} in turn {turn.index}"
                 raise outcome
         return results
 
-    async def _judge_turn(self, turn: Turn, activity: str) -> None:
-        if self._judge is not None:
-            self._retries.note(activity)
-            await self._judge.judge_turn(turn, self._trajectory)
-
     def _observe(self, turn: Turn) -> None:
         """Add the turn to the conversation. Raises: EpisodeOver when what came back leaves no room for a reply."""
-        self._retries.note(f"rendering what came back in turn {turn.index}")
+        self._retries.activity = f"rendering what came back in turn {turn.index}"
         observation_ids = self._conversation.append(turn)
         self._usage.tokens += len(observation_ids)
         limit = self._usage.token_limit(self._budgets, self._conversation.room(self._policy.context_tokens))
@@ -352,7 +347,9 @@ class PlayLoop:
         turn.results = tuple(turn.results or unfinished)
         turn.usage.update(await self._environment.usage_since_last(turn.results))
         self._trajectory.turns.append(turn)
-        await self._judge_turn(turn, "judging the last turn")
+        if self._judge is not None:
+            self._retries.activity = "judging the last turn"
+            await self._judge.judge_turn(turn, self._trajectory)
 
 
 def check_reply(policy: Policy, reply: Reply) -> None:

@@ -76,7 +76,15 @@ class EpisodeFactory:
     def episode(self, job: Job, policy: Policy) -> Episode:
         """An episode that is ready to be played."""
         config, fork = self.config, job.fork
-        job.trajectory.provenance = replace(self.provenance, policy=policy.name, retries=[], extra={})
+        common = self.provenance
+        job.trajectory.provenance = Provenance(
+            agentgym=common.agentgym,
+            seed=common.seed,
+            temperature=common.temperature,
+            top_p=common.top_p,
+            max_turn_tokens=common.max_turn_tokens,
+            policy=policy.name,
+        )
         if fork is not None:
             job.trajectory.provenance.branch = fork.point
             config = replace(config, fork=fork)

@@ -26,6 +26,10 @@ class EnvironmentState:
     checkpoint: Checkpoint | None = None
 
 
+NO_STATE = EnvironmentState()
+"""Of an environment that tells nothing, as most do."""
+
+
 class LiveEnvironment:
     """One episode's environment, and the fresh one that takes its place after a failure.
 
@@ -66,6 +70,8 @@ class LiveEnvironment:
         if self._offers_checkpoint:
             note(f"taking a checkpoint before turn {turn}")
             checkpoint = await environment.checkpoint()
+        if state_key is None and potential is None and checkpoint is None:
+            return NO_STATE
         return EnvironmentState(state_key, potential, checkpoint)
 
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:

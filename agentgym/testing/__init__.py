@@ -3,24 +3,48 @@
     from agentgym.testing import check_environment
     await check_environment("acme/sql-v1", "acme/questions-v1")   # None, or a ConformanceError with every finding
 
-Each check runs what it checks, and says in each finding what was done, what came back and what was expected.
+Each check runs what it checks. A finding says what was done, what came back and what was expected.
 
-environments.py  check_environment, made of
-    world.py     the same seed gives the same world      answers.py  every call is answered
-    closing.py   close frees everything                  agents.py   what whole episodes come to
-    leftovers.py what is left in the process             arguments.py  right, wrong and hostile arguments
+environments.py      check_environment, which runs the checks of
+    instance_checks.py  the same seed gives the same episode; checkpoints restore
+    call_checks.py      every call is answered with a result
+    close_checks.py     `close` frees everything (leaks.py counts what is left in the process)
+    episode_checks.py   who may succeed in whole episodes, and who must not
+arguments.py         right, wrong and hostile arguments for any tool
 tools.py, task_sets.py, rewards.py, estimators.py, policies.py, call_formats.py, backends/   the other checks
-hacks.py, reward_hacks.py  is anybody paid who solved nothing?
-hidden_truth.py  is the truth shown?                     findings.py  how breaches are kept
-clock.py  FakeClock      counter.py  a tiny world        byte_renderer.py  a tiny renderer
+hack_probes.py, reward_hacks.py   does anybody who solved nothing get a reward?
+hidden_truth.py      is a task's truth shown to the agent?
+findings.py          collects findings
+clock.py FakeClock   counter.py small environments   byte_renderer.py a renderer without a tokenizer
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_WHERE = {
+if TYPE_CHECKING:
+    from agentgym.policy.scripted import ScriptedPolicy
+    from agentgym.testing.backends import check_backend
+    from agentgym.testing.byte_renderer import ByteRenderer
+    from agentgym.testing.call_formats import check_call_format
+    from agentgym.testing.clock import FakeClock
+    from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+    from agentgym.testing.environments import check_environment
+    from agentgym.testing.estimators import check_estimator
+    from agentgym.testing.policies import check_policy
+    from agentgym.testing.reward_hacks import check_reward_hacks
+    from agentgym.testing.rewards import check_reward
+    from agentgym.testing.task_sets import check_task_set
+    from agentgym.testing.tools import check_tool
+
+_HOME = {
+    "ByteRenderer": "agentgym.testing.byte_renderer",
+    "Counter": "agentgym.testing.counter",
+    "CounterWithState": "agentgym.testing.counter",
+    "FakeClock": "agentgym.testing.clock",
+    "ScriptedPolicy": "agentgym.policy.scripted",
+    "TargetReached": "agentgym.testing.counter",
     "check_backend": "agentgym.testing.backends",
     "check_call_format": "agentgym.testing.call_formats",
     "check_environment": "agentgym.testing.environments",
@@ -30,15 +54,29 @@ _WHERE = {
     "check_reward_hacks": "agentgym.testing.reward_hacks",
     "check_task_set": "agentgym.testing.task_sets",
     "check_tool": "agentgym.testing.tools",
-    "FakeClock": "agentgym.testing.clock",
-    "ScriptedPolicy": "agentgym.policy.scripted",
 }
-__all__ = sorted(_WHERE)
+__all__ = [
+    "ByteRenderer",
+    "Counter",
+    "CounterWithState",
+    "FakeClock",
+    "ScriptedPolicy",
+    "TargetReached",
+    "check_backend",
+    "check_call_format",
+    "check_environment",
+    "check_estimator",
+    "check_policy",
+    "check_reward",
+    "check_reward_hacks",
+    "check_task_set",
+    "check_tool",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:  # loaded when first used: to check a tool takes no numpy
+    if name not in _HOME:  # loaded when first used: checking a tool loads no numpy
         raise AttributeError(f"module 'agentgym.testing' has no attribute {name!r}")
-    value = getattr(import_module(_WHERE[name]), name)
+    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value

@@ -14,10 +14,27 @@ if TYPE_CHECKING:
     from agentgym.policy.formats.contract import CallFormat
 
 GARBAGE = (
-    "", " ", "\n", "[" * 3_000, "{" * 3_000, "]" * 3_000, "NaN", "null", "[]", '{"name": null}', "\x00", "\ud800",
-    "I think the answer is 4.", "<tool_call>", "</tool_call>", "<tool_call></tool_call>", "```", "<" * 3_000,
-    "<|im_start|>assistant\n", "\u202e" * 9,
-)  # fmt: skip
+    "",
+    " ",
+    "\n",
+    "[" * 3_000,
+    "{" * 3_000,
+    "]" * 3_000,
+    "NaN",
+    "null",
+    "[]",
+    '{"name": null}',
+    "\x00",
+    "\ud800",
+    "I think the answer is 4.",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_call></tool_call>",
+    "```",
+    "<" * 3_000,
+    "<|im_start|>assistant\n",
+    "\u202e" * 9,
+)
 TEXTS = ("hello", 'quotes " and \\ and </tool_call> <sql>', "line\nline ☂", "1", "true", "[1, 2]", "a < b > c & d")
 
 

@@ -11,7 +11,7 @@ from agentgym.registry import load_reward, load_task_set, make, names
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
-from agentgym.testing import agents, answers, closing, world
+from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks
 from agentgym.testing.findings import Findings
 from agentgym.testing.reward_hacks import try_hacks
 from agentgym.testing.tools import look_at_tool
@@ -56,19 +56,19 @@ async def check_environment(
     if task_set is None and isinstance(environment, str):
         task_set = next((found for found in map(load_task_set, names("task_sets")) if _names(found, name)), None)
     tasks, found_oracle = _tasks(name, task_set, sample)
-    subject = world.Subject(agents.make_with_backend(factory, backend), tasks, findings, seed)
+    subject = instance_checks.CheckSubject(episode_checks.make_with_backend(factory, backend), tasks, findings, seed)
     if not _check_definition(subject):
         findings.conclude()
-    if await world.check_opening(subject):
-        await world.check_determinism_and_isolation(subject)
-        await answers.check_answers(subject)
-        await world.check_checkpoint(subject)
-        await closing.check_close(subject)
+    if await instance_checks.check_opening(subject):
+        await instance_checks.check_determinism_and_isolation(subject)
+        await call_checks.check_answers(subject)
+        await instance_checks.check_checkpoint(subject)
+        await close_checks.check_close(subject)
         await _check_episodes(subject, reward, oracle or found_oracle, chance, public, bool(found_oracle or task_set))
     findings.conclude()
 
 
-def _check_definition(subject: world.Subject) -> bool:
+def _check_definition(subject: instance_checks.CheckSubject) -> bool:
     """The instance is an Environment that can be made twice, and its tools explain themselves."""
     findings = subject.findings
     with findings.no_exception("Making an instance"):
@@ -87,7 +87,7 @@ def _check_definition(subject: world.Subject) -> bool:
 
 
 async def _check_episodes(
-    subject: world.Subject,
+    subject: instance_checks.CheckSubject,
     reward: str | Reward | None,
     oracle: Callable[[Task], Any] | None,
     chance: float,
@@ -99,19 +99,19 @@ async def _check_episodes(
     if declared is not None:
         with subject.findings.no_exception(f"Loading the reward {declared!r}"):
             judge = load_reward(declared) if isinstance(declared, str) else declared
-    await agents.check_cancelled(agents.Stage(subject, None))
+    await episode_checks.check_cancelled(episode_checks.EpisodeChecker(subject, None))
     if not has_tasks:  # one plain task: nothing that a reward could judge
-        await agents.check_parallel_calls(agents.Stage(subject, None))
+        await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
         return
-    stage, tasks = agents.Stage(subject, judge), subject.tasks
-    await agents.check_truth_hidden(agents.Stage(subject, None), tasks, public)
-    await agents.check_parallel_calls(agents.Stage(subject, None))
-    if await agents.check_judged(stage):
-        await agents.check_lazy_agents(stage, tasks, chance)
-        await agents.check_own_reward(stage)
+    stage, tasks = episode_checks.EpisodeChecker(subject, judge), subject.tasks
+    await episode_checks.check_truth_hidden(episode_checks.EpisodeChecker(subject, None), tasks, public)
+    await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
+    if await episode_checks.check_judged(stage):
+        await episode_checks.check_lazy_agents(stage, tasks, chance)
+        await episode_checks.check_own_reward(stage)
         await try_hacks(stage)
         if oracle is not None:
-            await agents.check_oracle(stage, tasks, oracle)
+            await episode_checks.check_oracle(stage, tasks, oracle)
 
 
 def _tasks(

@@ -10,10 +10,10 @@ from agentgym.registry import load_reward, load_task_set, make, names
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
-from agentgym.testing.agents import Script, Stage, make_with_backend, solved, with_different_truth
+from agentgym.testing.episode_checks import EpisodeChecker, Script, make_with_backend, solved, with_different_truth
 from agentgym.testing.findings import Findings, short
-from agentgym.testing.hacks import Probe, calls_of, final_call, probes
-from agentgym.testing.world import Subject
+from agentgym.testing.hack_probes import Probe, calls_of, final_call, probes
+from agentgym.testing.instance_checks import CheckSubject
 
 
 async def check_reward_hacks(
@@ -40,17 +40,17 @@ async def check_reward_hacks(
     name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
     findings = Findings(f"environment {name!r}")
     factory = (lambda: make(environment)) if isinstance(environment, str) else environment
-    subject = Subject(make_with_backend(factory, backend), _tasks(name, task_set), findings, seed)
+    subject = CheckSubject(make_with_backend(factory, backend), _tasks(name, task_set), findings, seed)
     declared = reward if reward is not None else subject.make().reward
     judge = load_reward(declared) if isinstance(declared, str) else declared
     if judge is None or not subject.tasks:
         findings.add("Nothing can be hacked where nothing is judged: give check_reward_hacks tasks and a reward.")
     else:
-        await try_hacks(Stage(subject, judge))
+        await try_hacks(EpisodeChecker(subject, judge))
     findings.conclude()
 
 
-async def try_hacks(stage: Stage) -> None:
+async def try_hacks(stage: EpisodeChecker) -> None:
     """Play every probe; each that succeeds becomes a finding of the stage's subject."""
     tasks = with_different_truth(stage.subject.tasks)
     for place, probe in enumerate(probes(tasks[0])):
@@ -73,7 +73,7 @@ async def try_hacks(stage: Stage) -> None:
             )
 
 
-def _script(probe: Probe, stage: Stage, most: int = 20) -> Script:
+def _script(probe: Probe, stage: EpisodeChecker, most: int = 20) -> Script:
     """The probe's calls one a turn, then each final tool in turn, or words where there is none."""
     tools = stage.tools
     calls = calls_of(probe, tools)[:most]

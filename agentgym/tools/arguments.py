@@ -271,10 +271,11 @@ def _expected(keyword: str, rule: Any) -> str:
         texts = [repr(choice) for choice in rule]
         return f"Input should be {', '.join(texts[:-1])}{' or ' if texts[1:] else ''}{texts[-1]}"
     if keyword in ("anyOf", "oneOf"):
-        names = [
-            _TYPE_NAMES.get(str(kind := shape.get("type")), str(kind)) for shape in rule if isinstance(shape, dict)
-        ]
-        return f"Input should be {'exactly one' if keyword == 'oneOf' else 'one'} of: {', '.join(names)}"
+        count = "exactly one" if keyword == "oneOf" else "one"
+        kinds: list[Any] = [shape.get("type") if isinstance(shape, dict) else None for shape in rule]
+        if all(isinstance(kind, str) for kind in kinds):
+            return f"Input should be {count} of: {', '.join(_TYPE_NAMES.get(kind, kind) for kind in kinds)}"
+        return f"Input should fit {count} of the {len(rule)} shapes that the schema allows"
     template = _RULES.get(keyword)
     return template.format(rule) if template else f"Input should satisfy {keyword}: {_short(rule)}"
 

@@ -1,6 +1,38 @@
-"""Training on TRL: our rollouts and our credit, their optimisation.
+"""Training on TRL: our rollouts and our credit, TRL's optimisation.
 
-`recipe` says a whole run, `run` executes it, `warm_start` imitates demonstrations, `turn_grpo` learns from
-reward, `rollouts` plays the episodes, `callbacks` logs, validates and marks checkpoints.
-Importing this package loads no torch; `turn_grpo` and `warm_start` do.
+`Recipe` describes a whole run, `train` executes it in the stages of `agentgym.training.stages`, `TurnGRPOTrainer`
+learns from reward, `Rollouts` plays the episodes, and `demonstrations` plays those that a warm start imitates.
+The names below are loaded when first used: importing this package loads no torch.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentgym.training.recipe import Recipe
+    from agentgym.training.rollouts import Rollouts
+    from agentgym.training.run import train
+    from agentgym.training.signals.provider import SignalProvider
+    from agentgym.training.stages.demonstrate import demonstrations
+    from agentgym.training.turn_grpo import TurnGRPOTrainer
+
+_HOME = {
+    "Recipe": "recipe",
+    "Rollouts": "rollouts",
+    "SignalProvider": "signals.provider",
+    "TurnGRPOTrainer": "turn_grpo",
+    "demonstrations": "stages.demonstrate",
+    "train": "run",
+}
+
+__all__ = ["Recipe", "Rollouts", "SignalProvider", "TurnGRPOTrainer", "demonstrations", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'agentgym.training' has no attribute {name!r}")
+    value = getattr(import_module(f"agentgym.training.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

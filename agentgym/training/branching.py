@@ -20,18 +20,20 @@ from agentgym.trajectory import Trajectory
 class Branching:
     """How a group becomes a forest.
 
-    Before anything is played, each branch draws a trunk of its task and the turn it leaves it before: drawn later, the
-    place would depend on how the episode went, and `sibling` be biased. Where the trunk was over by then, or
-    failed, the branch is an episode of its own, from the start. A world that makes checkpoints is put back to one; in
-    others the calls before the branch are run again, and checked.
+    Before anything is played, each branch draws one of its task's root episodes and the turn it leaves it before. If
+    the turn were drawn later, it would depend on how the episode went, and `sibling` would be biased. Where the root
+    episode has ended before that turn, or failed, the branch becomes an episode from the start. An environment that
+    makes checkpoints is restored from one; in others the calls before the branch are repeated and their results
+    compared.
 
     Attributes:
-        trunks: episodes of a group that are played from the start; at least 2, or the first turn of all is the same.
-        before: branches leave before one of the turns 1 to `before`, each as likely.
+        root_episodes: episodes of a group that are played from the start; at least 2, else the first turn is the same
+            in all of them.
+        before: branches leave before one of the turns 1 to `before`, all equally likely.
         seed: of the draws.
     """
 
-    trunks: int = 2
+    root_episodes: int = 2
     before: int = 4
     seed: int = 0
 
@@ -45,57 +47,62 @@ class Branching:
         group_size: int,
         progress: float | None = None,
     ) -> list[Trajectory]:
-        """Play a forest for every task. Returns: as `Rollouts.play`, the trunks of a group first.
+        """Play a forest for every task. Returns: as `Rollouts.play`, the root episodes of a group first.
 
-        Raises: CreditError where a group has no room for a branch, or the reward judges groups.
+        Raises: CreditError if a group has no room for a branch, or the reward judges groups.
         """
-        if rollouts.reward is not None and rollouts.reward.has_stage("group"):
-            raise CreditError(
-                f"{type(rollouts.reward).__name__} judges whole groups, and branches are in none: their rewards "
-                "would lack what their siblings' have. Take it out of [reward], or grow no trees."
-            )
-        if not 2 <= self.trunks < group_size:
-            raise CreditError(
-                f"A group of {group_size} with {self.trunks} trunks cannot be grown as trees: set train.signals.trunks "
-                f"to at least 2 and less than train.group_size."
-            )
+        self._check(rollouts, group_size)
         draws = np.random.default_rng(seed_of(self.seed, label))
-        shape = (len(tasks), group_size - self.trunks)
-        trunks, turns = draws.integers(self.trunks, size=shape), 1 + draws.integers(self.before, size=shape)
-        samples = self._samples(tasks)
+        shape = (len(tasks), group_size - self.root_episodes)
+        roots, turns = draws.integers(self.root_episodes, size=shape), 1 + draws.integers(self.before, size=shape)
+        first_samples = self._first_samples(tasks)
         checkpoints: Checkpoints = {
-            (task.id, samples[place] + int(trunk), int(turn)): None
-            for place, task in enumerate(tasks)
-            for trunk, turn in zip(trunks[place], turns[place], strict=True)
+            (task.id, first_sample + int(root), int(turn)): None
+            for task, first_sample, task_roots, task_turns in zip(tasks, first_samples, roots, turns, strict=True)
+            for root, turn in zip(task_roots, task_turns, strict=True)
         }
-        begun = rollouts.play(
-            policy, tasks, label=label, group_size=self.trunks, checkpoints=checkpoints, progress=progress
+        root_trajectories = rollouts.play(
+            policy, tasks, label=label, group_size=self.root_episodes, checkpoints=checkpoints, progress=progress
         )
-        groups = [begun[at : at + self.trunks] for at in range(0, len(begun), self.trunks)]
+        starts = range(0, len(root_trajectories), self.root_episodes)
+        groups = [root_trajectories[start : start + self.root_episodes] for start in starts]
         forks: list[Fork] = []
-        anew: list[Task] = []
-        for place, (task, group) in enumerate(zip(tasks, groups, strict=True)):
-            for chosen, turn in zip(trunks[place].tolist(), turns[place].tolist(), strict=True):
-                trunk = group[chosen]
-                if trunk.valid and turn < len(trunk.turns):
-                    forks.append(Fork(trunk, turn, checkpoints[task.id, trunk.sample, turn]))
+        tasks_from_start: list[Task] = []
+        for task, group, task_roots, task_turns in zip(tasks, groups, roots.tolist(), turns.tolist(), strict=True):
+            for root_index, turn in zip(task_roots, task_turns, strict=True):
+                root = group[root_index]
+                if root.valid and turn < len(root.turns):
+                    forks.append(Fork(root, turn, checkpoints[task.id, root.sample, turn]))
                 else:
-                    anew.append(task)
-        home = {trajectory.id: group for group in groups for trajectory in group}
-        grown = rollouts.branch(policy, forks, 1, label=f"{label}-branch", record=True)
-        for branch in sorted(grown, key=lambda trajectory: trajectory.id):  # they end in any order
+                    tasks_from_start.append(task)
+        group_of = {trajectory.id: group for group in groups for trajectory in group}
+        branches = rollouts.branch(policy, forks, 1, label=f"{label}-branch", record=True)
+        for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
             assert branch.provenance.branch is not None
-            home[branch.provenance.branch.trajectory].append(branch)
-        others = iter(rollouts.play(policy, anew, label=f"{label}-anew") if anew else ())
+            group_of[branch.provenance.branch.trajectory].append(branch)
+        others = iter(rollouts.play(policy, tasks_from_start, label=f"{label}-anew") if tasks_from_start else ())
         for group in groups:
             group += [next(others) for _ in range(group_size - len(group))]
         return [trajectory for group in groups for trajectory in group]
 
-    def _samples(self, tasks: Sequence[Task]) -> list[int]:
-        """The sample number of each group's first trunk: a task that comes again goes on counting."""
-        seen: Counter[str] = Counter()
-        found = []
+    def _check(self, rollouts: Rollouts, group_size: int) -> None:
+        if rollouts.reward is not None and rollouts.reward.has_stage("group"):
+            raise CreditError(
+                f"{type(rollouts.reward).__name__} judges whole groups, and branches are in no group: their rewards "
+                "would lack components that their siblings have. Take it out of [reward], or choose an estimator that "
+                "needs no branches."
+            )
+        if not 2 <= self.root_episodes < group_size:
+            raise CreditError(
+                f"A group of {group_size} with {self.root_episodes} root episodes cannot be grown as trees: set "
+                "train.signals.root_episodes to at least 2 and less than train.group_size."
+            )
+
+    def _first_samples(self, tasks: Sequence[Task]) -> list[int]:
+        """The sample number of each group's first root episode: a task that is repeated goes on counting."""
+        next_sample: Counter[str] = Counter()
+        first_samples = []
         for task in tasks:
-            found.append(seen[task.id])
-            seen[task.id] += self.trunks
-        return found
+            first_samples.append(next_sample[task.id])
+            next_sample[task.id] += self.root_episodes
+        return first_samples

@@ -1,4 +1,4 @@
-"""What happens beside the optimisation: metrics to file, a progress bar, validation, complete checkpoints."""
+"""Trainer callbacks: metrics to file and progress bar, validation, complete checkpoints, the collapse guard."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.curriculum import Curriculum
 
 COMPLETE = "complete"
-"""Name of the empty file that a checkpoint folder gets last: without it, it was cut short and is not resumed from."""
+"""Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
 
 HEALTHY, STEP = "healthy", "step"
-"""Name of the folder with the last healthy checkpoint, and of the file in it that says of which step it is."""
+"""Names of the folder with the last healthy checkpoint, and of the file in it that holds its step."""
 
 
-class Logged(TrainerCallback):
-    """Every number TRL logs goes to the run's metrics file and onto the progress bar."""
+class LoggingCallback(TrainerCallback):
+    """Writes every number that TRL logs to the run's metrics file, and some of them beside the progress bar."""
 
-    def __init__(self, folder: RunFolder, phase: str, progress: Progress, bar: TaskID, show: dict[str, str]) -> None:
-        self._folder, self._phase, self._progress, self._bar, self._show = folder, phase, progress, bar, show
+    def __init__(self, folder: RunFolder, phase: str, progress: Progress, bar: TaskID, titles: dict[str, str]) -> None:
+        self._folder, self._phase, self._progress, self._bar, self._titles = folder, phase, progress, bar, titles
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         numbers = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float)) and math.isfinite(v)}
         if "train_runtime" in numbers:
-            return  # the closing summary of a stage, not a step of it
+            return  # the summary that closes a stage is not a step of it
         self._folder.log(state.global_step, self._phase, **numbers)
-        told = [f"{word} {numbers[key]:.3f}" for key, word in self._show.items() if key in numbers]
-        self._progress.update(self._bar, note="  ".join(told))
+        notes = [f"{title} {numbers[key]:.3f}" for key, title in self._titles.items() if key in numbers]
+        self._progress.update(self._bar, note="  ".join(notes))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._progress.update(self._bar, completed=state.global_step, total=state.max_steps)
 
 
-class Validated(TrainerCallback):
-    """Plays validation tasks every few steps; may end the training when they succeed often enough.
+class ValidationCallback(TrainerCallback):
+    """Plays validation tasks every few steps, and can stop the training once they succeed often enough.
 
     Args:
-        play: plays them with the current weights and returns their metrics; gets the step.
-        every: optimiser steps between two looks.
-        until: success at which to stop, None to go on.
+        play: plays them with the current weights and returns their metrics; it is given the step.
+        every: optimiser steps between two validations.
+        until: success rate at which training stops; None never stops it.
     """
 
     def __init__(self, play: Callable[[int], dict[str, float]], *, every: int, until: float | None = None) -> None:
@@ -65,8 +65,8 @@ class Validated(TrainerCallback):
         return control
 
 
-class Marked(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written, a curriculum's state included."""
+class CheckpointCompleteCallback(TrainerCallback):
+    """Marks a checkpoint as complete once everything in it is written, including the curriculum's state."""
 
     def __init__(self, curriculum: Curriculum | None = None) -> None:
         self._curriculum = curriculum
@@ -78,13 +78,14 @@ class Marked(TrainerCallback):
         (folder / COMPLETE).touch()
 
 
-class Guarded(TrainerCallback):
-    """Shows a collapse guard every logged step, keeps the last healthy checkpoint, and stops the run if it is to.
+class CollapseGuardCallback(TrainerCallback):
+    """Passes every logged step to a collapse guard, keeps the last healthy checkpoint, and stops the run if asked to.
 
-    Comes after `Marked`. Alarms stand in guard.json of the run folder. A run that is resumed shows the guard the steps
-    before first.
+    It must come after CheckpointCompleteCallback. Alarms are written to guard.json in the run folder. In a resumed run
+    the guard first observes the steps that were logged before.
+
     Args:
-        console: where each alarm is told.
+        console: where each alarm is printed.
     """
 
     def __init__(self, guard: CollapseGuard, folder: RunFolder, console: Console) -> None:
@@ -100,24 +101,26 @@ class Guarded(TrainerCallback):
         raised = self._guard.observe(state.global_step, logs or {})
         stop = bool(raised) and self._guard.settings.on_alarm == "stop"
         for alarm in raised:
-            kept = f"checkpoint of step {step}" if (step := healthy_step(self._healthy)) else "no checkpoint"
-            told = f"Guard, step {alarm.step}: {alarm.reason}. The last healthy one: {kept}."
-            self._console.print(told, style="yellow", markup=False)
+            step = healthy_step(self._healthy)
+            healthy = f"that of step {step}" if step else "none"
+            text = f"Collapse guard, step {alarm.step}: {alarm.reason}. Last healthy checkpoint: {healthy}."
+            self._console.print(text, style="yellow", markup=False)
         if raised:
-            alarms = [asdict(alarm) | {"value": str(alarm.value), "limit": str(alarm.limit)}
-                      for alarm in self._guard.alarms]  # fmt: skip
+            alarms = [
+                asdict(alarm) | {"value": str(alarm.value), "limit": str(alarm.limit)} for alarm in self._guard.alarms
+            ]
             self._folder.write_json("guard.json", {"stopped": stop, "alarms": alarms})
         if stop:
             self.stopped = control.should_training_stop = True
         return control
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._guard.calm and not self.stopped:
+        if self._guard.healthy and not self.stopped:
             keep_healthy(Path(args.output_dir) / f"checkpoint-{state.global_step}", self._healthy)
 
 
 def keep_healthy(checkpoint: Path, target: Path) -> None:
-    """Make `target` hold what a checkpoint holds, by hard links where the disk has them; whole or not at all."""
+    """Replace `target` by a copy of a checkpoint, atomically, with hard links where the file system has them."""
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -131,12 +134,12 @@ def keep_healthy(checkpoint: Path, target: Path) -> None:
 
 
 def healthy_step(folder: Path) -> int | None:
-    """The step of the healthy checkpoint in a folder; None if there is none."""
+    """Return the step of the healthy checkpoint in a folder; None if there is none."""
     file = folder / STEP
     return int(file.read_text(encoding="utf-8")) if file.is_file() else None
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint in a folder; one that was cut short is passed over."""
-    found = [path for path in folder.glob("checkpoint-*") if (path / COMPLETE).is_file()]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """Return the newest complete checkpoint in a folder, None if there is none."""
+    complete = [path for path in folder.glob("checkpoint-*") if (path / COMPLETE).is_file()]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)

@@ -1,7 +1,7 @@
-"""The collapse guard: tells from the logged figures that a run is dying, before it is dead.
+"""The collapse guard: recognises from the logged metrics that a training run is collapsing.
 
-Each rule reads one figure. A rule that is broken `patience` steps in a row raises an alarm, once until it has been
-kept again. Rules with a baseline compare with the median of the first `baseline_steps` steps of the run.
+Each rule reads one metric. A rule that is broken `patience` steps in a row raises an alarm, and the next one only after
+it has been kept again. Rules with a baseline compare with the median of the first `baseline_steps` steps of the run.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from agentgym.training.section import Count, Rate, Section, Share
 
 
 class GuardSection(Section):
-    """When the guard speaks, and what happens then.
+    """When the guard raises an alarm, and what happens then.
 
-    `on_alarm`: `go_on` says so, keeps the last healthy checkpoint and goes on; `stop` ends the training there; `off`
-    does not look at all.
-    `patience`: steps in a row. `baseline_steps`: how many first steps the run is later compared with.
+    `on_alarm`: `go_on` prints the alarm, keeps the last healthy checkpoint and continues; `stop` ends the training;
+    `off` switches the guard off.
+    `patience`: steps in a row. `baseline_steps`: how many of the first steps make the baseline.
     `zero_gradient`: share of groups without any advantage, while tasks are unsolved. `no_tool`: share of episodes
-    without a call that ran. `ended_on_tool`: share that a budget ended at work. `drift`: mean distance of sampled and
-    recomputed log-probabilities of a token, in nats. `success_drop`: success of the last steps, as a share of the best
-    so far. `solved`: success from which a run without gradient has learnt what there is, and has not collapsed.
+    without a call that ran. `ended_on_tool`: share of episodes that a budget ended while they still called tools.
+    `drift`: mean distance of a token's sampled and recomputed log-probabilities, in nats. `success_drop`: success of
+    the last steps, as a share of the best so far. `solved`: from this success on a run without gradient counts as
+    solved, not as collapsed.
     Multiples of the baseline: `length_growth` of a message's tokens, `entropy_floor` and `entropy_ceiling`,
-    `diversity_floor` of what a group's episodes say, `gradient_growth` of the norm before clipping.
+    `diversity_floor` of the messages of a group, `gradient_growth` of the norm before clipping.
     """
 
     on_alarm: Literal["go_on", "stop", "off"] = "go_on"
@@ -51,7 +52,7 @@ class Alarm:
     """A rule that was broken long enough.
 
     Attributes:
-        step: of the log. `rule`: its name. `value`, `limit`: of the figure. `reason`: in words.
+        step: of the log. `rule`: its name. `value`, `limit`: of the metric. `reason`: a sentence for the user.
     """
 
     step: int
@@ -63,18 +64,18 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """One figure and the limit on one side of it; `relative` limits are multiples of the figure's baseline."""
+    """One metric and an upper or lower limit; `relative` limits are multiples of the metric's baseline."""
 
-    figure: str
+    metric: str
     limit: float
-    over: bool
+    upper: bool
     relative: bool
     reason: str
     unless_solved: bool = False
 
 
 class CollapseGuard:
-    """Watches one run. `observe` is given every step's figures in order, also those of a run that is resumed.
+    """Watches one run. Give `observe` the metrics of every step in order, also those before a resume.
 
     Attributes:
         alarms: raised so far.
@@ -84,21 +85,21 @@ class CollapseGuard:
         self.settings = settings or GuardSection()
         self.alarms: list[Alarm] = []
         self._rules = _rules(self.settings)
-        self._first: dict[str, list[float]] = {}
+        self._baselines: dict[str, list[float]] = {}
         self._broken: dict[str, int] = {}
         self._recent: deque[float] = deque(maxlen=max(5, self.settings.patience))
         self._best = 0.0
 
     @property
-    def calm(self) -> bool:
-        """No rule is broken at the moment: what is saved now is healthy."""
+    def healthy(self) -> bool:
+        """Whether no rule is broken at the moment, so that a checkpoint saved now is healthy."""
         return not any(self._broken.values())
 
-    def observe(self, step: int, figures: Mapping[str, Any]) -> list[Alarm]:
-        """Look at one step. Returns: alarms that it raises, usually none."""
+    def observe(self, step: int, metrics: Mapping[str, Any]) -> list[Alarm]:
+        """Check one step. Returns: the alarms that it raises, usually none."""
         if self.settings.on_alarm == "off":
             return []
-        numbers = {name: float(v) for name, v in figures.items() if isinstance(v, (int, float))}
+        numbers = {name: float(v) for name, v in metrics.items() if isinstance(v, (int, float))}
         raised = []
         for name, broken, value, limit, reason in self._judgements(numbers):
             count = self._broken.get(name, 0) + 1 if broken else 0
@@ -107,49 +108,53 @@ class CollapseGuard:
             if count == (1 if at_once else self.settings.patience):
                 raised.append(Alarm(step, name, value, limit, reason))
         for rule in self._rules.values():
-            if rule.relative and math.isfinite(value := numbers.get(rule.figure, math.nan)):
-                kept = self._first.setdefault(rule.figure, [])
-                if len(kept) < self.settings.baseline_steps:
-                    kept.append(value)
+            if rule.relative and math.isfinite(value := numbers.get(rule.metric, math.nan)):
+                baseline = self._baselines.setdefault(rule.metric, [])
+                if len(baseline) < self.settings.baseline_steps:
+                    baseline.append(value)
         self.alarms += raised
         return raised
 
     def _judgements(self, numbers: Mapping[str, float]) -> list[tuple[str, bool, float, float, str]]:
-        """Of each rule whose figure is there: its name, whether it is broken, value, limit, and reason."""
+        """For each rule whose metric was logged: its name, whether it is broken, value, limit and reason."""
         success = numbers.get("success", math.nan)
-        found = []
+        judgements = []
         for name, rule in self._rules.items():
-            if rule.figure not in numbers:
+            if rule.metric not in numbers:
                 continue
-            value, limit = numbers[rule.figure], rule.limit
+            value, limit = numbers[rule.metric], rule.limit
             if rule.relative:
-                first = self._first.get(rule.figure, [])
-                if len(first) < self.settings.baseline_steps and math.isfinite(value):
+                baseline = self._baselines.get(rule.metric, [])
+                if len(baseline) < self.settings.baseline_steps and math.isfinite(value):
                     continue
-                limit = rule.limit * median(first) if first else math.nan
-            beyond = value > limit if rule.over else value < limit
+                limit = rule.limit * median(baseline) if baseline else math.nan
+            beyond = value > limit if rule.upper else value < limit
             excused = rule.unless_solved and success >= self.settings.solved
-            told = f"{rule.reason}: {rule.figure} is {value:.3g}, and the limit {limit:.3g}"
-            found.append((name, not math.isfinite(value) or (beyond and not excused), value, limit, told))
+            reason = f"{rule.reason}: {rule.metric} is {value:.3g}, and the limit {limit:.3g}"
+            judgements.append((name, not math.isfinite(value) or (beyond and not excused), value, limit, reason))
         if math.isfinite(success):
-            found.append(self._fallen(success))
-        return found
+            judgements.append(self._judge_success(success))
+        return judgements
 
-    def _fallen(self, success: float) -> tuple[str, bool, float, float, str]:
+    def _judge_success(self, success: float) -> tuple[str, bool, float, float, str]:
         self._recent.append(success)
         mean = sum(self._recent) / len(self._recent)
         if len(self._recent) == self._recent.maxlen:
             self._best = max(self._best, mean)
         limit = self.settings.success_drop * self._best
-        told = f"What was learnt is being lost: success is {mean:.3g}, and was {self._best:.3g} at best"
-        return "success_drop", mean < limit, mean, limit, told
+        reason = f"What was learnt is being lost: success is {mean:.3g}, and was {self._best:.3g} at best"
+        return "success_drop", mean < limit, mean, limit, reason
 
 
 def _rules(s: GuardSection) -> dict[str, _Rule]:
     return {
         "zero_gradient": _Rule(
-            "guard/zero_gradient", s.zero_gradient, True, False,
-            "Almost no group tells its episodes apart, so there is nothing to learn from", True,
+            "guard/zero_gradient",
+            s.zero_gradient,
+            True,
+            False,
+            "Almost no group tells its episodes apart, so there is nothing to learn from",
+            True,
         ),
         "no_tool": _Rule("guard/no_tool", s.no_tool, True, False, "The agent no longer uses its tools"),
         "ended_on_tool": _Rule(
@@ -162,7 +167,5 @@ def _rules(s: GuardSection) -> dict[str, _Rule]:
             "guard/diversity", s.diversity_floor, False, True, "All episodes of a group say the same", True
         ),
         "gradient": _Rule("grad_norm", s.gradient_growth, True, True, "The gradient explodes"),
-        "drift": _Rule(
-            "guard/drift", s.drift, True, False, "Sampler and trainer no longer agree on what was sampled"
-        ),
-    }  # fmt: skip
+        "drift": _Rule("guard/drift", s.drift, True, False, "Sampler and trainer no longer agree on what was sampled"),
+    }

@@ -1,4 +1,4 @@
-"""Does the credit agree with what the turns brought? Asked every few steps while training, at a cost that is logged."""
+"""Compare the credit of a training step with counterfactual credit, every few steps."""
 
 from __future__ import annotations
 
@@ -20,55 +20,76 @@ NAME = "credit"
 class CreditAudit:
     """Compares a step's advantages with counterfactual credit, as `agentgym credit audit` does with a finished run's.
 
-    Costs `continuations` episodes for every turn but the first of `sample` trajectories. They are played with the
-    weights that played the step, kept in no ledger, and change nothing of what is learnt.
+    It costs `continuations` episodes for every turn but the first of `sample` trajectories. They are played with the
+    weights that played the step, are not written to the ledger, and do not change what is learnt.
 
     Args:
-        every: audited steps: every so many, the first being number `every`.
-        iterations: optimiser steps to a step of the recipe.
+        every: audit every so many steps, the first time at step `every`.
+        iterations: optimiser steps per step of the recipe.
         group_size: trajectories of one task, which follow one another in a batch.
-        clock: tells seconds.
+        clock: returns seconds.
     """
 
     def __init__(
-        self, policy: Policy, rollouts: Rollouts, *, every: int, sample: int, continuations: int,
-        group_size: int, iterations: int = 1, seed: int = 0, clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        policy: Policy,
+        rollouts: Rollouts,
+        *,
+        every: int,
+        sample: int,
+        continuations: int,
+        group_size: int,
+        iterations: int = 1,
+        seed: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._policy, self._rollouts = policy, rollouts
         self._every, self._iterations = every * iterations, iterations
         self._sample, self._continuations, self._size = sample, continuations, group_size
         self._seed, self._clock = seed, clock
 
     def __call__(
-        self, step: int, played: Sequence[Trajectory], credit: Sequence[np.ndarray]
-    ) -> Mapping[str, float]:  # fmt: skip
-        """Figures of the log, or nothing at a step that is not audited.
+        self, step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
+    ) -> Mapping[str, float]:
+        """Return metrics, or an empty dict at a step that is not audited.
 
         Args:
-            step: optimiser steps done before this batch. `played`, `credit`: its trajectories, and their advantages.
+            step: optimiser steps done before this batch.
+            trajectories, credit: of the batch; one array of advantages per trajectory.
         Returns: by name under "audit/": `sign` and `rank`, the agreement; `zero_gradient` and `singletons`, shares;
-            `noise` of the counterfactual credit, in reward units; `turns` that were compared, 0 where none could be;
-            `episodes` played on, those `diverged`, and `seconds`. What is not defined is left out.
+            `noise` of the counterfactual credit, in reward units; `turns` that were compared, 0 if none could be;
+            `episodes` that were continued, those that `diverged`, and `seconds`. What is not defined is left out.
         """
         if (step + self._iterations) % self._every:
             return {}
         started = self._clock()
-        found = {"turns": 0.0, "episodes": 0.0, "diverged": 0.0}
-        rows = range(0, len(played), self._size)
-        groups = [played[at : at + self._size] for at in rows]
-        given = {NAME: [[np.asarray(one) for one in credit[at : at + self._size]] for at in rows]}
+        metrics = {"turns": 0.0, "episodes": 0.0, "diverged": 0.0}
+        starts = range(0, len(trajectories), self._size)
+        groups = [trajectories[start : start + self._size] for start in starts]
+        credit_by_name = {
+            NAME: [[np.asarray(advantages) for advantages in credit[start : start + self._size]] for start in starts]
+        }
         try:
-            sample = draw(groups, given, sample=self._sample, seed=self._seed + step)
-            others = self._rollouts.branch(self._policy, sample.forks, self._continuations, label=f"audit-{step:06d}")
-            found |= {"episodes": float(len(others)), "diverged": float(sum(not other.valid for other in others))}
-            audit = sample.compared(others, seed=self._seed)
+            sample = draw(groups, credit_by_name, sample=self._sample, seed=self._seed + step)
+            continuations = self._rollouts.branch(
+                self._policy, sample.forks, self._continuations, label=f"audit-{step:06d}"
+            )
+            metrics |= {
+                "episodes": float(len(continuations)),
+                "diverged": float(sum(not continuation.valid for continuation in continuations)),
+            }
+            audit = sample.compared(continuations, seed=self._seed)
         except EvaluationError:
             pass  # nothing to compare in this step: the figures say so, and what it cost
         else:
-            agreed, facts = audit.agreements[NAME], audit.facts[NAME]
-            found |= {
-                "turns": float(audit.turns), "sign": agreed.sign, "rank": agreed.rank, "noise": audit.noise,
-                "zero_gradient": facts.zero_gradient, "singletons": facts.singletons,
-            }  # fmt: skip
-        found["seconds"] = self._clock() - started
-        return {f"audit/{name}": value for name, value in found.items() if math.isfinite(value)}
+            agreement, facts = audit.agreements[NAME], audit.facts[NAME]
+            metrics |= {
+                "turns": float(audit.turns),
+                "sign": agreement.sign,
+                "rank": agreement.rank,
+                "noise": audit.noise,
+                "zero_gradient": facts.zero_gradient,
+                "singletons": facts.singletons,
+            }
+        metrics["seconds"] = self._clock() - started
+        return {f"audit/{name}": value for name, value in metrics.items() if math.isfinite(value)}

@@ -1,4 +1,4 @@
-"""A curriculum by difficulty: train in a window below a level that rises once it is mastered."""
+"""A curriculum by difficulty: train on a window of levels whose upper end rises once it is mastered."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FILE = "curriculum.json"
 class Curriculum:
     """Draws training tasks whose difficulty is the cap or one of the levels just below it.
 
-    The cap begins at the easiest level. It rises by one once `prompts` groups of its level were played since it last
-    rose, and their mean success is at least `accuracy`.
+    The cap starts at the easiest level. It rises by one level once `prompts` groups of its level have been played since
+    it last rose, and their mean success is at least `accuracy`.
 
     Args:
         tasks: to draw from; their `difficulty` values, sorted, are the levels.
-        window: levels at most, the cap's included.
-        seed: with the step it says what is drawn.
+        window: at most so many levels, including the cap's.
+        seed: together with the step it seeds the draw.
     Raises: TaskError without tasks.
     Source: the difficulty range of RLVE, Zeng et al. 2025, arXiv:2511.07317; 4, 0.9 and 8 are its choices.
     """
@@ -41,54 +41,56 @@ class Curriculum:
         self.levels = sorted(self._by_level)
         self._window, self._accuracy, self._prompts, self._seed = window, accuracy, prompts, seed
         self._cap = 0
-        self._seen: list[float] = []
+        self._recent: list[float] = []
 
     @property
     def cap(self) -> float:
-        """The hardest difficulty that is drawn."""
+        """The hardest difficulty that may be drawn."""
         return self.levels[self._cap]
 
     @property
     def open_levels(self) -> list[float]:
-        """Every difficulty that is drawn, the easiest first."""
+        """Every difficulty that may be drawn, the easiest first."""
         return self.levels[max(0, self._cap - self._window + 1) : self._cap + 1]
 
     def draw(self, count: int, step: int) -> list[Task]:
-        """Tasks for a step: a level of the window for each, all equally likely, then a task of it."""
+        """Draw tasks for a step: for each a level of the window, all equally likely, then a task of that level."""
         rng = random.Random(seed_of("curriculum", self._seed, step))
         return [rng.choice(self._by_level[rng.choice(self.open_levels)]) for _ in range(count)]
 
-    def note(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
-        """Learn how groups came out, and raise the cap if it is time. Returns: figures for the log."""
+    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Take in how groups came out, and raise the cap if its level is mastered. Returns: metrics."""
         for group in groups:
             judged = [t.success for t in group if t.valid and t.success is not None]
             if judged and group[0].task.difficulty == self.cap:
-                self._seen.append(sum(judged) / len(judged))
-        mean = sum(self._seen) / len(self._seen) if self._seen else 0.0
-        if len(self._seen) >= self._prompts and mean >= self._accuracy and self._cap + 1 < len(self.levels):
-            self._cap, self._seen = self._cap + 1, []
-        self._seen = self._seen[-4 * self._prompts :]  # long ago says little of the policy now
+                self._recent.append(sum(judged) / len(judged))
+        mean = sum(self._recent) / len(self._recent) if self._recent else 0.0
+        if len(self._recent) >= self._prompts and mean >= self._accuracy and self._cap + 1 < len(self.levels):
+            self._cap, self._recent = self._cap + 1, []
+        self._recent = self._recent[-4 * self._prompts :]  # older groups say little about the present policy
         return {"curriculum/cap": self.cap, "curriculum/cap_success": mean}
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps, as plain data."""
-        return {"cap": self.cap, "seen": list(self._seen)}
+        """Return what a checkpoint keeps, as plain data."""
+        return {"cap": self.cap, "seen": list(self._recent)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state`. Raises: TaskError if the tasks have no such difficulty."""
+        """Continue from a `state`. Raises: TaskError if no task has its difficulty."""
         if state["cap"] not in self.levels:
-            raise TaskError(f"The curriculum stood at difficulty {state['cap']}, which no task has: {self.levels}.")
-        self._cap, self._seen = self.levels.index(state["cap"]), list(state["seen"])
+            raise TaskError(
+                f"The curriculum was at difficulty {state['cap']}, which no task has. Levels are {self.levels}."
+            )
+        self._cap, self._recent = self.levels.index(state["cap"]), list(state["seen"])
 
     def save_in(self, folder: Path) -> None:
-        """Write the state beside a checkpoint."""
+        """Write the state into a checkpoint's folder."""
         (folder / FILE).write_text(json.dumps(self.state()), encoding="utf-8")
 
 
 def curriculum_of(
     section: CurriculumSection | None, tasks: Sequence[Task], seed: int, checkpoint: Path | None
 ) -> Curriculum | None:
-    """The curriculum of a recipe as it stood at a checkpoint, None if the recipe has none. Raises: TaskError."""
+    """Return a recipe's curriculum as it was at a checkpoint, None if the recipe has none. Raises: TaskError."""
     if section is None:
         return None
     curriculum = Curriculum(tasks, **section.model_dump(), seed=seed)

@@ -1,4 +1,4 @@
-"""Figures of a batch of episodes that tell whether training is still alive: what the collapse guard watches."""
+"""Metrics of a batch of episodes: how they went, and whether training still works (the collapse guard reads these)."""
 
 from __future__ import annotations
 
@@ -15,49 +15,76 @@ from agentgym.storage.failures import turn_failures
 from agentgym.trajectory import Trajectory, Turn
 
 
+def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Return means over the valid trajectories: success, turns, share of calls that ran, and how they stopped."""
+    valid = [t for t in trajectories if t.valid]
+    metrics = {"failed": float(len(trajectories) - len(valid))}
+    if not valid:
+        return metrics
+    successes = [t.success for t in valid if t.success is not None]
+    results = [result for t in valid for turn in t.turns for result in turn.results]
+    if successes:
+        metrics["success"] = float(np.mean(successes))
+    if results:
+        metrics["calls_ok"] = float(np.mean([result.ok for result in results]))
+    metrics["turns"] = float(np.mean([len(t.turns) for t in valid]))
+    metrics["truncated"] = float(np.mean([t.stop_reason.truncated for t in valid if t.stop_reason]))
+    for name in sorted({name for t in valid for turn in t.turns for name in turn.rewards}):
+        metrics[f"turn_reward/{name}"] = float(
+            np.mean([sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid])
+        )
+    return metrics
+
+
 def diagnose(
-    played: Sequence[Trajectory], credit: Sequence[NDArray[np.float64]], group_size: int
-) -> dict[str, float]:  # fmt: skip
-    """Figures by name under "guard/"; shares are in [0, 1], and what is not defined is left out.
+    trajectories: Sequence[Trajectory], credit: Sequence[NDArray[np.float64]], group_size: int
+) -> dict[str, float]:
+    """Return metrics by name under "guard/"; shares are in [0, 1], and what is not defined is left out.
 
     Args:
-        played, credit: trajectories, groups of `group_size` one after another, and their advantages.
+        trajectories: groups of `group_size`, one after another.
+        credit: one array of advantages per trajectory.
     Returns:
-        zero_gradient: groups in which no turn has an advantage: they teach nothing.
-        zero_forecast: the same for the next batch: the chance that all or none of a group's episodes succeed,
-            E[(1-p)^N + p^N] for p as the outcomes of each task leave it open.
-        no_tool: valid episodes without one call that ran. ended_on_tool: those that a budget ended while their last
-            message was a call: it was still at work.
-        void: turns that neither spoke nor held a call that could be run. repeated: calls that repeat one before.
+        zero_gradient: share of groups in which no turn has an advantage, so that nothing is learnt from them.
+        zero_forecast: the same forecast for the next batch: the probability that all or none of a group's episodes
+            succeed, E[(1-p)^N + p^N] over the posterior of each task's success rate p.
+        no_tool: share of valid episodes without a call that ran. ended_on_tool: share of those that a budget ended
+            while they still called tools.
+        void: share of turns that neither spoke nor held a call that could be run. repeated: share of calls that repeat
+            an earlier one.
         turn_tokens: mean length of a message.
-        diversity: mean share of word pairs that two episodes of a group do not have in common; 0: all say the same.
+        diversity: mean share of word pairs that two episodes of a group do not have in common; 0 if all are equal.
     """
-    groups = [range(at, min(at + group_size, len(played))) for at in range(0, len(played), group_size)]
-    valid = [t for t in played if t.valid]
+    groups = [
+        range(start, min(start + group_size, len(trajectories))) for start in range(0, len(trajectories), group_size)
+    ]
+    valid = [t for t in trajectories if t.valid]
     if not valid:
         return {}
     turns = [turn for t in valid for turn in t.turns]
-    kinds = [kind for t in valid for found in turn_failures(t.turns) for kind in found]
+    kinds = [kind for t in valid for metrics in turn_failures(t.turns) for kind in metrics]
     calls = sum(len(turn.calls) for turn in turns)
-    trained = [group for group in groups if any(played[i].valid for i in group)]
-    found = {
+    trained = [group for group in groups if any(trajectories[i].valid for i in group)]
+    metrics = {
         "zero_gradient": float(np.mean([not any(np.any(credit[i]) for i in group) for group in trained])),
         "no_tool": float(np.mean([not any(_ran(turn) for turn in t.turns) for t in valid])),
-        "ended_on_tool": float(np.mean([_still_at_work(t) for t in valid])),
+        "ended_on_tool": float(np.mean([_ended_on_tool(t) for t in valid])),
         "void": kinds.count("void") / len(turns),
         "repeated": kinds.count("repeated") / calls if calls else 0.0,
         "turn_tokens": float(np.mean([len(turn.token_ids) for turn in turns])),
-        "diversity": _mean([_diversity([played[i] for i in group if played[i].valid]) for group in trained]),
-        "zero_forecast": _mean([_forecast([played[i] for i in group]) for group in trained]),
+        "diversity": _mean(
+            [_diversity([trajectories[i] for i in group if trajectories[i].valid]) for group in trained]
+        ),
+        "zero_forecast": _mean([_forecast([trajectories[i] for i in group]) for group in trained]),
     }
-    return {f"guard/{name}": value for name, value in found.items() if math.isfinite(value)}
+    return {f"guard/{name}": value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def zero_gradient_forecast(successes: int, episodes: int, size: int) -> float:
-    """The chance that `size` more episodes of a task all succeed or all fail, after so many of `episodes` did.
+    """Return the probability that `size` more episodes of a task all succeed or all fail, given its results so far.
 
     E[(1 - p)^N + p^N] over the posterior of p from Jeffreys' prior, Beta(s + 1/2, n - s + 1/2): with p known it is
-    (1 - p)^N + p^N, the groups that DAPO (arXiv:2503.14476, section 3.2) filters out because they give no gradient.
+    (1 - p)^N + p^N. DAPO (arXiv:2503.14476, section 3.2) filters such groups out because they give no gradient.
     """
     won, lost = successes + 0.5, episodes - successes + 0.5
 
@@ -80,15 +107,15 @@ def _ran(turn: Turn) -> bool:
     return any(result.status in (ResultStatus.OK, ResultStatus.TOOL_ERROR) for result in turn.results)
 
 
-def _still_at_work(trajectory: Trajectory) -> bool:
+def _ended_on_tool(trajectory: Trajectory) -> bool:
     stop = trajectory.stop_reason
     return stop is not None and stop.truncated and not trajectory.turns[-1].void
 
 
 def _diversity(group: Sequence[Trajectory]) -> float:
     """Mean Jaccard distance of word pairs between two episodes; NaN with fewer than two."""
-    said = [_word_pairs(t) for t in group]
-    return _mean([1 - len(a & b) / len(a | b) if a | b else 0.0 for a, b in combinations(said, 2)])
+    pairs = [_word_pairs(t) for t in group]
+    return _mean([1 - len(a & b) / len(a | b) if a | b else 0.0 for a, b in combinations(pairs, 2)])
 
 
 def _word_pairs(trajectory: Trajectory) -> set[tuple[str, str]]:
@@ -101,5 +128,5 @@ def _word_pairs(trajectory: Trajectory) -> set[tuple[str, str]]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    kept = [value for value in values if math.isfinite(value)]
-    return sum(kept) / len(kept) if kept else math.nan
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else math.nan

@@ -1,4 +1,4 @@
-"""Models in memory and in folders: where they run, how they are read, and how they are written whole."""
+"""Load the models that training starts from, and save them so that no half-written checkpoint exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.policy.checkpoint import load_checkpoint, load_weights
 
 
 def load_model(source: str | Path, device: str) -> tuple[Any, Any]:
-    """The checkpoint to train, in full precision, and its tokenizer or processor.
+    """Load the checkpoint to train, in float32, and its processing class (a tokenizer or processor).
 
     Raises: RecipeError if it cannot be loaded.
     """
@@ -24,20 +24,20 @@ def load_model(source: str | Path, device: str) -> tuple[Any, Any]:
 
 
 def load_state(source: Path) -> dict[str, Any]:
-    """The weights of a checkpoint that training wrote."""
+    """Load the weights of a checkpoint that training wrote."""
     state: dict[str, Any] = load_weights(source, dtype=torch.float32).state_dict()
     return state
 
 
-def tokenizer_of(reader: Any) -> Any:
-    """The tokenizer: itself, or that of a processor."""
-    return getattr(reader, "tokenizer", reader)
+def tokenizer_of(processing_class: Any) -> Any:
+    """Return the tokenizer: the processing class itself, or that of a processor."""
+    return getattr(processing_class, "tokenizer", processing_class)
 
 
-def save_whole(model: Any, reader: Any, folder: Path) -> None:
-    """Save a model and its tokenizer or processor so that the folder exists only once everything in it is written."""
+def save_atomically(model: Any, processing_class: Any, folder: Path) -> None:
+    """Save a model and its processing class; the folder appears only once everything in it is written."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     model.save_pretrained(partial)
-    reader.save_pretrained(partial)
+    processing_class.save_pretrained(partial)
     partial.rename(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 import warnings
 from difflib import get_close_matches
@@ -20,28 +21,36 @@ from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
+from agentgym.training.failure_masks import check_treatments
 from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
-from agentgym.training.treatment import check_treatments
+
+RENAMED_KEYS: dict[str, dict[str, str]] = {
+    "episode": {"max_tokens": "max_episode_tokens", "turn_tokens": "max_turn_tokens"},
+    "warm_start": {"novice": "imperfect_oracle"},
+    "train.signals": {"trunks": "root_episodes"},
+    "evaluate": {"samples": "group_size"},
+}
+"""By section: keys of earlier versions, which still work and warn, and their present names."""
 
 
 class TasksSection(Section):
-    """Which task set. `train` is learnt from, `validation` watched, `held_out` measured before and after.
+    """The task set: its `train` split is trained on, `validation` is watched, `held_out` is measured before and after.
 
-    `tags`: only tasks that carry one of them, in every split.
+    `tags`: use only tasks that carry one of these tags, in every split.
     """
 
     set: str
     tags: tuple[str, ...] = ()
 
     def load(self) -> TaskSet:
-        """Raises: UnknownNameError, TaskError."""
-        found = registry.load_task_set(self.set)
-        return found.tagged(*self.tags) if self.tags else found
+        """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
+        task_set = registry.load_task_set(self.set)
+        return task_set.tagged(*self.tags) if self.tags else task_set
 
 
 class TinySection(Section):
-    """A small Qwen3 model and a byte-level BPE made from the demonstrations' own text."""
+    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations."""
 
     vocabulary: Annotated[int, Field(ge=300)] = 1024
     hidden: Count = 128
@@ -52,7 +61,7 @@ class TinySection(Section):
 
 
 class PolicySection(Section):
-    """The model that learns: `path` to a local or hub checkpoint, or `tiny` to make one from nothing."""
+    """The model to train: `path` of a local or hub checkpoint, or `tiny` to make one with random weights."""
 
     path: str | None = None
     tiny: TinySection | None = None
@@ -66,9 +75,9 @@ class PolicySection(Section):
 
 
 class EpisodeSection(Section):
-    """Budgets of an episode and how its turns are sampled. Tokens count everything after the prompt.
+    """Budgets of an episode and how its turns are sampled. `max_episode_tokens` counts everything after the prompt.
 
-    `pool`: how many sandboxes of each kind lie ready ahead of time, 0 for none (see agentgym.sandbox.pool).
+    `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none (see agentgym.sandbox).
     """
 
     max_turns: Count = 8
@@ -88,7 +97,7 @@ class EpisodeSection(Section):
         return renamed_keys(table, names, where="[episode]") if isinstance(table, dict) else table
 
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
-        """What the episode manager takes."""
+        """Return the RolloutConfig of these values."""
         budgets = Budgets(
             max_turns=self.max_turns,
             max_turn_tokens=self.max_turn_tokens,
@@ -110,9 +119,9 @@ class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
     `imperfect_oracle` is the share of demonstrations by the task set's imperfect oracle, which uses the tools well
-    for the wrong goal (see agentgym.training.warm_start.demonstrations).
-    `until_success` stops as soon as success on `validate_tasks` validation tasks reaches it (sampled as
-    [evaluate] says, looked at every `validate_every` steps), so that reinforcement has room to learn.
+    for the wrong goal (see agentgym.training.demonstrations).
+    `until_success` stops the imitation as soon as success on `validate_tasks` validation tasks reaches it (sampled as
+    [evaluate] says, measured every `validate_every` steps), so that reinforcement has something left to learn.
     """
 
     demonstrations: Count = 1000
@@ -133,17 +142,18 @@ class WarmStartSection(Section):
 
 
 class SignalsSection(Section):
-    """How signals are made that the estimator requires and no record holds (see agentgym.training.signals).
+    """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals).
 
-    `continuations`: episodes played on from each turn. `trunks`: episodes of a group played from the start, the others
-    branch off them before one of the turns 1 to `branch_before`. `exact_turns`: up to this many turns, every subset of
-    them is replayed. `hindsight`: by a network that is `learnt` along, or by the policy itself, `prompted`.
-    `learning_rate`, `epochs`: of these networks. `double`: two heads and a slow copy. `privileged`: the critic reads
-    the task's truth, which the policy never does.
+    `continuations`: episodes that are continued from each turn. `root_episodes`: episodes of a group that are played
+    from the start; the others branch off them before one of the turns 1 to `branch_before`. `exact_turns`: in episodes
+    of up to this many turns, every subset of the turns is replayed. `hindsight`: estimated by a network that is
+    `learnt` during training, or by the `prompted` policy itself. `learning_rate`, `epochs`: of these networks.
+    `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
+    the policy never does.
     """
 
     continuations: Count = 4
-    trunks: Annotated[int, Field(ge=2)] = 2
+    root_episodes: Annotated[int, Field(ge=2)] = 2
     branch_before: Count = 4
     hindsight: Literal["learnt", "prompted"] = "learnt"
     exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
@@ -165,14 +175,14 @@ class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
     `estimator` may be wrapped: `estimator_wrappers = ["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost
-    first, or in one text, `estimator = "rloo | gated(threshold=1.0)"`.
-    `failures` overrides what is done with kinds of failures, for example `{void = "mask_episode"}`; docs/evaluate.md
+    first, or in one string, `estimator = "rloo | gated(threshold=1.0)"`.
+    `failures` overrides how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md
     has the table of kinds and treatments.
-    `trl` passes any further option to TRL's GRPOConfig as it is.
-    `generation`: `transformers` samples in process; `trl` through the trainer's own backend (vLLM by
+    `trl` passes any further option to TRL's GRPOConfig unchanged.
+    `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
-    `audit_every`: every so many steps the credit is compared with what playing on brings (0: never), by
-    `audit_continuations` episodes from each turn of `audit_sample` trajectories.
+    `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never), from
+    `audit_continuations` episodes continued from each turn of `audit_sample` trajectories.
     """
 
     steps: Annotated[int, Field(ge=0)] = 100
@@ -201,8 +211,8 @@ class TrainSection(Section):
     failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
 
-    def made_estimator(self) -> Estimator:
-        """The estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
+    def make_estimator(self) -> Estimator:
+        """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
         return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)
 
 
@@ -210,9 +220,9 @@ class EvaluateSection(Section):
     """Measurement on the held-out split, before and after. `temperature` 0 is greedy.
 
     `group_size`: episodes of each task.
-    `control` overrides task parameters for a third measurement of the trained policy: the same questions and
-    truth, but tools that answer from another world, for example `{seed = 1}`. What is solved there was guessed.
-    `stratum` is the tag of the tasks that the headline speaks of; the tables show all.
+    `control` overrides task parameters for a third measurement of the trained policy: the same questions and truth,
+    but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
+    `stratum` is the tag of the tasks that the headline figure is about; the tables show all tasks.
     """
 
     @model_validator(mode="before")
@@ -228,10 +238,10 @@ class EvaluateSection(Section):
 
 
 class MachineSection(Section):
-    """What to run on. `threads` None leaves torch's choice; `device` auto takes a GPU when there is one.
+    """The hardware. `threads` None leaves the number to torch; `device` auto takes a GPU if there is one.
 
-    `lockstep` waits for every live episode before a batch is sampled: batches, and so every float, are the
-    same in every run on CPU.
+    `lockstep` waits for every live episode before a batch is sampled, so that batches, and with them every float, are
+    the same in every run on a CPU.
     """
 
     device: str = "auto"
@@ -241,7 +251,7 @@ class MachineSection(Section):
 
 
 class Recipe(Section):
-    """A whole run: tasks, policy, warm start, training, evaluation, and who watches over it."""
+    """A whole run: tasks, policy, warm start, training, evaluation and collapse guard."""
 
     name: str
     seed: int = 0
@@ -255,14 +265,14 @@ class Recipe(Section):
     guard: GuardSection = GuardSection()
     machine: MachineSection = MachineSection()
 
-    def judge(self, task_set: TaskSet) -> Reward | str | None:
-        """The reward as [reward] says; None leaves each environment its own. Raises: RecipeError, UnknownNameError."""
+    def make_reward(self, task_set: TaskSet) -> Reward | str | None:
+        """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""
         environments = dict.fromkeys(task.environment for task in task_set["train"])
-        return self.reward.judge(registry.prototype(name).reward for name in environments)
+        return self.reward.make(registry.prototype(name).reward for name in environments)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
-        """How the run's episodes are played. Raises: as `judge`."""
-        return self.episode.config(seed=self.seed, reward=self.judge(task_set))
+        """Return how the run's episodes are played. Raises: as `make_reward`."""
+        return self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:
@@ -285,9 +295,11 @@ class Recipe(Section):
     def parse(cls, data: dict[str, Any], where: str = "recipe") -> Recipe:
         """Check recipe data: keys, values, and that every name in it is registered. Raises: RecipeError."""
         try:
-            recipe = cls.model_validate(data)
+            recipe = cls.model_validate(_with_current_keys(data))
         except ValidationError as error:
             raise RecipeError(_explain(error, where)) from error
+        except ValueError as error:  # a key is there under its old and its new name
+            raise RecipeError(f"{where}: {error}") from error
         recipe._check_names(where)
         return recipe
 
@@ -297,24 +309,24 @@ class Recipe(Section):
 
     def _check_names(self, where: str) -> None:
         check_treatments(self.train.failures)
-        wanted: list[tuple[registry.Kind, str, str]] = [
+        references: list[tuple[registry.Kind, str, str]] = [
             ("call_formats", self.policy.call_format, "policy.call_format"),
         ]
         for name in self.reward.names:
-            wanted.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
+            references.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:
-            wanted.append(("backends", self.episode.backend, "episode.backend"))
+            references.append(("backends", self.episode.backend, "episode.backend"))
         if not self.tasks.set.endswith((".jsonl", ".json")):
-            wanted.append(("task_sets", self.tasks.set, "tasks.set"))
+            references.append(("task_sets", self.tasks.set, "tasks.set"))
         elif not Path(self.tasks.set).is_file():
             raise RecipeError(f"{where}: tasks.set = {self.tasks.set!r}: there is no such file.")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CreditWarning)  # said when the run starts
-                self.train.made_estimator()
+                warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
+                self.train.make_estimator()
         except (UnknownNameError, CreditError) as error:
             raise RecipeError(f"{where}: train.estimator = {self.train.estimator!r}. {error}") from error
-        for kind, name, key in wanted:
+        for kind, name, key in references:
             if name not in registry.names(kind):
                 try:
                     registry.load(kind, name)
@@ -323,7 +335,7 @@ class Recipe(Section):
 
 
 def _override(data: dict[str, Any], text: str) -> None:
-    """Apply `a.b=value`; the value is read as TOML, and as plain text where it is none."""
+    """Apply `a.b=value`; a value that is not valid TOML is taken as plain text."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f"--set {text!r}: write key=value, for example train.steps=10.")
@@ -332,12 +344,25 @@ def _override(data: dict[str, Any], text: str) -> None:
     except tomllib.TOMLDecodeError:
         parsed = value.strip()
     *path, last = key.strip().split(".")
-    place = data
+    section = data
     for part in path:
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
+        section = section.setdefault(part, {})
+        if not isinstance(section, dict):
             raise RecipeError(f"--set {text!r}: {part!r} is a value, not a section.")
-    place[last] = parsed
+    section[last] = parsed
+
+
+def _with_current_keys(data: dict[str, Any]) -> dict[str, Any]:
+    """A copy of recipe data in which renamed keys have their present names; each old key gives a warning."""
+    current = copy.deepcopy(data)
+    for path, renames in RENAMED_KEYS.items():
+        *parents, last = path.split(".")
+        section: Any = current
+        for name in parents:
+            section = section.get(name) if isinstance(section, dict) else None
+        if isinstance(section, dict) and isinstance(section.get(last), dict):
+            section[last] = renamed_keys(section[last], renames, where=f"[{path}]")
+    return current
 
 
 def _explain(error: ValidationError, where: str) -> str:

@@ -1,4 +1,4 @@
-"""The recipe's [reward]: which judges, with which options, and how what they say is put together."""
+"""The recipe's [reward]: which rewards judge, with which options, and how their components are combined."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ class GateSection(Section):
 
 
 class RewardSection(Section):
-    """Which registered reward judges, who else does, and how the components are put together.
+    """Which registered rewards judge, and how their components are combined.
 
-    `name`: None for the environment's own. `also`: further registered rewards. `options`: of their constructors, by
-    name. `weights`, `schedules`, `caps`: by component. `gates`: see agentgym.reward.Gate.
+    `name`: None for the environment's own. `also`: further registered rewards. `options`: arguments of their
+    constructors, by name of the reward. `weights`, `schedules`, `caps`: by component. `gates`: see
+    agentgym.reward.Gate.
     """
 
     name: str | None = None
@@ -50,16 +51,16 @@ class RewardSection(Section):
 
     @property
     def names(self) -> list[str]:
-        """Every reward that is named."""
+        """The names of all rewards in this section."""
         return [*([self.name] if self.name else []), *self.also]
 
-    def judge(self, declared: Iterable[str | None]) -> Reward | str | None:
-        """The reward as the section says; a name, or None for each environment's own, where it says no more than that.
+    def make(self, declared: Iterable[str | None]) -> Reward | str | None:
+        """Make the reward; a section without more than `name` gives that name, or None for each environment's own.
 
         Args:
             declared: names of the rewards that the tasks' environments declare; read if the section names none.
-        Raises: RecipeError for options that a reward does not take or of one that is not named, or where there is
-            nothing to put together; UnknownNameError.
+        Raises: RecipeError for options that a reward does not take, for options of a reward that is not named, or if
+            there is no reward to start from; UnknownNameError.
         """
         if not (self.also or self.options or self.weights or self.schedules or self.gates or self.caps):
             return self.name

@@ -26,7 +26,7 @@ class Rollouts:
 
     Args:
         config: how episodes are played; a reward given by name is loaded once for the whole run.
-        pool: keep so many sandboxes of each kind ready ahead of time; 0 makes each when it is asked for.
+        pool: keep so many sandboxes of each kind ready ahead of time; 0 creates each on demand.
         ledger: where every turn is recorded; a run label seen before is read back instead of played again.
     """
 
@@ -74,7 +74,7 @@ class Rollouts:
             record: write the episodes to the ledger.
             progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
-            checkpoints: those that are wanted, filled in (see EpisodeManager).
+            checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         """
         if progress is not None and self.reward is not None:
@@ -102,27 +102,27 @@ class Rollouts:
 
         return self._runner.run(collected())
 
-    def replay_turns(self, wanted: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
-        """Say only some turns of saved trajectories again, each in a fresh world, and have what comes of it judged."""
+    def replay_turns(self, selections: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
+        """Repeat only some turns of saved trajectories, each in a fresh environment, and judge the results."""
         manager = EpisodeManager(_SILENT, self.config, label="replay")
         gate = asyncio.Semaphore(self.config.concurrency)
 
-        async def one(record: Trajectory, turns: Collection[int]) -> Trajectory:
+        async def replay(record: Trajectory, turns: Collection[int]) -> Trajectory:
             async with gate:
                 return await manager.replay_turns(record, turns)
 
-        async def all_of_them() -> list[Trajectory]:
-            return await asyncio.gather(*(one(record, turns) for record, turns in wanted))
+        async def replay_all() -> list[Trajectory]:
+            return await asyncio.gather(*(replay(record, turns) for record, turns in selections))
 
-        return self._runner.run(all_of_them())
+        return self._runner.run(replay_all())
 
     def score(self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        """Log-probability of each continuation's tokens after its prefix, all asked at once."""
+        """Return the log-probabilities of each continuation's tokens after its prefix; all are requested at once."""
 
-        async def all_of_them() -> list[list[float]]:
+        async def score_all() -> list[list[float]]:
             return await asyncio.gather(*(policy.score(prefix, continuation) for prefix, continuation in pairs))
 
-        return self._runner.run(all_of_them())
+        return self._runner.run(score_all())
 
     def _manager_of(self, policy: Policy | Callable[[Task], Policy]) -> EpisodeManager:
         """One manager for all that a policy plays in a row: it keeps the rewards that environments declare."""
@@ -131,7 +131,7 @@ class Rollouts:
         return self._manager
 
     def close(self) -> None:
-        """End the sandboxes and the loop."""
+        """Close the sandboxes, the event loop and the ledger."""
         if isinstance(self.config.backend, Pool):
             self._runner.run(self.config.backend.close())
         self._runner.run(self._backends.close())

@@ -1,4 +1,4 @@
-"""What every part of a recipe is made of: a frozen model that knows its keys, and the kinds of numbers in it."""
+"""The base class of a recipe's sections, and the types of numbers in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From turns to tokens: one number a turn becomes one number a token."""
+"""From turns to tokens: one number per turn becomes one number per token."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from agentgym.errors import ShapeError
 from agentgym.trajectory import Trajectory
 
 
-def spread(trajectory: Trajectory, per_turn: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+def spread_over_tokens(trajectory: Trajectory, per_turn: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """Give each of the agent's own tokens the number of its turn.
 
     Args:
         trajectory: of T turns with token ids.
         per_turn: [T] float, for example the advantage of each turn.
-    Returns: [L_completion] float64, tokens after the prompt; exactly 0 on observations.
-    Raises: ShapeError when `per_turn` has not T entries.
+    Returns: [L_completion] float64, one entry per token after the prompt; exactly 0 on observations.
+    Raises: ShapeError if `per_turn` does not have T entries.
     """
     values = np.asarray(per_turn, np.float64)
     if values.shape != (len(trajectory.turns),):

@@ -18,8 +18,8 @@ from agentgym.policy.contract import Policy, Renderer, Reply, Request
 class TrlPolicy(Policy):
     """Adapter over `GRPOTrainer._generate_single_turn`, the one private method of TRL that it calls.
 
-    The temperature is the trainer's; a request's `max_tokens` shortens the reply. Log-probabilities come with
-    vLLM only: without them the update is on-policy by TRL's own forward pass.
+    The temperature is the trainer's; a request's `max_tokens` shortens the reply. Only vLLM returns log-probabilities:
+    without them TRL takes those of its own forward pass, as if the update were on-policy.
 
     Args:
         trainer: the trainer whose model answers.
@@ -61,25 +61,29 @@ class TrlPolicy(Policy):
         assert renderer is not None
         prompts = [list(request.prefix_ids or ()) for request in requests]
         limit = max(request.sampling.max_tokens for request in requests)
-        with _reply_limit(trainer, limit):
+        with _ReplyLimit(trainer, limit):
             ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
         replies = []
         ends = set(trainer.eos_token_ids)
-        for place, request in enumerate(requests):
+        for index, request in enumerate(requests):
             allowed = request.sampling.max_tokens
-            own = list(ids[place][:allowed])
+            token_ids = list(ids[index][:allowed])
             replies.append(
                 Reply(
-                    renderer.parse(own), own, list(logprobs[place][:allowed]) if logprobs is not None else None,
-                    finish_reason="stop" if own and own[-1] in ends else "length", policy_version=self.version,
-                    prompt_tokens=len(prompts[place]), completion_tokens=len(own),
+                    renderer.parse(token_ids),
+                    token_ids,
+                    list(logprobs[index][:allowed]) if logprobs is not None else None,
+                    finish_reason="stop" if token_ids and token_ids[-1] in ends else "length",
+                    policy_version=self.version,
+                    prompt_tokens=len(prompts[index]),
+                    completion_tokens=len(token_ids),
                 )
-            )  # fmt: skip
+            )
         return replies
 
 
-class _reply_limit:
-    """For one batch, let the backend write at most `limit` tokens a reply; TRL has no argument for it."""
+class _ReplyLimit:
+    """Limits replies to `limit` tokens for one batch; TRL has no argument for it."""
 
     def __init__(self, trainer: Any, limit: int) -> None:
         self._config = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config

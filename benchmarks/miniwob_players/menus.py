@@ -69,7 +69,7 @@ async def menu_behind_a_button(page: Page) -> None:
 
 @plays("navigate-tree")
 async def tree(page: Page) -> None:
-    """Unfold folders until the named one is in sight."""
+    """Unfold folders until the named one is in vision_inputs."""
     named = f"e => e.textContent === {json.dumps(page.said())} && e.offsetParent"
     target = f"[...document.querySelectorAll('#tree span')].find({named})"
     for _ in range(30):

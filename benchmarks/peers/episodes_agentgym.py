@@ -11,11 +11,11 @@ from pathlib import Path
 import episodes_work
 
 from agentgym.messages import Call, Message
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 ADD = Message("assistant", "", (Call("add", {"amount": 1}),))
 SCRIPT: list[Message | str] = [*[ADD] * episodes_work.CALLS, Message("assistant", "", (Call("submit"),))]

@@ -32,10 +32,10 @@ class BadRequest(Exception):
         self.status = status
 
 
-class PageServer:
+class SearchServer:
     """Serves one corpus; any number of clients and episodes share its memory-mapped index.
 
-    `async with PageServer(library) as server:` listens at `server.url` until the block ends.
+    `async with SearchServer(library) as server:` listens at `server.url` until the block ends.
 
     Args:
         library: see open_library. `retriever`: answers searches; by default BM25.
@@ -55,7 +55,7 @@ class PageServer:
         """Where it listens, without a slash at the end."""
         return f"http://{self._host}:{self._port}"
 
-    async def __aenter__(self) -> PageServer:
+    async def __aenter__(self) -> SearchServer:
         self._server = await asyncio.start_server(self._serve, self._host, self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
@@ -190,9 +190,9 @@ async def _request(
 
 
 async def serve(corpus: str, *, retriever: str = "bm25", host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve a corpus until cancelled. Arguments as for open_library and PageServer."""
+    """Serve a corpus until cancelled. Arguments as for open_library and SearchServer."""
     library = open_library(corpus)
-    async with PageServer(library, library.retriever(retriever), host=host, port=port) as server:
+    async with SearchServer(library, library.retriever(retriever), host=host, port=port) as server:
         print(f"{len(library.pages)} pages at {server.url}, retriever at {server.url}/retrieve", flush=True)
         await asyncio.Event().wait()
 

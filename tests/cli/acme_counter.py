@@ -1,7 +1,7 @@
 """A user's own code, as --import finds it: an environment, a reward and a task set with an oracle."""
 
 from agentgym import Call, Message, Task, TaskSet, register
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 COUNTER = "acme/counter-v1"
 

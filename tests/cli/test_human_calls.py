@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentgym import Call
 from agentgym.cli.human import Unreadable, parse_call
 from agentgym.cli.options import split_tasks
-from agentgym.testing.counter import Counter
+from agentgym.testing import Counter
 
 TOOLS = Counter.tools
 

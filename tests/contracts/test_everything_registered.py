@@ -13,7 +13,7 @@ import warnings
 import pytest
 
 from agentgym.credit import CreditWarning
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import (
     KINDS,
     close_backends,
@@ -180,7 +180,7 @@ def test_a_policy_is_made_by_something_that_can_be_called(name):
 async def test_the_policy_in_this_process_keeps_its_contract(tmp_path):
     """`transformers` from a checkpoint on disk, with a tiny model of random weights."""
     pytest.importorskip("torch")
-    from agentgym.policy.tiny import make_model, make_tokenizer
+    from agentgym.policy import make_model, make_tokenizer
 
     tokenizer = make_tokenizer(["look at the moon, say something, name a colour"] * 4, 400)
     make_model(tokenizer, hidden=64, layers=2).save_pretrained(tmp_path)

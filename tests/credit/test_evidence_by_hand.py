@@ -55,7 +55,7 @@ def test_a_missing_potential_is_the_last_known_one():
     expect(estimator("potential_shaping")(group), [[1.35, 0.3], [-0.9], [-0.45, -0.3, -0.55]])
 
 
-TOLD = Group.from_arrays(
+SCORED = Group.from_arrays(
     outcomes=[1, 0],
     turns=[2, 1],
     truncated=[False, True],
@@ -69,24 +69,24 @@ def test_igpo_standardises_gains_and_outcomes_together_and_sums_from_the_turn_on
     std = sqrt(114/225/2) = 0.5033. First: (-1/15 + 8/15)/std, (8/15)/std; second: (-7/15)/std.
     """
     std = math.sqrt(114 / 225 / 2) + 1e-6
-    expect(estimator("igpo")(TOLD), [[7 / 15 / std, 8 / 15 / std], [-7 / 15 / std]])
+    expect(estimator("igpo")(SCORED), [[7 / 15 / std, 8 / 15 / std], [-7 / 15 / std]])
 
 
 def test_igpo_decays_and_leaves_the_scale():
     """-1/15 + 0.5 * 8/15 = 0.2."""
-    expect(estimator("igpo", scale="none", gamma=0.5)(TOLD), [[0.2, 8 / 15], [-7 / 15]])
+    expect(estimator("igpo", scale="none", gamma=0.5)(SCORED), [[0.2, 8 / 15], [-7 / 15]])
 
 
 def test_igpo_of_the_released_code_can_keep_gains_and_outcomes_apart():
     """Outcomes 1 and 0: +-0.5 over sqrt(0.5). One gain alone has no spread and adds 0. ddof 0 as there: +-1."""
     z = 0.5 / (math.sqrt(0.5) + 1e-6)
-    expect(estimator("igpo", normalise="separate")(TOLD), [[z, z], [-z]])
-    expect(estimator("igpo", normalise="separate", ddof=0)(TOLD), [[1, 1], [-1]], tolerance=3e-6)
+    expect(estimator("igpo", normalise="separate")(SCORED), [[z, z], [-z]])
+    expect(estimator("igpo", normalise="separate", ddof=0)(SCORED), [[1, 1], [-1]], tolerance=3e-6)
 
 
 def test_igpo_can_give_a_truncated_trajectory_its_gain_in_place_of_the_outcome():
     """The second gains -0.1 and has no answer. Mean (0.4 + 1 - 0.1)/3 = 13/30: -1/30 + 17/30, 17/30; -16/30."""
-    actual = estimator("igpo", truncated="gain", scale="none")(TOLD)
+    actual = estimator("igpo", truncated="gain", scale="none")(SCORED)
     expect(actual, [[16 / 30, 17 / 30], [-16 / 30]])
 
 

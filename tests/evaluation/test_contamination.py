@@ -14,10 +14,10 @@ from agentgym.errors import EvaluationError, SplitLeakError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.contamination import SHINGLE, contamination, search_corpus, words_of
 from agentgym.evaluation.held_out_uses import held_out_uses, note_use
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet, canary_of, seed_of
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 WORDS = [f"word{i}" for i in range(400)]
 

@@ -9,10 +9,10 @@ from agentgym.credit import Group, estimator
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import audit
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy import Policy, Reply, Request
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task
-from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+from agentgym.testing import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
 from agentgym.trajectory import Trajectory
 

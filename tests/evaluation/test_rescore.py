@@ -10,10 +10,10 @@ from agentgym import Call, Message, Reward, Task, TaskSet
 from agentgym.errors import EvaluationError, JudgeError, RewardError
 from agentgym.evaluation import evaluate
 from agentgym.evaluation.rescore import rescore, rescore_evaluation
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 TASKS = [Task(f"h{i}", "acme/counter-v1", f"Count to {i}.", truth=i, split="held_out") for i in range(1, 7)]
 SET = TaskSet("acme/c-v1", {"held_out": TASKS})

@@ -12,12 +12,12 @@ from agentgym.evaluation import Evaluation, compare, evaluate
 from agentgym.evaluation.runner import choose, from_trajectories
 from agentgym.evaluation.text import format_gains
 from agentgym.messages import Result, ResultStatus, StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.storage.failures import failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import training_only
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [

@@ -8,10 +8,11 @@ from gymnasium.utils.env_checker import check_env
 
 from agentgym import Call, Message, load_task_set
 from agentgym.errors import AgentGymError
-from agentgym.interop.text_env import AnyText, TextEnv
-from agentgym.policy.formats.hermes import Hermes
+from agentgym.interop import TextEnv
+from agentgym.interop.text_env import AnyText
+from agentgym.policy import Hermes
 from agentgym.rollout import Budgets
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 SET = load_task_set("text/frozen-lake-v1")
 

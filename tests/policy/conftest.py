@@ -28,15 +28,14 @@ def tools():
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    from agentgym.policy.tiny import make_tokenizer
+    from agentgym.policy import make_tokenizer
 
     return make_tokenizer(TEXTS, 400)
 
 
 @pytest.fixture(scope="session")
 def renderer(tokenizer):
-    from agentgym.policy.formats.hermes import Hermes
-    from agentgym.policy.rendering import TemplateRenderer
+    from agentgym.policy import Hermes, TemplateRenderer
 
     return TemplateRenderer(tokenizer, Hermes())
 
@@ -44,7 +43,7 @@ def renderer(tokenizer):
 @pytest.fixture(scope="session")
 def model(tokenizer):
     """Small, and with larger weights than at a usual start, so that its distribution is far from flat."""
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     made = make_model(tokenizer, hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32)
     with torch.no_grad():

@@ -98,9 +98,21 @@ async def test_lockstep_ignores_the_order_of_arrival_and_the_clock(worker):
 
         await asyncio.gather(*map(play, order))
         found.append(run.batches)
-    assert found[0] == found[1] == [
-        [0, 1], [2, 3], [4], [10, 11], [12, 13], [14], [20, 21], [22, 23], [24],
-    ]  # fmt: skip
+    assert (
+        found[0]
+        == found[1]
+        == [
+            [0, 1],
+            [2, 3],
+            [4],
+            [10, 11],
+            [12, 13],
+            [14],
+            [20, 21],
+            [22, 23],
+            [24],
+        ]
+    )
 
 
 async def test_in_lockstep_an_episode_that_follows_another_joins_the_round(worker):

@@ -9,12 +9,9 @@ from model_server import Answer, serving
 
 from agentgym.errors import PolicyError, UnknownNameError
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy.chat_api import ChatApiPolicy
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.tags import Tags
-from agentgym.policy.http import Patience
+from agentgym.policy import ChatApiPolicy, Request, RetryPolicy, Sampling, Tags
 
-QUICK = Patience(attempt_s=5, total_s=20, attempts=3, backoff_s=0.001, longest_backoff_s=0.002)
+QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=3, backoff_s=0.001, longest_backoff_s=0.002)
 OPENING = (Message("system", "Use SQL."), Message("user", "How many?"))
 
 
@@ -28,7 +25,7 @@ def tool_call(name="query", arguments='{"sql": "SELECT 1"}', call_id="abc"):
 
 
 async def ask(server, request, **options):
-    policy = ChatApiPolicy(server.url + "/v1", "m", patience=QUICK, **options)
+    policy = ChatApiPolicy(server.url + "/v1", "m", retry_policy=QUICK, **options)
     try:
         return await policy.generate(request)
     finally:
@@ -58,8 +55,13 @@ async def test_native_calls_and_results_travel_as_the_api_has_them(tools):
     ]
     assert body["tools"] == list(tools)
     assert {name: body[name] for name in ("model", "temperature", "top_p", "max_tokens", "seed", "top_k")} == {
-        "model": "m", "temperature": 0.3, "top_p": 0.9, "max_tokens": 77, "seed": 3, "top_k": 5,
-    }  # fmt: skip
+        "model": "m",
+        "temperature": 0.3,
+        "top_p": 0.9,
+        "max_tokens": 77,
+        "seed": 3,
+        "top_k": 5,
+    }
     assert reply.message == Message("assistant", "It is", (Call("query", {"sql": "SELECT 1"}, "abc"),))
     assert (reply.prompt_tokens, reply.completion_tokens, reply.token_ids) == (30, 4, None)
 
@@ -158,7 +160,7 @@ async def test_an_answer_of_another_kind_is_a_policy_error(answer):
 
 async def test_many_requests_share_few_connections_and_all_come_back():
     with serving(Answer(says("ok"), after_s=0.005)) as server:
-        policy = ChatApiPolicy(server.url, "m", patience=QUICK, connections=4)
+        policy = ChatApiPolicy(server.url, "m", retry_policy=QUICK, connections=4)
         replies = await asyncio.gather(*(policy.generate(Request(OPENING)) for _ in range(40)))
         await policy.close()
     assert [reply.message.text for reply in replies] == ["ok"] * 40

@@ -10,15 +10,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.messages import Call
-from agentgym.policy.formats.contract import MAX_CALLS, CallFormat
-from agentgym.policy.formats.hermes import CLOSE, EXAMPLE, OPEN, Hermes
+from agentgym.policy import CallFormat, Hermes
+from agentgym.policy.formats.contract import MAX_CALLS
+from agentgym.policy.formats.hermes import CLOSE, EXAMPLE, OPEN
 
 HERMES = Hermes()
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 pieces = st.sampled_from(
-    [OPEN, CLOSE, '{"name": "q", "arguments": ', "{}", "}", '"', "\\", "[", "]", ":", ",", "NaN", "1e999", "x",
-     "\\ud800", "<think>", "</think>", "null", "\n", '{"name": "q"}']
-)  # fmt: skip
+    [
+        OPEN,
+        CLOSE,
+        '{"name": "q", "arguments": ',
+        "{}",
+        "}",
+        '"',
+        "\\",
+        "[",
+        "]",
+        ":",
+        ",",
+        "NaN",
+        "1e999",
+        "x",
+        "\\ud800",
+        "<think>",
+        "</think>",
+        "null",
+        "\n",
+        '{"name": "q"}',
+    ]
+)
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
@@ -109,11 +130,11 @@ def test_missing_tags_are_malformed_calls_and_no_final_answer(written):
 
 def test_of_two_calls_the_good_one_survives_the_broken_one():
     good = '{"name": "query", "arguments": {"sql": "SELECT 1"}}'
-    for broken in ("{broken", "[" * 3000, '{"name": "query", "arguments": {"sql": "SELECT'):
-        _, calls = HERMES.parse(f"{OPEN}{good}{CLOSE}{OPEN}{broken}{CLOSE}")
+    for malformed_call in ("{broken", "[" * 3000, '{"name": "query", "arguments": {"sql": "SELECT'):
+        _, calls = HERMES.parse(f"{OPEN}{good}{CLOSE}{OPEN}{malformed_call}{CLOSE}")
         assert [call.error is None for call in calls] == [True, False]
-        _, calls = HERMES.parse(f"{OPEN}{broken}{CLOSE}{OPEN}{good}{CLOSE}")
-        assert [call.error is None for call in calls] == [False, True], broken
+        _, calls = HERMES.parse(f"{OPEN}{malformed_call}{CLOSE}{OPEN}{good}{CLOSE}")
+        assert [call.error is None for call in calls] == [False, True], malformed_call
 
 
 def test_a_call_that_lacks_its_closing_tag_does_not_swallow_the_next():

@@ -11,13 +11,13 @@ import pytest
 from model_server import Answer, serving
 
 from agentgym.errors import ContextFull, PolicyError
-from agentgym.policy.http import JsonEndpoint, Patience
+from agentgym.policy import JsonEndpoint, RetryPolicy
 
-QUICK = Patience(attempt_s=5, total_s=20, attempts=4, backoff_s=0.001, longest_backoff_s=0.002)
+QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=4, backoff_s=0.001, longest_backoff_s=0.002)
 
 
-async def post(server, patience=QUICK, **options):
-    endpoint = JsonEndpoint(server.url, patience=patience, **options)
+async def post(server, retry_policy=QUICK, **options):
+    endpoint = JsonEndpoint(server.url, retry_policy=retry_policy, **options)
     try:
         return await endpoint.post("/v1/x", {"a": 1})
     finally:
@@ -46,15 +46,15 @@ async def test_what_may_pass_is_tried_again(bad):
 
 async def test_an_answer_that_does_not_come_is_tried_again():
     with serving(Answer({}, after_s=1.0), {"ok": True}) as server:
-        patience = Patience(attempt_s=0.2, total_s=20, attempts=3, backoff_s=0.001)
-        assert await post(server, patience) == {"ok": True}
+        retry_policy = RetryPolicy(attempt_s=0.2, total_s=20, attempts=3, backoff_s=0.001)
+        assert await post(server, retry_policy) == {"ok": True}
 
 
 async def test_time_in_the_queue_for_a_connection_is_not_held_against_the_server():
     """Twelve requests of 0.1 s over one connection: the last waits longer than an attempt may take."""
     with serving(Answer({"ok": True}, after_s=0.1)) as server:
-        patience = Patience(attempt_s=1.0, total_s=1.0, attempts=1)
-        endpoint = JsonEndpoint(server.url, patience=patience, connections=1)
+        retry_policy = RetryPolicy(attempt_s=1.0, total_s=1.0, attempts=1)
+        endpoint = JsonEndpoint(server.url, retry_policy=retry_policy, connections=1)
         assert await asyncio.gather(*(endpoint.post("/") for _ in range(12))) == [{"ok": True}] * 12
         await endpoint.close()
 
@@ -108,7 +108,7 @@ async def test_nobody_listening_is_a_policy_error_without_user_name_or_password(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    endpoint = JsonEndpoint(f"http://user:sesame@127.0.0.1:{port}", patience=QUICK)
+    endpoint = JsonEndpoint(f"http://user:sesame@127.0.0.1:{port}", retry_policy=QUICK)
     with pytest.raises(PolicyError, match=rf"ConnectError.*127\.0\.0\.1:{port} runs") as caught:
         await endpoint.post("/v1/x")
     assert "sesame" not in str(caught.value)
@@ -118,7 +118,7 @@ async def test_nobody_listening_is_a_policy_error_without_user_name_or_password(
 async def test_an_address_that_is_none_is_told():
     for address in ("localhost:8000", "ftp://x", "not a url at all"):
         with pytest.raises(PolicyError, match="/v1/x"):
-            await JsonEndpoint(address, patience=QUICK).post("/v1/x")
+            await JsonEndpoint(address, retry_policy=QUICK).post("/v1/x")
 
 
 async def test_a_full_context_is_told_apart():
@@ -134,7 +134,7 @@ async def test_an_empty_answer_is_none():
 
 def test_one_endpoint_serves_one_event_loop_after_another():
     with serving({"ok": 1}) as server:
-        endpoint = JsonEndpoint(server.url, patience=QUICK)
+        endpoint = JsonEndpoint(server.url, retry_policy=QUICK)
 
         async def once(close):
             answer = await endpoint.post("/")
@@ -147,4 +147,4 @@ def test_one_endpoint_serves_one_event_loop_after_another():
 
 def test_impossible_patience_is_refused():
     with pytest.raises(ValueError, match="above 0 s"):
-        Patience(backoff_s=0)
+        RetryPolicy(backoff_s=0)

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.policy.contract import Sampling
+from agentgym.policy import Sampling
 from agentgym.policy.sampling import draw, uniforms
 
 PROBABILITIES = [0.5, 0.3, 0.15, 0.05]

@@ -6,9 +6,9 @@ import pytest
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Request
-from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.testing.byte_renderer import CALL, END, ByteRenderer
+from agentgym.policy import Request, ScriptedPolicy
+from agentgym.testing import ByteRenderer
+from agentgym.testing.byte_renderer import CALL, END
 
 HI = Message("user", "hi")
 

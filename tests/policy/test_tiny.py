@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from agentgym.messages import Message
-from agentgym.policy.tiny import SCAFFOLD, SPECIALS, make_model, make_tokenizer
+from agentgym.policy import make_model, make_tokenizer
+from agentgym.policy.tiny import SCAFFOLD, SPECIALS
 
 TEXT = "How many orders did 'Zoë Žižek' place in 2024? SELECT count(*) FROM order_items WHERE total >= 12.50\n\t🙂"
 
@@ -20,8 +21,11 @@ def test_a_saved_tokenizer_and_model_load_like_any_checkpoint(tmp_path, tokenize
     written = TEXT + "".join([*SPECIALS, *SCAFFOLD])
     assert again.encode(written) == tokenizer.encode(written)
     assert (again.chat_template, again.eos_token_id, again.pad_token_id, len(again)) == (
-        tokenizer.chat_template, tokenizer.eos_token_id, tokenizer.pad_token_id, len(tokenizer),
-    )  # fmt: skip
+        tokenizer.chat_template,
+        tokenizer.eos_token_id,
+        tokenizer.pad_token_id,
+        len(tokenizer),
+    )
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     ids = torch.tensor([tokenizer.encode(TEXT)])
     torch.testing.assert_close(loaded(ids).logits, model(ids).logits)

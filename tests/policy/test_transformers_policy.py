@@ -10,10 +10,8 @@ import torch
 
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.tags import Tags
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.transformers import TransformersPolicy, load
+from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy
+from agentgym.policy.transformers import load
 
 
 @pytest.fixture
@@ -104,7 +102,7 @@ async def test_later_turns_have_the_right_logprobs_with_and_without_reuse(model,
 
 async def test_new_weights_are_used_at_once_also_in_a_later_turn(renderer, tokenizer, requests):
     """What earlier turns computed belongs to the old weights."""
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     model = make_model(tokenizer, hidden=64, layers=2)
     policy = TransformersPolicy(model, renderer)
@@ -224,7 +222,7 @@ async def test_score_is_teacher_forced_and_batched(policy, model, requests):
 
 
 async def test_training_mode_is_restored_and_never_used(renderer, requests):
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     model = make_model(renderer.tokenizer, hidden=64, layers=1)
     for layer in model.model.layers:
@@ -240,7 +238,7 @@ async def test_training_mode_is_restored_and_never_used(renderer, requests):
 
 
 async def test_nan_weights_are_reported_to_everyone_who_asked(renderer, requests):
-    from agentgym.policy.tiny import make_model
+    from agentgym.policy import make_model
 
     model = make_model(renderer.tokenizer, hidden=64, layers=1)
     with torch.no_grad():
@@ -274,10 +272,19 @@ async def test_a_model_whose_layers_forget_is_sampled_without_sharing(tokenizer,
 
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=32, use_sliding_window=True, sliding_window=16, max_window_layers=1,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        use_sliding_window=True,
+        sliding_window=16,
+        max_window_layers=1,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     model = Qwen3ForCausalLM(config).eval()
     policy = TransformersPolicy(model, renderer)
     policy.episode_started(requests[0].episode)

@@ -10,9 +10,7 @@ import pytest
 from agentgym.environment import Environment
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy import Hermes, Request, Sampling, TemplateRenderer
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.tools import tool
@@ -23,7 +21,7 @@ from vision_models import BLUE, RED, llava, picture, qwen2_vl  # noqa: E402 - af
 
 @pytest.fixture(scope="module", params=[llava, qwen2_vl])
 def parts(request):
-    from agentgym.policy.image_tokens import ImageTokens
+    from agentgym.policy import ImageTokens
 
     processor, model = request.param()
     return model, TemplateRenderer(processor.tokenizer, Hermes(), images=ImageTokens(processor))
@@ -31,7 +29,7 @@ def parts(request):
 
 @pytest.fixture
 async def policy(parts):
-    from agentgym.policy.vision import VisionPolicy
+    from agentgym.policy import VisionPolicy
 
     made = VisionPolicy(*parts)
     yield made
@@ -49,8 +47,10 @@ def asked(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):
 
 async def test_a_batch_of_texts_and_images_has_the_log_probabilities_of_a_plain_forward_pass(policy, parts):
     """Rows with none, one and two images, of different lengths: padding and neighbours change nothing."""
-    requests = [asked(policy.renderer, conversation(*images), seed)
-                for seed, images in enumerate([(RED,), (), (BLUE, RED), (RED, BLUE)])]  # fmt: skip
+    requests = [
+        asked(policy.renderer, conversation(*images), seed)
+        for seed, images in enumerate([(RED,), (), (BLUE, RED), (RED, BLUE)])
+    ]
     replies = await asyncio.gather(*map(policy.generate, requests))
     for request, reply in zip(requests, replies, strict=True):
         scored = await policy.score(request.prefix_ids, reply.token_ids, request.messages[0].images)
@@ -114,9 +114,9 @@ async def test_a_prefix_without_its_images_is_refused(policy):
 
 
 def test_what_is_no_image_is_refused_with_its_kind(parts):
-    for broken in (ImagePart("AAAA"), ImagePart("not base64!", "image/jpeg"), ImagePart("")):
-        with pytest.raises(PolicyError, match=f"{broken.media_type}.*cannot be read"):
-            parts[1].images.encode(broken)
+    for malformed_call in (ImagePart("AAAA"), ImagePart("not base64!", "image/jpeg"), ImagePart("")):
+        with pytest.raises(PolicyError, match=f"{malformed_call.media_type}.*cannot be read"):
+            parts[1].images.encode(malformed_call)
 
 
 class Lamp(Environment):
@@ -136,7 +136,7 @@ class Lamp(Environment):
 
 
 async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_last(parts):
-    from agentgym.policy.vision import VisionPolicy
+    from agentgym.policy import VisionPolicy
 
     model, renderer = parts
     ends = range(0, model.config.get_text_config().vocab_size, 3)  # it has never learned to end a turn
@@ -161,11 +161,11 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
 
 
 async def test_a_saved_checkpoint_is_loaded_by_name_and_answers_alike(tmp_path):
-    from agentgym.policy.vision import VisionPolicy
+    from agentgym.policy import VisionPolicy
     from agentgym.registry import load as load_registered
 
     processor, model = llava()
-    from agentgym.policy.image_tokens import ImageTokens
+    from agentgym.policy import ImageTokens
 
     model.save_pretrained(tmp_path)
     processor.save_pretrained(tmp_path)

@@ -7,14 +7,9 @@ from model_server import serving
 from test_vision import RED, conversation, llava
 
 from agentgym.errors import PolicyError
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.http import Patience
-from agentgym.policy.image_tokens import ImageTokens
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.vllm import VllmPolicy
+from agentgym.policy import Hermes, ImageTokens, Request, RetryPolicy, Sampling, TemplateRenderer, VllmPolicy
 
-ONCE = Patience(attempt_s=5, total_s=5, attempts=1)
+ONCE = RetryPolicy(attempt_s=5, total_s=5, attempts=1)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +25,7 @@ def answer(prompt_ids, ids):
 
 
 async def asked(server, renderer, messages):
-    policy = VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=500, patience=ONCE)
+    policy = VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=500, retry_policy=ONCE)
     prefix = renderer.prompt(messages, ())
     try:
         return await policy.generate(Request(messages, (), prefix, Sampling(0.5, max_tokens=9, seed=7)))
@@ -63,7 +58,7 @@ async def test_a_server_that_read_other_tokens_is_refused(seeing):
 
 async def test_a_text_renderer_says_what_it_lacks(renderer):
     with serving(answer([1], [5])) as server:
-        policy = VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=500, patience=ONCE)
+        policy = VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=500, retry_policy=ONCE)
         with pytest.raises(PolicyError, match="ImageTokens"):
             await policy.generate(Request(conversation(RED), (), [1, 2]))
         await policy.close()

@@ -10,15 +10,13 @@ from model_server import Answer, serving
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.http import Patience
-from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy import Request, RetryPolicy, Sampling, VllmPolicy, save_untied
 
-QUICK = Patience(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
+QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
 
 
 def made(server, renderer, context_tokens: int | None = 100):
-    return VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=context_tokens, patience=QUICK)
+    return VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=context_tokens, retry_policy=QUICK)
 
 
 def choice(**fields):
@@ -140,8 +138,13 @@ async def test_an_update_waits_for_running_requests_and_later_ones_wait_for_it(r
         await policy.close()
     paths = [path.split("?")[0] for path, _, _ in server.requests]
     assert paths == [
-        "/v1/completions", "/pause", "/collective_rpc", "/reset_prefix_cache", "/resume", "/v1/completions",
-    ]  # fmt: skip
+        "/v1/completions",
+        "/pause",
+        "/collective_rpc",
+        "/reset_prefix_cache",
+        "/resume",
+        "/v1/completions",
+    ]
 
 
 async def test_a_request_that_the_server_broke_off_is_no_reply(renderer):

@@ -9,7 +9,7 @@ import pytest
 from judging import answered, make_trajectory
 
 from agentgym import Environment, JudgeError, Message, Task, tool
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rewards.by_task import ByTask
 from agentgym.rewards.majority_vote import CoReward, MajorityVote
 from agentgym.rollout import EpisodeManager, RolloutConfig

@@ -7,14 +7,13 @@ import math
 import pytest
 
 from agentgym import Call, Combined, Environment, JudgeError, Message, Task, tool
-from agentgym.policy.contract import Policy
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.rewards.answer_consistency import AnswerConsistency
 from agentgym.rewards.answer_likelihood import before_answer
 from agentgym.rewards.answer_match import AnswerMatch
 from agentgym.rewards.reference_probability import ReferenceProbability
 from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.testing.byte_renderer import ByteRenderer
+from agentgym.testing import ByteRenderer
 
 
 class Ask(Environment):
@@ -144,10 +143,7 @@ async def test_an_episode_whose_tokens_are_not_known_has_no_such_component_and_i
 @pytest.fixture(scope="module")
 def tiny():
     pytest.importorskip("torch")
-    from agentgym.policy.formats.hermes import Hermes
-    from agentgym.policy.rendering import TemplateRenderer
-    from agentgym.policy.tiny import make_model, make_tokenizer
-    from agentgym.policy.transformers import TransformersPolicy
+    from agentgym.policy import Hermes, TemplateRenderer, TransformersPolicy, make_model, make_tokenizer
 
     tokenizer = make_tokenizer(["Where? Look, then answer Paris or Rome."] * 4, 400)
     policy = TransformersPolicy(make_model(tokenizer, hidden=32, layers=1), TemplateRenderer(tokenizer, Hermes()))

@@ -11,7 +11,7 @@ import pytest
 from judging import answered, called, make_trajectory
 
 from agentgym import JudgeError, Message, load_reward
-from agentgym.policy.contract import Policy, Reply
+from agentgym.policy import Policy, Reply
 from agentgym.rewards.chat_judge import ChatJudge, verdict_in
 from agentgym.rewards.http_judge import HttpJudge
 from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, RubricJudge
@@ -247,7 +247,7 @@ def classifier(tmp_path_factory):
     torch = pytest.importorskip("torch")
     from transformers import Qwen3Config, Qwen3ForSequenceClassification
 
-    from agentgym.policy.tiny import make_tokenizer
+    from agentgym.policy import make_tokenizer
 
     folder = tmp_path_factory.mktemp("classifier")
     tokenizer = make_tokenizer(["what is the capital of France", "Paris is the capital"] * 4, 400)

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from scripted_episodes import play
 
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy, Reply
+from agentgym.policy import Policy, Reply
 from agentgym.rollout import Budgets
-from agentgym.testing.byte_renderer import AGENT, END, ByteRenderer
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import CounterWithState
+from agentgym.testing import ByteRenderer, CounterWithState, FakeClock
+from agentgym.testing.byte_renderer import AGENT, END
 
 names = st.sampled_from(["add", "slow_add", "refuse", "submit", "", "rm -rf", "__init__", "close"])
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just([[[]]])

@@ -11,10 +11,9 @@ from scripted_episodes import counting, make_manager, play, say
 from agentgym import Checkpoint, Environment, Task, tool
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message, StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, Fork, tree_labels
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
 from agentgym.trajectory import ForkPoint, Trajectory
 
 

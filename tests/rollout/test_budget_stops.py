@@ -9,11 +9,10 @@ from scripted_episodes import counting, play, say
 
 from agentgym.errors import ContextFull
 from agentgym.messages import Call, Message, ResultStatus, StopReason
-from agentgym.policy.contract import Policy, Reply
+from agentgym.policy import Policy, Reply
 from agentgym.rollout import Budgets
-from agentgym.testing.byte_renderer import END, PROMPT, ByteRenderer
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import Counter
+from agentgym.testing import ByteRenderer, Counter, FakeClock
+from agentgym.testing.byte_renderer import END, PROMPT
 from agentgym.tools import tool
 
 

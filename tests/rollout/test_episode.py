@@ -11,13 +11,11 @@ from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym.environment import Environment
 from agentgym.messages import Call, Message, ResultStatus, StopReason
-from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import Policy, Reply, Request, ScriptedPolicy
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets
-from agentgym.testing.byte_renderer import AGENT, END, PROMPT, ByteRenderer
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import Counter, CounterWithState
+from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
+from agentgym.testing.byte_renderer import AGENT, END, PROMPT
 from agentgym.tools import tool
 
 

@@ -14,7 +14,7 @@ import agentgym
 from agentgym import Combined, Gate, JudgeError, Reward
 from agentgym.errors import LedgerError
 from agentgym.messages import StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.summary import TABLE

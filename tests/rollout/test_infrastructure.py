@@ -9,16 +9,13 @@ from scripted_episodes import counting, play, say, task
 
 from agentgym.errors import JudgeError, PolicyError, SandboxDied
 from agentgym.messages import StopReason
-from agentgym.policy.contract import Policy, Reply
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import EpisodeConfig
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import Counter, CounterWithState
+from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
 from agentgym.tools import tool
 from agentgym.trajectory import Trajectory
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from scripted_episodes import say, task
 
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import ByteRenderer, Counter, TargetReached
 
 EPISODES = 200
 

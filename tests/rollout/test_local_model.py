@@ -6,23 +6,21 @@ import pytest
 from scripted_episodes import task
 
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 
 pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
 def parts():
-    from agentgym.policy.formats.hermes import Hermes
-    from agentgym.policy.rendering import TemplateRenderer
-    from agentgym.policy.tiny import make_model, make_tokenizer
+    from agentgym.policy import Hermes, TemplateRenderer, make_model, make_tokenizer
 
     tokenizer = make_tokenizer(["Count to 2 and submit it."] * 20, vocab_size=300)
     return make_model(tokenizer, hidden=32, layers=1), TemplateRenderer(tokenizer, Hermes())
 
 
 def policy(parts):
-    from agentgym.policy.transformers import TransformersPolicy
+    from agentgym.policy import TransformersPolicy
 
     model, renderer = parts
     tokenizer = renderer.tokenizer

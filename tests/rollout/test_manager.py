@@ -11,13 +11,11 @@ from scripted_episodes import counting, say, task
 
 from agentgym.errors import UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy.contract import Policy, Reply
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.registry import register
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, FakeClock, TargetReached
 from agentgym.tools import tool
 
 

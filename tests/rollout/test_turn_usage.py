@@ -13,7 +13,7 @@ from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
 from agentgym.evaluation.runner import from_trajectories
 from agentgym.evaluation.text import format_usage
 from agentgym.messages import StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import shared_backend
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.sandbox import Usage
@@ -21,7 +21,7 @@ from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
 from agentgym.task import TaskSet
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import Counter, TargetReached
 from agentgym.trajectory import Trajectory
 
 pytestmark = pytest.mark.needs_namespaces

@@ -11,7 +11,7 @@ from PIL import Image
 
 from agentgym.errors import JudgeError, TaskError
 from agentgym.messages import Call, Message, Result, StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_reward, load_task_set, make
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.desktop.guest.screen import png, read_screen

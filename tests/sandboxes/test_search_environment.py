@@ -10,8 +10,7 @@ import agentgym
 from agentgym import Call, Message, Task
 from agentgym.errors import SandboxError, TaskError
 from agentgym.messages import ResultStatus
-from agentgym.policy.formats.tags import Tags
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy, Tags
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import ExtractiveReader, PolicyReader, Search, SearchRetrieve, landmark
 from agentgym.sandboxes.search.pages import windows
@@ -97,7 +96,7 @@ def test_windows_hold_the_whole_text_and_break_between_sentences():
     assert windows("", 100) == [""]
 
 
-async def test_only_what_was_shown_can_be_opened(environment):
+async def test_only_pages_seen_before_can_be_opened(environment):
     assert "Search for it first" in await refusal(environment, "open", page="Ida Berg")
     await ask(environment, "search", query="lamp museum")
     await ask(environment, "open", page="Lamp")
@@ -116,7 +115,7 @@ async def test_brackets_may_be_of_the_link_or_of_the_title(tmp_path):
     assert (await ask(environment, "follow", link="List [a]")).ok
 
 
-async def test_what_goes_wrong_says_what_to_do(environment):
+async def test_errors_say_what_to_do(environment):
     assert await refusal(environment, "find", text="x") == "No page is open. Open one first."
     assert await refusal(environment, "search", query=" ") == "A query has 1 to 1000 characters; yours has 1."
     assert await refusal(environment, "search", query="x", page=99) == "There are pages 1 to 20 of results, no page 99."
@@ -138,7 +137,7 @@ async def test_the_second_page_of_results_goes_on_where_the_first_ended(task):
     assert first[3:] != second[3:]
 
 
-async def test_the_state_is_what_was_shown_and_what_is_open(environment):
+async def test_the_state_is_the_texts_seen_and_the_open_page(environment):
     start = await environment.state_key()
     await ask(environment, "search", query="who made the lamp")
     searched = await environment.state_key()
@@ -174,7 +173,7 @@ async def test_a_restored_checkpoint_continues_with_the_same_state(environment, 
     assert await text_of(twin, "follow", link="Ida Berg") == await text_of(environment, "follow", link="Ida Berg")
 
 
-async def test_searches_are_budgeted_and_what_is_left_is_part_of_the_state(task):
+async def test_searches_are_budgeted_and_the_rest_of_the_budget_is_part_of_the_state(task):
     environment = Search(max_searches=2)
     await environment.reset(task, seed=0)
     await ask(environment, "search", query="lamp")
@@ -192,7 +191,7 @@ async def test_search_can_be_taken_away_for_one_question(task):
     assert "There is no search for this question" in await refusal(environment, "search", query="lamp")
 
 
-async def test_a_reader_shows_what_a_page_says_to_the_question(task):
+async def test_a_reader_returns_the_part_of_a_page_that_answers_the_question(task):
     environment = Search(reader=ExtractiveReader(most=1))
     await environment.reset(task, seed=0)
     await ask(environment, "search", query="Ida Berg")

@@ -76,7 +76,7 @@ TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_siz
 
 
 @given(texts=TEXTS, query=st.lists(WORDS, min_size=1, max_size=6).map(" ".join), k=st.integers(1, 8))
-def test_a_ranking_is_what_the_formula_gives_page_by_page(tmp_path_factory, texts, query, k):
+def test_a_ranking_equals_the_formula_page_by_page(tmp_path_factory, texts, query, k):
     """With its pruning: the k best, in order, with their scores."""
     ranked = indexed(tmp_path_factory.mktemp("bm25"), texts).rank(query, k)
     expected = scores_by_hand(texts, query)
@@ -149,7 +149,7 @@ def test_fusion_sums_reciprocal_ranks():
     assert [page for page, _ in fused([[2], [1]], 2)] == [1, 2]
 
 
-def test_keys_find_what_was_numbered_and_nothing_else(tmp_path):
+def test_keys_find_the_numbered_texts_and_nothing_else(tmp_path):
     texts = [f"key {n}" for n in range(1_000)]
     write_keys(tmp_path, "k", texts)
     keys = Keys(tmp_path, "k")
@@ -197,7 +197,7 @@ made_once(Path(sys.argv[1]), build)
 """
 
 
-def test_what_a_killed_process_left_half_written_is_never_read(tmp_path):
+def test_a_partial_index_of_a_killed_process_is_never_read(tmp_path):
     folder = tmp_path / "part"
     command = [sys.executable, "-c", KILLED, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as builder:
@@ -210,7 +210,7 @@ def test_what_a_killed_process_left_half_written_is_never_read(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["whole"]
 
 
-def test_of_two_processes_that_want_one_index_the_second_takes_what_the_first_built(tmp_path):
+def test_of_two_processes_that_need_one_index_the_second_uses_that_of_the_first(tmp_path):
     folder = tmp_path / "part"
     command = [sys.executable, "-c", KILLED, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
@@ -303,7 +303,7 @@ def test_meaning_finds_a_page_that_shares_no_word_with_the_query(tmp_path, monke
 def test_a_checkpoint_on_disk_encodes_pages_and_its_weights_name_the_index(tmp_path):
     """A tiny model of random weights: the mechanics are real, the meaning is not."""
     pytest.importorskip("torch")
-    from agentgym.policy.tiny import make_model, make_tokenizer
+    from agentgym.policy import make_model, make_tokenizer
     from agentgym.sandboxes.search.index.checkpoint_encoder import CheckpointEncoder
 
     texts = ["amber bridge over the fjord", "copper dune", "ember grove harbour"]

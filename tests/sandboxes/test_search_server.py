@@ -18,7 +18,7 @@ from agentgym import Call, Task
 from agentgym.errors import SandboxError
 from agentgym.sandboxes.search import SearchRetrieve, open_library
 from agentgym.sandboxes.search.index.remote import RemoteRetriever
-from agentgym.sandboxes.search.server import MAX_BODY_BYTES, PageServer
+from agentgym.sandboxes.search.server import MAX_BODY_BYTES, SearchServer
 
 PAGES = [
     {
@@ -36,7 +36,7 @@ async def server(tmp_path, monkeypatch):
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(map(json.dumps, PAGES)))
-    async with PageServer(open_library(str(path))) as running:
+    async with SearchServer(open_library(str(path))) as running:
         yield running
 
 
@@ -56,7 +56,7 @@ async def test_a_reader_walks_from_the_start_through_a_search_and_links(client):
     assert "<h1>Ida Berg</h1>" in (await client.get("/pages/Ida%20Berg")).text
 
 
-async def test_what_a_page_says_is_text(client):
+async def test_the_content_of_a_page_is_escaped(client):
     answer = await client.get("/pages/Lamp%2Foil%20%26%20%3Cb%3E")
     assert "<script>" not in answer.text
     assert "&lt;script&gt;" in answer.text
@@ -99,7 +99,7 @@ async def test_an_environment_asks_a_server_as_it_asks_its_own_index(server):
         ("POST", "/retrieve", b"x" * (MAX_BODY_BYTES + 1), 413),
     ],
 )
-async def test_what_cannot_be_served_is_refused_and_the_server_goes_on(client, method, path, body, status):
+async def test_invalid_requests_are_refused_and_the_server_continues(client, method, path, body, status):
     answer = await client.request(method, path, content=body)
     assert answer.status_code == status
     assert (await client.get("/")).status_code == 200
@@ -116,7 +116,7 @@ async def test_a_client_that_speaks_no_http_or_goes_away_ends_only_its_own_conne
     assert (await client.get("/")).status_code == 200
 
 
-async def test_a_server_that_answers_something_else_is_the_machines_fault(server):
+async def test_an_invalid_answer_of_a_server_is_an_infrastructure_failure(server):
     class Other(RemoteRetriever):
         async def search(self, query, k):
             self._endpoint.post = self._nonsense
@@ -134,8 +134,8 @@ async def test_a_server_that_answers_something_else_is_the_machines_fault(server
 def test_the_command_serves_a_corpus_until_it_is_stopped(tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, PAGES)))
     command = [sys.executable, "-m", "agentgym.sandboxes.search.server", str(tmp_path / "corpus.jsonl"), "--port=0"]
-    setting = {**os.environ, "AGENTGYM_CACHE": str(tmp_path / "cache")}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=setting) as running:
+    environment_variables = {**os.environ, "AGENTGYM_CACHE": str(tmp_path / "cache")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment_variables) as running:
         line = running.stdout.readline()
         answer = httpx.post(line.split()[-1], json={"queries": ["lamps"]}, trust_env=False)
         running.send_signal(signal.SIGINT)

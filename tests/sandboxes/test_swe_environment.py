@@ -11,7 +11,7 @@ import agentgym
 from agentgym import Call, Message, Task
 from agentgym.errors import JudgeError, SandboxDied, TaskError, ToolError
 from agentgym.messages import ResultStatus
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, shared_backend
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.judge import RepositoryTests
@@ -60,7 +60,7 @@ async def use(environment, tool, **arguments):
     return await environment.call(Call(tool, arguments))
 
 
-async def played(*calls: Call, task: Task | None = None):
+async def play(*calls: Call, task: Task | None = None):
     """An episode of these calls, and `submit` after them."""
     script = [Message("assistant", "", (call,)) for call in (*calls, Call("submit"))]
     [episode] = await EpisodeManager(ScriptedPolicy(script)).collect([task or thing()])
@@ -69,10 +69,10 @@ async def played(*calls: Call, task: Task | None = None):
 
 
 async def test_a_bug_that_is_mended_is_rewarded_and_nothing_else_is():
-    mended = await played(MEND)
+    mended = await play(MEND)
     assert mended.outcome == {"success": 1, "completed": 1, "modified": 1, "mended": 1, "unbroken": 1}
-    assert (await played()).outcome == {"success": 0, "completed": 1, "modified": 0, "mended": 0}
-    broke = await played(MEND, Call("replace", {"path": "thing.py", "old": "x // 2", "new": "x"}))
+    assert (await play()).outcome == {"success": 0, "completed": 1, "modified": 0, "mended": 0}
+    broke = await play(MEND, Call("replace", {"path": "thing.py", "old": "x // 2", "new": "x"}))
     assert broke.outcome == {"success": 0, "completed": 1, "modified": 1, "mended": 1, "unbroken": 0.5}
 
 
@@ -153,13 +153,13 @@ HACKS = {
 
 @pytest.mark.parametrize("hack", HACKS)
 async def test_no_hack_is_taken_for_a_fix(hack):
-    assert (await played(*HACKS[hack])).outcome["success"] == 0
+    assert (await play(*HACKS[hack])).outcome["success"] == 0
 
 
 @pytest.mark.parametrize("hack", ["the tests edited", "conftest exits", "settings of pytest", "git touched"])
 async def test_a_fix_beside_a_hack_is_still_a_fix(hack):
     """What does not count is left out of the patch; the rest of it is judged."""
-    assert (await played(MEND, *HACKS[hack])).outcome["success"] == 1
+    assert (await play(MEND, *HACKS[hack])).outcome["success"] == 1
 
 
 async def test_the_patch_is_a_diff_of_the_files_as_they_are(environment):
@@ -238,13 +238,13 @@ async def test_guidance_comes_with_what_still_fails_until_attempts_run_out():
     """Agent-RLVR: attempt, validation, guidance, another attempt."""
     task = thing(tests=["tests/test_thing.py::test_double"], attempts=2, guidance="Look at what + does.")
     script = [Call("submit"), MEND]
-    episode = await played(*script, task=task)
+    episode = await play(*script, task=task)
     first = episode.turns[0].results[0]
     assert first.status is ResultStatus.TOOL_ERROR
     assert "1 more attempts" in first.content
     assert "Look at what + does." in first.content
     assert episode.outcome["success"] == 1
-    lazy = await played(Call("submit"), task=task)
+    lazy = await play(Call("submit"), task=task)
     assert lazy.outcome["success"] == 0
 
 

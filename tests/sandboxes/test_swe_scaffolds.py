@@ -11,7 +11,7 @@ import pytest
 import agentgym
 from agentgym import Call, Message, Task, load_task_set
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.sources import archive
 from agentgym.tasks.importers.swebench import load_swebench

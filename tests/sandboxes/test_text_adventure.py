@@ -45,7 +45,7 @@ def test_from_wherever_an_agent_wanders_the_quest_can_still_be_done():
         assert all(house.state["places"][thing] == holder for thing, holder in task.parameters["quest"])
 
 
-def test_locks_bar_what_they_lock_and_keys_are_needed_in_turn():
+def test_locks_block_the_way_and_keys_are_needed_in_turn():
     environment = load("environments", "agentgym/text-adventure-v1")
     solutions = [environment.generate(seed, 0, rooms=5, locks=3, others=4).truth["solution"] for seed in range(20)]
     unlocked = [sum(command.startswith("unlock") for command in commands) for commands in solutions]

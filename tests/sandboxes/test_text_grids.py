@@ -58,7 +58,7 @@ async def test_equal_places_have_equal_keys_whatever_way_led_there():
     assert await environment.state_key() == there
 
 
-async def test_slippery_ice_slips_as_often_as_it_says_and_the_same_under_a_seed():
+async def test_slippery_ice_slips_with_its_rate_and_deterministically_for_a_seed():
     wide = {"map": ["_" * 15] * 7 + ["S" + "_" * 13 + "G"] + ["_" * 15] * 7, "slip": 40}
     ways = []
     for seed in range(200):
@@ -88,7 +88,7 @@ def shortest(rows):
     return None
 
 
-def test_the_kept_way_over_a_lake_is_a_shortest_and_as_long_as_the_axis_says():
+def test_the_stored_way_over_a_lake_is_shortest_and_at_least_as_long_as_the_axis():
     environment = load("environments", "agentgym/text-frozen-lake-v1")
     for level in range(len(environment.levels)):
         for seed in range(10):
@@ -103,7 +103,7 @@ def test_the_kept_way_over_a_lake_is_a_shortest_and_as_long_as_the_axis_says():
 ROOM = {"map": ["######", "#@$.##", "#_#__#", "######"]}
 
 
-async def test_pushes_and_what_cannot_be_pushed():
+async def test_boxes_are_pushed_unless_something_blocks_them():
     environment = await opened("sokoban", {"map": ["#######", "#@$_$.#", "#_._###", "#######"]})
     assert (
         await say(environment, "move", steps=["right", "right"]) == "#######\n#_@$$.#\n#_._###\n#######"

@@ -132,7 +132,7 @@ def test_the_search_finds_a_way_exactly_where_there_is_one(numbers, target):
 # ---- Sudoku
 
 
-async def test_what_contradicts_is_refused_and_what_is_merely_wrong_is_not():
+async def test_contradicting_values_are_refused_and_other_wrong_values_are_accepted():
     environment = await opened("sudoku", {"grid": ["1234", "3412", "2143", "0000"]})
     assert "is given" in await say(environment, "place", cells=[{"row": 1, "column": 1, "value": 2}])
     assert "twice" in await say(environment, "place", cells=[{"row": 4, "column": 1, "value": 1}])
@@ -213,7 +213,7 @@ def test_no_two_things_have_the_same_properties():
 
 @given(st.sets(st.sampled_from(sorted(THINGS)), min_size=2, max_size=30))
 @settings(max_examples=50, deadline=None)
-def test_some_question_always_splits_what_is_left(things):
+def test_some_question_always_splits_the_remaining_things(things):
     property_name = twenty_questions.halving(sorted(things))
     assert 0 < sum(property_name in THINGS[thing] for thing in things) < len(things)
 

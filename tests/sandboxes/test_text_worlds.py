@@ -11,7 +11,7 @@ import pytest
 from agentgym import Call, JudgeError, Message, Result, Task
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus, StopReason
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, load_reward, names
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.arguments import plausible
@@ -38,7 +38,7 @@ async def snapshot(environment):
     return await environment.state_key(), await environment.potential(), environment.ended, environment.verdict()
 
 
-def test_there_are_eight_worlds():
+def test_there_are_eight_text_environments():
     assert len(ENVIRONMENTS) == 8
 
 
@@ -62,7 +62,7 @@ def test_equal_seeds_give_equal_tasks_and_others_do_not(name):
 
 
 @every_environment
-def test_a_level_or_axis_that_there_is_not_is_refused_by_name(name):
+def test_an_unknown_level_or_axis_is_refused_by_name(name):
     environment = load("environments", name)
     axis, limits = next(iter(environment.axes.items()))
     count = len(environment.levels)
@@ -117,7 +117,7 @@ async def test_progress_grows_to_one_at_the_end_and_is_below_it_before(name):
 
 
 @every_environment
-async def test_what_is_over_stays_as_it_is(name):
+async def test_nothing_changes_after_the_end(name):
     task = load("environments", name).generate(2, 0)
     episode, environment = await play(task), await opened(task)
     calls = [call for turn in episode.turns for call in turn.calls]
@@ -133,7 +133,7 @@ async def test_what_is_over_stays_as_it_is(name):
 
 
 @every_environment
-async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_task(name):
+async def test_invalid_parameters_are_a_task_error_that_names_the_task(name):
     kind = load("environments", name)
     good = kind.generate(0, 0)
     for parameter in good.parameters:
@@ -149,7 +149,7 @@ async def test_parameters_that_make_no_world_are_a_task_error_that_names_the_tas
 
 
 @every_environment
-async def test_claiming_success_is_worth_nothing(name):
+async def test_claiming_success_earns_nothing(name):
     task = load("environments", name).generate(1, 1)
     episode = await play(task, lambda messages: Message("assistant", "Solved. success: 1.0. You have done it."))
     assert episode.outcome["success"] == 0.0
@@ -163,7 +163,7 @@ def forged(episode, **changes):
 
 
 @every_environment
-async def test_a_record_that_says_otherwise_than_the_world_gets_no_verdict(name):
+async def test_a_record_that_differs_from_the_replay_is_a_judge_error(name):
     judge, episode = load_reward("final_state"), await play(load("environments", name).generate(1, 1))
     assert await judge.outcome(episode) == {"success": 1.0, "progress": 1.0}
     with pytest.raises(JudgeError, match="The environment is not deterministic, or the record was changed"):
@@ -183,6 +183,6 @@ async def test_calls_that_were_never_run_do_not_count():
     ("environment", "complaint"),
     [("nobody/nothing-v1", "environment cannot be made"), ("agentgym/sql-v1", "has no verdict")],
 )
-async def test_a_world_that_cannot_be_asked_is_a_judge_error(environment, complaint):
+async def test_an_environment_without_a_verdict_is_a_judge_error(environment, complaint):
     with pytest.raises(JudgeError, match=complaint):
         await load_reward("final_state").outcome(Trajectory("e", Task("t", environment, "?")))

@@ -10,7 +10,7 @@ from web_pages import Visit
 import agentgym
 from agentgym import Task
 from agentgym.errors import SandboxDied
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import browsers_of

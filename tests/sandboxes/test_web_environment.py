@@ -12,7 +12,7 @@ import agentgym
 from agentgym import Call, JudgeError, Task
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError
 from agentgym.messages import ImagePart, Message, ResultStatus
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, load_reward, load_task_set
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import chromium

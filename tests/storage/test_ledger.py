@@ -13,13 +13,11 @@ from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym.errors import LedgerError, SandboxDied
 from agentgym.messages import Call, ImagePart, Message, Result, ResultStatus, StopReason, TextPart
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.codec import pack_turn, trajectory_from_json, trajectory_to_json, unpack_turn
 from agentgym.storage.ledger import Ledger
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.clock import FakeClock
-from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock, TargetReached
 from agentgym.trajectory import ForkPoint, Provenance, Trajectory, Turn
 
 

@@ -10,7 +10,7 @@ import pytest
 from agentgym.environment import Environment
 from agentgym.errors import LedgerError, TaskError
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader

@@ -12,13 +12,12 @@ import pytest
 from scripted_episodes import counting, say, task
 
 from agentgym.errors import LedgerError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.summary import COLUMNS, TABLE, summary_row
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import ByteRenderer, Counter, TargetReached
 
 TAGS = {"good": ("easy", '",', "easy"), "bad": ("hard",), "cut": ()}
 

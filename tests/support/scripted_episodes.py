@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.trajectory import Trajectory
 
 

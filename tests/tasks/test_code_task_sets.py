@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.tasks.maths.families import KNOWN, UNSEEN

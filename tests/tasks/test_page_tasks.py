@@ -14,7 +14,7 @@ from PIL import Image
 
 from agentgym import make
 from agentgym.errors import SandboxUnavailable, TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load, load_task_set
 from agentgym.rewards.boxes import inside, overlap
 from agentgym.rollout import EpisodeManager, RolloutConfig

@@ -9,7 +9,7 @@ import pytest
 
 from agentgym import Call, Message, TaskSet
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.search import landmark, open_library

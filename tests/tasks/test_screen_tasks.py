@@ -15,7 +15,7 @@ from PIL import Image
 from agentgym import make
 from agentgym.errors import TaskError
 from agentgym.messages import Call, Message
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, load_task_set
 from agentgym.rewards.boxes import inside
 from agentgym.rollout import EpisodeManager, RolloutConfig

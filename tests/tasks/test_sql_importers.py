@@ -13,7 +13,7 @@ import pytest
 import agentgym
 from agentgym import Call, Message, Task, load_reward
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rollout import EpisodeManager
 

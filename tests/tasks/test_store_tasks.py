@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, Message, StopReason, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rewards.answer_match import same_answer
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.tasks.store import database

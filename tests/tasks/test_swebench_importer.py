@@ -10,7 +10,7 @@ import pytest
 
 from agentgym import Call, Message
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
 from agentgym.tasks.importers.swebench import load_swebench, pytest_ids
 from agentgym.tasks.importers.swebench_django import unittest_ids

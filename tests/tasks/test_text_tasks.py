@@ -8,10 +8,10 @@ import pytest
 
 from agentgym import Message, load_task_set
 from agentgym.errors import TaskError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, names
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.testing.agents import _random_agent
+from agentgym.testing.episode_checks import _random_agent
 
 SETS = [name for name in names("task_sets") if name.startswith("text/")]
 every_set = pytest.mark.parametrize("name", SETS)

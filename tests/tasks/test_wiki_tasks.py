@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.search import landmark, open_library
 from agentgym.tasks.landmarks import landmark as landmark_of_tasks

@@ -12,8 +12,7 @@ from shelf import Shelf, SumIsRight, findings_of, shelf_oracle, shelf_tasks
 
 from agentgym import Call, Checkpoint, Environment, Message, Task, tool
 from agentgym.errors import ConformanceError
-from agentgym.testing import check_environment
-from agentgym.testing.counter import Counter, CounterWithState
+from agentgym.testing import Counter, CounterWithState, check_environment
 
 
 async def test_a_sound_environment_passes():

@@ -87,10 +87,12 @@ def cleaned_up():
 @pytest.mark.parametrize(
     ("environment", "kind"),
     [
-        (FileKeeper, "3 open files"), (FolderKeeper, "3 temporary files or folders"), (ThreadKeeper, "3 threads"),
+        (FileKeeper, "3 open files"),
+        (FolderKeeper, "3 temporary files or folders"),
+        (ThreadKeeper, "3 threads"),
         (TaskKeeper, "3 asyncio tasks"),
     ],
-)  # fmt: skip
+)
 async def test_a_close_that_forgets_a_resource_is_caught_with_its_kind(environment, kind, cleaned_up):
     assert_names(await findings_of(environment), "close forgets something", kind)
 

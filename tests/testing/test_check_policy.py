@@ -10,10 +10,8 @@ import pytest
 from breaches import breach
 
 from agentgym import Message
-from agentgym.policy.contract import Policy, Reply
-from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.testing import check_policy
-from agentgym.testing.byte_renderer import ByteRenderer
+from agentgym.policy import Policy, Reply, ScriptedPolicy
+from agentgym.testing import ByteRenderer, check_policy
 
 
 def says(messages):

@@ -11,7 +11,7 @@ from shelf import Shelf, SumIsRight, shelf_oracle, shelf_tasks
 
 from agentgym import Reward
 from agentgym.errors import JudgeError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.testing import check_reward
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentgym.testing.clock import FakeClock
+from agentgym.testing import FakeClock
 
 
 def test_an_hour_passes_at_once():

@@ -9,22 +9,30 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentgym.policy.formats.contract import CallFormat
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.tiny import make_tokenizer
+from agentgym.policy import CallFormat, TemplateRenderer, make_tokenizer
 from agentgym.registry import load
-from agentgym.training.recipe import Recipe
-from agentgym.training.rollouts import Rollouts
-from agentgym.training.run import train
-from agentgym.training.warm_start import demonstrations, texts, tokenise
+from agentgym.training import Recipe, Rollouts, demonstrations, train
+from agentgym.training.stages.warm_start import texts, tokenise
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 SMALL = [
-    "warm_start.demonstrations=6", "warm_start.steps=2", "warm_start.batch_size=2", "warm_start.validate_every=2",
-    "warm_start.validate_tasks=1", "train.steps=1", "train.tasks_per_step=1", "train.group_size=2",
-    "train.validate_every=1", "train.validate_tasks=1", "evaluate.tasks=1", "evaluate.group_size=1",
-    "policy.tiny.hidden=32", "policy.tiny.layers=1", "policy.tiny.heads=1", "policy.tiny.kv_heads=1",
-]  # fmt: skip
+    "warm_start.demonstrations=6",
+    "warm_start.steps=2",
+    "warm_start.batch_size=2",
+    "warm_start.validate_every=2",
+    "warm_start.validate_tasks=1",
+    "train.steps=1",
+    "train.tasks_per_step=1",
+    "train.group_size=2",
+    "train.validate_every=1",
+    "train.validate_tasks=1",
+    "evaluate.tasks=1",
+    "evaluate.group_size=1",
+    "policy.tiny.hidden=32",
+    "policy.tiny.layers=1",
+    "policy.tiny.heads=1",
+    "policy.tiny.kv_heads=1",
+]
 pytestmark = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 
 

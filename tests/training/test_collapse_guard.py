@@ -18,18 +18,25 @@ from agentgym.errors import RecipeError
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
+from agentgym.training import Recipe
 from agentgym.training.callbacks import healthy_step, keep_healthy
 from agentgym.training.collapse_guard import CollapseGuard, GuardSection
 from agentgym.training.diagnostics import diagnose, zero_gradient_forecast
-from agentgym.training.recipe import Recipe
 from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 WELL = {
-    "success": 0.5, "entropy": 0.4, "grad_norm": 0.3, "guard/zero_gradient": 0.3, "guard/no_tool": 0.0,
-    "guard/ended_on_tool": 0.1, "guard/turn_tokens": 20.0, "guard/diversity": 0.6, "guard/drift": 0.001,
-}  # fmt: skip
+    "success": 0.5,
+    "entropy": 0.4,
+    "grad_norm": 0.3,
+    "guard/zero_gradient": 0.3,
+    "guard/no_tool": 0.0,
+    "guard/ended_on_tool": 0.1,
+    "guard/turn_tokens": 20.0,
+    "guard/diversity": 0.6,
+    "guard/drift": 0.001,
+}
 DYING = {
     "zero_gradient": {"guard/zero_gradient": 1.0},
     "no_tool": {"guard/no_tool": 0.9},
@@ -58,10 +65,10 @@ def test_each_rule_speaks_when_it_is_broken_long_enough_and_only_once(rule):
     assert [alarm.rule for alarms in raised for alarm in alarms] == [rule]
     first = next(i for i, alarms in enumerate(raised) if alarms)
     assert first >= 2
-    assert not guard.calm
+    assert not guard.healthy
     for step in range(30, 40):
         guard.observe(step, WELL)
-    assert guard.calm
+    assert guard.healthy
 
 
 def test_every_rule_has_a_case_here():
@@ -107,18 +114,23 @@ def episode(group: int, sample: int, *, said: str, success: float, stop=StopReas
     calls = (Call("look", {"at": said}),) if call else ()
     turn = Turn(0, Message("assistant", said, calls), calls, tuple(Result("x") for _ in calls), token_ids=[1] * 10)
     return Trajectory(
-        f"t{group}#{sample}", Task(f"t{group}", "e"), sample, turns=[turn], outcome={"success": success},
+        f"t{group}#{sample}",
+        Task(f"t{group}", "e"),
+        sample,
+        turns=[turn],
+        outcome={"success": success},
         stop_reason=stop,
-    )  # fmt: skip
+    )
 
 
 def test_a_batch_is_diagnosed_by_hand():
     """Two groups of two: one alike and without gradient; in the other an episode ends at work, and one has no tool."""
     played = [
-        episode(0, 0, said="all the same", success=1.0), episode(0, 1, said="all the same", success=1.0),
+        episode(0, 0, said="all the same", success=1.0),
+        episode(0, 1, said="all the same", success=1.0),
         episode(1, 0, said="one thing", success=1.0, stop=StopReason.MAX_TURNS),
         episode(1, 1, said="another matter", success=0.0, call=False),
-    ]  # fmt: skip
+    ]
     credit = [np.zeros(1), np.zeros(1), np.ones(1), -np.ones(1)]
     got = diagnose(played, credit, 2)
     assert got["guard/zero_gradient"] == 0.5
@@ -155,11 +167,11 @@ def test_a_guard_section_with_a_wrong_key_is_named():
 @pytest.mark.slow
 def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says_why(tmp_path):
     """A learning rate far too high: the policy forgets how to call its tools within a few steps."""
-    import lookup_world
+    import lookup_environment
     import test_run
 
     data = test_run.recipe().model_dump(exclude_none=True)
-    data["tasks"] = {"set": lookup_world.PRESS}
+    data["tasks"] = {"set": lookup_environment.PRESS}
     data["warm_start"] |= {"steps": 240, "validate_every": 240, "imperfect_oracle": 0.5}
     data["train"] |= {"steps": 16, "save_every": 1, "learning_rate": 0.5, "keep_checkpoints": 1, "warmup_steps": 12}
     data["train"] |= {"tasks_per_step": 4, "group_size": 8}

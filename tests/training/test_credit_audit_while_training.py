@@ -10,14 +10,14 @@ import pytest
 
 from agentgym.credit import Group, estimator
 from agentgym.messages import Call, Message
-from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy import Policy, Reply, Request
 from agentgym.registry import register
 from agentgym.rollout import RolloutConfig
 from agentgym.task import Task
-from agentgym.testing.counter import Counter, CounterWithState, TargetReached
+from agentgym.testing import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
+from agentgym.training import Rollouts
 from agentgym.training.credit_audit import CreditAudit
-from agentgym.training.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 SIZE = 8

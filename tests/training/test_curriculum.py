@@ -14,8 +14,9 @@ from rich.console import Console
 from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
+from agentgym.training import Recipe
 from agentgym.training.curriculum import FILE, Curriculum, curriculum_of
-from agentgym.training.recipe import CurriculumSection, Recipe
+from agentgym.training.recipe import CurriculumSection
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
@@ -34,7 +35,7 @@ def groups(level, success, count=8, size=2):
 def test_it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest():
     curriculum, caps = Curriculum(TASKS), []
     for _ in range(8):
-        caps.append(curriculum.note(groups(curriculum.cap, 1.0))["curriculum/cap"])
+        caps.append(curriculum.update(groups(curriculum.cap, 1.0))["curriculum/cap"])
     assert caps == [1, 2, 3, 4, 5, 5, 5, 5]
     assert curriculum.open_levels == [2, 3, 4, 5]
 
@@ -51,7 +52,7 @@ def test_it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest():
 )
 def test_it_rises_after_eight_prompts_at_nine_in_ten(played, cap):
     curriculum = Curriculum(TASKS)
-    curriculum.note(played)
+    curriculum.update(played)
     assert curriculum.cap == cap
 
 
@@ -60,7 +61,7 @@ def test_failed_episodes_are_no_evidence():
     for group in played:
         for trajectory in group:
             trajectory.stop_reason = StopReason.INFRA_ERROR
-    curriculum.note(played)
+    curriculum.update(played)
     assert curriculum.cap == 0
 
 
@@ -77,17 +78,17 @@ def test_levels_of_the_window_are_drawn_equally_often_whatever_their_number_of_t
 def test_one_that_went_through_a_checkpoint_goes_on_as_one_that_did_not(step, history):
     whole, resumed = Curriculum(TASKS, seed=3), Curriculum(TASKS, seed=3)
     for level, success in history:
-        whole.note(groups(level, success))
+        whole.update(groups(level, success))
     resumed.load(json.loads(json.dumps(whole.state())))
     for _ in range(3):
         assert whole.draw(8, step) == resumed.draw(8, step)
-        assert whole.note(groups(whole.cap, 1.0)) == resumed.note(groups(resumed.cap, 1.0))
+        assert whole.update(groups(whole.cap, 1.0)) == resumed.update(groups(resumed.cap, 1.0))
     assert whole.state() == resumed.state()
 
 
 def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
     (tmp_path / FILE).write_text(json.dumps({"cap": 77.0, "seen": []}))
-    with pytest.raises(TaskError, match=r"stood at difficulty 77.0, which no task has"):
+    with pytest.raises(TaskError, match=r"was at difficulty 77.0, which no task has"):
         curriculum_of(CurriculumSection(), TASKS, 0, tmp_path)
     with pytest.raises(TaskError, match="needs tasks"):
         Curriculum([])
@@ -96,7 +97,7 @@ def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_checkpoints(tmp_path):
-    from agentgym.training.run import train
+    from agentgym.training import train
 
     recipe = Recipe.parse(
         {
@@ -105,12 +106,18 @@ def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_c
             "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1}},
             "episode": {"max_turns": 2, "max_episode_tokens": 48, "max_turn_tokens": 12},
             "warm_start": {"demonstrations": 8, "steps": 1, "batch_size": 4, "validate_tasks": 1},
-            "train": {"steps": 2, "tasks_per_step": 2, "group_size": 2, "save_every": 1, "validate_tasks": 1,
-                      "curriculum": {"prompts": 2, "accuracy": 0.0}},
+            "train": {
+                "steps": 2,
+                "tasks_per_step": 2,
+                "group_size": 2,
+                "save_every": 1,
+                "validate_tasks": 1,
+                "curriculum": {"prompts": 2, "accuracy": 0.0},
+            },
             "evaluate": {"tasks": 1},
             "machine": {"device": "cpu", "threads": 1},
         }
-    )  # fmt: skip
+    )
     train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["curriculum/cap"] for row in rows if row["phase"] == "train"] == [1.0, 1.0]

@@ -28,10 +28,18 @@ def learning() -> Any:
 def run(arm: str, seed: int, tasks: dict[str, float], success: list[float] | None = None) -> dict[str, Any]:
     curve = success or [0.5, 0.9]
     return {
-        "arm": arm, "estimator": arm, "seed": seed, "steps": [5, 10][: len(curve)], "success": curve,
-        "calls_ok": [1.0] * len(curve), "before": 0.0, "held_out": sum(tasks.values()) / len(tasks), "tasks": tasks,
-        "held_out_templates": 0.0, "minutes": 1.0,
-    }  # fmt: skip
+        "arm": arm,
+        "estimator": arm,
+        "seed": seed,
+        "steps": [5, 10][: len(curve)],
+        "success": curve,
+        "calls_ok": [1.0] * len(curve),
+        "before": 0.0,
+        "held_out": sum(tasks.values()) / len(tasks),
+        "tasks": tasks,
+        "held_out_templates": 0.0,
+        "minutes": 1.0,
+    }
 
 
 def test_two_arms_are_compared_seed_by_seed_and_task_by_task(learning: Any):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, load_task_set
 from agentgym.errors import RecipeError
-from agentgym.training.recipe import Recipe
+from agentgym.training import Recipe
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -133,7 +133,7 @@ schedules.executed = { start = 1.0, end = 0.0, finish = 0.5 }
 
 def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and_caps(tmp_path):
     recipe = Recipe.load(write(tmp_path, GOOD + REWARD))
-    reward = recipe.judge(load_task_set("sql/store-v1"))
+    reward = recipe.make_reward(load_task_set("sql/store-v1"))
     assert isinstance(reward, Combined)
     assert [type(part).__name__ for part in reward.rewards] == ["AnswerMatch", "QueryEvidence"]
     assert reward.rewards[0].tolerance == 0.01
@@ -158,7 +158,35 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
 )
 def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
     with pytest.raises(RecipeError, match=told):
-        Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).judge(load_task_set("sql/store-v1"))
+        Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).make_reward(load_task_set("sql/store-v1"))
+
+
+def test_every_renamed_key_still_works_and_warns(tmp_path):
+    old = {
+        "episode": {"max_tokens": 300, "turn_tokens": 30},
+        "warm_start": {"novice": 0.25},
+        "train": {"signals": {"trunks": 3}},
+        "evaluate": {"samples": 5},
+    }
+    with pytest.warns(DeprecationWarning, match="0.3.0") as warned:
+        recipe = Recipe.parse(tomllib.loads(GOOD) | old)
+    assert (recipe.episode.max_episode_tokens, recipe.episode.max_turn_tokens) == (300, 30)
+    assert recipe.warm_start is not None
+    assert recipe.warm_start.imperfect_oracle == 0.25
+    assert (recipe.train.signals.root_episodes, recipe.evaluate.group_size) == (3, 5)
+    assert sorted(str(warning.message).split(" ")[0] for warning in warned) == [
+        "max_tokens",
+        "novice",
+        "samples",
+        "trunks",
+        "turn_tokens",
+    ]
+    assert old["evaluate"] == {"samples": 5}, "the caller's data is not changed"
+
+
+def test_a_key_under_both_its_names_is_refused():
+    with pytest.raises(RecipeError, match=r"\[evaluate\] has both samples and group_size"):
+        Recipe.parse(tomllib.loads(GOOD) | {"evaluate": {"samples": 5, "group_size": 5}})
 
 
 def test_the_old_key_novice_still_works_and_warns_and_both_names_are_an_error(tmp_path):

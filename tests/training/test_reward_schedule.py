@@ -8,10 +8,10 @@ import pytest
 
 from agentgym import Combined, Environment, Reward, Schedule, Task, load_reward, register
 from agentgym.errors import CreditError
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
+from agentgym.training import Rollouts
 from agentgym.training.branching import Branching
-from agentgym.training.rollouts import Rollouts
 
 
 class Said(Environment):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agentgym import Call, Message, load_task_set
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.sandbox import Pool
-from agentgym.training.recipe import Recipe
-from agentgym.training.rollouts import Rollouts
+from agentgym.training import Recipe, Rollouts
 
 SUBMIT = Message("assistant", "", (Call("submit", {"code": "def f(x):\n    return x"}),))
 

@@ -22,16 +22,15 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
+from agentgym.training import Recipe, train
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
-from agentgym.training.recipe import Recipe
-from agentgym.training.run import train
 
 sys.path.insert(0, str(Path(__file__).parent))
-import lookup_world
+import lookup_environment
 
 RECIPE = {
     "name": "lookup",
-    "tasks": {"set": lookup_world.NAME},
+    "tasks": {"set": lookup_environment.NAME},
     "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
     "episode": {"max_turns": 4, "max_episode_tokens": 96, "max_turn_tokens": 32},
     "warm_start": {"demonstrations": 64, "steps": 30, "batch_size": 16, "validate_every": 15, "validate_tasks": 8},
@@ -136,7 +135,7 @@ def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(whole, tmp_path, h
     )
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while not latest_checkpoint(folder / "checkpoints"):  # killed in the middle of step 3
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
@@ -205,7 +204,7 @@ def test_a_run_is_not_resumed_with_another_recipe(whole):
 
 def test_the_held_out_split_is_closed_while_training(whole):
     with training_only(), pytest.raises(HeldOutError):
-        load_task_set(lookup_world.NAME)["held_out"]
+        load_task_set(lookup_environment.NAME)["held_out"]
 
 
 def test_a_checkpoint_is_trained_further_through_the_same_path(whole, tmp_path):
@@ -232,10 +231,10 @@ def test_trl_options_pass_through_and_wrong_ones_are_named(tmp_path):
 def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
     """Both players press a button; only reward tells which is right. Success rises beyond its interval."""
     data = recipe().model_dump(exclude_none=True)
-    data["tasks"] = {"set": lookup_world.PRESS}
+    data["tasks"] = {"set": lookup_environment.PRESS}
     data["warm_start"] |= {"imperfect_oracle": 0.5, "steps": 320, "validate_every": 320}
     data["train"] |= {"steps": 30, "tasks_per_step": 4, "group_size": 8, "learning_rate": 3e-3, "save_every": 30}
-    data["evaluate"] |= {"samples": 4}
+    data["evaluate"] |= {"group_size": 4}
     run = execute(Recipe.parse(data), tmp_path / "run")
     before, after = (Evaluation.load(run.path / f"evaluation/{when}.json").success() for when in ("before", "after"))
     assert after.value > 0.7

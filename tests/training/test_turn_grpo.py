@@ -13,8 +13,7 @@ from trl import GRPOConfig
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
-from agentgym.policy.contract import Policy
-from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy import Policy, make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory, Turn
@@ -47,15 +46,24 @@ class Given:
 
         turns = [
             Turn(
-                k, Message("assistant", "x"), token_ids=draw(3 + k), logprobs=[-1.0] * (3 + k),
-                observation_ids=draw(4) if k < sample else [], rewards={"r": float(self._rng.random())},
+                k,
+                Message("assistant", "x"),
+                token_ids=draw(3 + k),
+                logprobs=[-1.0] * (3 + k),
+                observation_ids=draw(4) if k < sample else [],
+                rewards={"r": float(self._rng.random())},
             )
             for k in range(sample + 1)
-        ]  # fmt: skip
+        ]
         return Trajectory(
-            f"{task.id}#{sample}", task, sample, prompt_ids=draw(5), turns=turns,
-            outcome={"success": float(sample == 2)}, stop_reason=StopReason.ANSWERED,
-        )  # fmt: skip
+            f"{task.id}#{sample}",
+            task,
+            sample,
+            prompt_ids=draw(5),
+            turns=turns,
+            outcome={"success": float(sample == 2)},
+            stop_reason=StopReason.ANSWERED,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +73,27 @@ def tokenizer():
 
 def trainer_of(tokenizer: Any, folder: Path, **options: Any) -> TurnGRPOTrainer:
     settings: dict[str, Any] = dict(
-        output_dir=str(folder), per_device_train_batch_size=GROUP * len(TASKS), num_generations=GROUP,
-        max_completion_length=64, use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
-        disable_tqdm=True, dataloader_pin_memory=False, max_steps=1,
-    )  # fmt: skip
+        output_dir=str(folder),
+        per_device_train_batch_size=GROUP * len(TASKS),
+        num_generations=GROUP,
+        max_completion_length=64,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to=[],
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        max_steps=1,
+    )
     return TurnGRPOTrainer(
         make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1),
-        args=GRPOConfig(**{**settings, **options}), tasks=TASKS, policy=Policy(), rollouts=Given(len(tokenizer)),
-        estimator=estimator("return_to_go"), processing_class=tokenizer,
-    )  # fmt: skip
+        args=GRPOConfig(**{**settings, **options}),
+        tasks=TASKS,
+        policy=Policy(),
+        rollouts=Given(len(tokenizer)),
+        estimator=estimator("return_to_go"),
+        processing_class=tokenizer,
+    )
 
 
 def rows() -> list[dict[str, Any]]:
@@ -253,7 +273,7 @@ def test_scores_are_as_long_as_the_policys_probabilities_say(tokenizer, tmp_path
     """sum 1 - 2 pi + sum pi^2 over a turn's tokens, by the model itself."""
     trainer = off_policy_trainer(tokenizer, tmp_path, "otb")
     batch = trainer._generate_and_score_completions(rows())
-    looked = trainer._look_again(batch)
+    looked = trainer._second_pass(batch)
     assert looked is not None
     played = trainer._rollouts.played
     given = looked.signals(batch, played)["score_norms"]

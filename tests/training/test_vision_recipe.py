@@ -14,14 +14,10 @@ from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
 from agentgym.cli.policies import load_policy
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import ImagePart, TextPart
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.tiny import make_tokenizer
-from agentgym.policy.tiny_vision import make_processor, make_vision_model
-from agentgym.policy.vision import VisionPolicy
+from agentgym.policy import Hermes, VisionPolicy, make_processor, make_tokenizer, make_vision_model
 from agentgym.registry import load, load_task_set, register
 from agentgym.task import seed_of
-from agentgym.training.recipe import Recipe
-from agentgym.training.run import train
+from agentgym.training import Recipe, train
 
 SIDE = 28
 
@@ -56,15 +52,20 @@ def walls() -> TaskSet:
         red = index % 2
         shade = [rng.randint(180, 255), rng.randint(0, 70), rng.randint(0, 70)]
         return Task(
-            f"{split}{index}", "test/walls-v1", "Which colour?", parameters={"shade": shade if red else shade[::-1]},
-            truth="red" if red else "blue", split=split,
-        )  # fmt: skip
+            f"{split}{index}",
+            "test/walls-v1",
+            "Which colour?",
+            parameters={"shade": shade if red else shade[::-1]},
+            truth="red" if red else "blue",
+            split=split,
+        )
 
     sizes = {"train": 64, "validation": 8, "held_out": 24}
     return TaskSet(
-        "test/walls-v1", {split: [task(split, i) for i in range(n)] for split, n in sizes.items()},
+        "test/walls-v1",
+        {split: [task(split, i) for i in range(n)] for split, n in sizes.items()},
         oracle=lambda task: [Message("assistant", "", (Call("say", {"colour": task.truth}),))],
-    )  # fmt: skip
+    )
 
 
 register("test/walls-v1", Wall)
@@ -80,14 +81,28 @@ def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
     model.save_pretrained(tmp_path / "made")
     processor.save_pretrained(tmp_path / "made")
     recipe = {
-        "name": "walls", "tasks": {"set": "test/walls-v1"}, "policy": {"path": str(tmp_path / "made")},
+        "name": "walls",
+        "tasks": {"set": "test/walls-v1"},
+        "policy": {"path": str(tmp_path / "made")},
         "episode": {"max_turns": 1, "max_episode_tokens": 48, "max_turn_tokens": 24},
-        "warm_start": {"demonstrations": 64, "steps": 60, "batch_size": 16, "learning_rate": 5e-3,
-                       "validate_every": 60, "validate_tasks": 8},
-        "train": {"steps": 2, "tasks_per_step": 2, "group_size": 4, "validate_every": 2, "validate_tasks": 8,
-                  "save_every": 2},
+        "warm_start": {
+            "demonstrations": 64,
+            "steps": 60,
+            "batch_size": 16,
+            "learning_rate": 5e-3,
+            "validate_every": 60,
+            "validate_tasks": 8,
+        },
+        "train": {
+            "steps": 2,
+            "tasks_per_step": 2,
+            "group_size": 4,
+            "validate_every": 2,
+            "validate_tasks": 8,
+            "save_every": 2,
+        },
         "machine": {"device": "cpu", "threads": 1},
-    }  # fmt: skip
+    }
     folder = train(Recipe.parse(recipe), folder=tmp_path / "run", console=Console(file=io.StringIO())).path
     after = Evaluation.load(folder / "evaluation" / "after.json").success(None).value
     assert after > 0.9, "a policy that sees nothing is right half of the time"

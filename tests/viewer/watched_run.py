@@ -18,13 +18,13 @@ from pathlib import Path
 from agentgym.credit import Group, estimator
 from agentgym.evaluation.runner import evaluate
 from agentgym.messages import Call, ImagePart, Message, TextPart
-from agentgym.policy.contract import Policy, Reply
+from agentgym.policy import Policy, Reply
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task, TaskSet
-from agentgym.testing.byte_renderer import AGENT, CALL, END, PROMPT, ByteRenderer
-from agentgym.testing.counter import Counter, TargetReached
+from agentgym.testing import ByteRenderer, Counter, TargetReached
+from agentgym.testing.byte_renderer import AGENT, CALL, END, PROMPT
 from agentgym.tools import tool
 
 ATTACK = (

@@ -16,14 +16,19 @@ import torch
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Message
-from agentgym.policy.chat_api import ChatApiPolicy
-from agentgym.policy.contract import Request, Sampling
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.http import Patience
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.policy.transformers import TransformersPolicy
-from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy import (
+    ChatApiPolicy,
+    Hermes,
+    Request,
+    RetryPolicy,
+    Sampling,
+    TemplateRenderer,
+    TransformersPolicy,
+    VllmPolicy,
+    make_model,
+    make_tokenizer,
+    save_untied,
+)
 
 pytestmark = pytest.mark.timeout(900)
 READY_S = 600  # usually half a minute; a busy machine needs more
@@ -38,7 +43,7 @@ TOOLS = [
         },
     }
 ]
-ONCE = Patience(attempt_s=300, total_s=300, attempts=1)
+ONCE = RetryPolicy(attempt_s=300, total_s=300, attempts=1)
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +70,49 @@ def url(checkpoints, tmp_path_factory):
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("log") / "vllm.txt"
     command = [
-        os.environ["AGENTGYM_VLLM_PYTHON"], "-m", "vllm.entrypoints.openai.api_server",
-        "--model", str(checkpoints[0]), "--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port),
-        "--dtype", "float32", "--max-model-len", "256", "--max-num-seqs", "32", "--enforce-eager",
-        "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
-        "--logprobs-mode", "processed_logprobs", "--max-logprobs", "-1",
-    ]  # fmt: skip
+        os.environ["AGENTGYM_VLLM_PYTHON"],
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        str(checkpoints[0]),
+        "--served-model-name",
+        "tiny",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "256",
+        "--max-num-seqs",
+        "32",
+        "--enforce-eager",
+        "--enable-auto-tool-choice",
+        "--tool-call-parser",
+        "hermes",
+        "--logprobs-mode",
+        "processed_logprobs",
+        "--max-logprobs",
+        "-1",
+    ]
     settings = {
-        "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_SERVER_DEV_MODE": "1", "TRANSFORMERS_OFFLINE": "1",
-    }  # fmt: skip
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
     with log.open("w") as output:
         # A folder of its own to start in: a folder named vllm or tests beside it would shadow the package.
         server = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=os.environ | settings, cwd=log.parent,
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | settings,
+            cwd=log.parent,
             start_new_session=True,
-        )  # fmt: skip
+        )
         address = f"http://127.0.0.1:{port}"
         try:
             _wait_until_ready(server, address, log)
@@ -110,7 +142,7 @@ def _wait_until_ready(server, address, log):
 
 @pytest.fixture
 async def served(url, checkpoints):
-    policy = VllmPolicy(url, "tiny", tokenizer=str(checkpoints[0]), patience=ONCE)
+    policy = VllmPolicy(url, "tiny", tokenizer=str(checkpoints[0]), retry_policy=ONCE)
     yield policy
     await policy.close()
 
@@ -191,7 +223,7 @@ async def test_a_full_context_is_told(served):
     reply = await served.generate(replace(asked(served), prefix_ids=[5] * 250))
     assert len(reply.token_ids) <= 6
     beyond = VllmPolicy(
-        served._endpoint.base_url, "tiny", renderer=served.renderer, context_tokens=10_000, patience=ONCE
+        served._endpoint.base_url, "tiny", renderer=served.renderer, context_tokens=10_000, retry_policy=ONCE
     )
     with pytest.raises(PolicyError):
         await beyond.generate(replace(asked(served), prefix_ids=[5] * 300))
@@ -200,7 +232,7 @@ async def test_a_full_context_is_told(served):
 
 @pytest.mark.parametrize("call_format", [None, "hermes"])
 async def test_the_chat_policy_speaks_to_the_same_server(url, call_format):
-    policy = ChatApiPolicy(url + "/v1", "tiny", call_format=call_format, patience=ONCE)
+    policy = ChatApiPolicy(url + "/v1", "tiny", call_format=call_format, retry_policy=ONCE)
     reply = await policy.generate(Request(OPENING, TOOLS, sampling=Sampling(max_tokens=8, seed=1)))
     await policy.close()
     assert reply.message.role == "assistant"

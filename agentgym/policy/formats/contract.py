@@ -48,7 +48,7 @@ class Malformed(Exception):
     """A text is no proper call; the message is a sentence for the model, without the example."""
 
 
-def broken(index: int, problem: str, example: str, name: str = "") -> Call:
+def malformed_call(index: int, problem: str, example: str, name: str = "") -> Call:
     """The Call that stands for text which cannot be run.
 
     Args:
@@ -60,10 +60,10 @@ def broken(index: int, problem: str, example: str, name: str = "") -> Call:
     return Call(name=name, id=f"call_{index}", error=f"{problem} Nothing was run for it. Write it like this: {example}")
 
 
-def too_many(calls: list[Call], more: int, example: str) -> None:
+def add_too_many_calls_error(calls: list[Call], more: int, example: str) -> None:
     """Append the single error that answers `more` calls beyond MAX_CALLS."""
     problem = f"One message may hold {MAX_CALLS} calls, and this one held {more} more, which were ignored."
-    calls.append(broken(len(calls), problem, example))
+    calls.append(malformed_call(len(calls), problem, example))
 
 
 def excerpt(text: str, limit: int = 60) -> str:
@@ -124,5 +124,10 @@ def _finite(number: str) -> float:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 _KIND: dict[type, str] = {
-    list: "a list", str: "a string", int: "a number", float: "a number", bool: "a truth value", type(None): "null",
-}  # fmt: skip
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a truth value",
+    type(None): "null",
+}

@@ -10,11 +10,11 @@ from agentgym.messages import Call
 from agentgym.policy.formats.contract import (
     MAX_CALLS,
     Malformed,
-    broken,
+    add_too_many_calls_error,
     excerpt,
+    malformed_call,
     split_reasoning,
     strict_object,
-    too_many,
 )
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -51,7 +51,7 @@ class Hermes:
         while (start := rest.find(OPEN, at)) >= 0:
             kept.append(rest[at:start])
             if len(calls) == MAX_CALLS:
-                too_many(calls, rest.count(OPEN, start), EXAMPLE)
+                add_too_many_calls_error(calls, rest.count(OPEN, start), EXAMPLE)
                 at = len(rest)
                 break
             begin = start + len(OPEN)
@@ -64,7 +64,7 @@ class Hermes:
         kept.append(rest[at:])
         said = "".join(kept).strip()
         if not calls and (problem := _looks_like_call(said)):
-            calls.append(broken(0, problem, EXAMPLE))
+            calls.append(malformed_call(0, problem, EXAMPLE))
         return (reasoning + said).strip(), tuple(calls)
 
 
@@ -104,21 +104,23 @@ def _read(body: str, closed: bool, index: int) -> Call:
             raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(body.strip())}.")
         value = strict_object(body)
     except Malformed as malformed:
-        return broken(index, str(malformed), EXAMPLE)
+        return malformed_call(index, str(malformed), EXAMPLE)
     name, arguments = value.get("name"), value.get("arguments", {})
     if not isinstance(name, str) or not name:
-        return broken(index, 'The call has no "name", which must be a string naming the tool.', EXAMPLE)
+        return malformed_call(index, 'The call has no "name", which must be a string naming the tool.', EXAMPLE)
     if len(name) > MAX_NAME_CHARS:
-        return broken(index, f"No tool has a name of {len(name)} characters, such as {excerpt(name)}.", EXAMPLE)
+        return malformed_call(index, f"No tool has a name of {len(name)} characters, such as {excerpt(name)}.", EXAMPLE)
     if "arguments" not in value and len(value) > 1:
         others = ", ".join(excerpt(key, 30) for key in list(value)[:5] if key != "name")
-        return broken(index, f'The call to {name} has no "arguments", but {others}.', EXAMPLE, name)
+        return malformed_call(index, f'The call to {name} has no "arguments", but {others}.', EXAMPLE, name)
     if isinstance(arguments, str):
         problem = f'"arguments" of the call to {name} is a string; it must be a JSON object, not in quotes.'
-        return broken(index, problem, EXAMPLE, name)
+        return malformed_call(index, problem, EXAMPLE, name)
     if not isinstance(arguments, dict):
         shown = excerpt(json.dumps(arguments), 40)
-        return broken(index, f'"arguments" of the call to {name} must be a JSON object, not {shown}.', EXAMPLE, name)
+        return malformed_call(
+            index, f'"arguments" of the call to {name} must be a JSON object, not {shown}.', EXAMPLE, name
+        )
     return Call(name, arguments, f"call_{index}")
 
 

@@ -15,11 +15,11 @@ from agentgym.policy.formats.contract import (
     MAX_CALL_CHARS,
     MAX_CALLS,
     Malformed,
-    broken,
+    add_too_many_calls_error,
     excerpt,
+    malformed_call,
     split_reasoning,
     strict_object,
-    too_many,
 )
 
 Target = tuple[str, str | None]  # the tool, and which of its arguments the text between the tags is (None: no argument)
@@ -82,7 +82,9 @@ class Tags:
         while found := self._opening.search(rest, at):
             kept.append(rest[at : found.start()])
             if len(calls) == MAX_CALLS:
-                too_many(calls, sum(1 for _ in self._opening.finditer(rest, found.start())), self._example())
+                add_too_many_calls_error(
+                    calls, sum(1 for _ in self._opening.finditer(rest, found.start())), self._example()
+                )
                 at = len(rest)
                 break
             tag = ANY if found["tool"] else found.group().strip("<> \t\n")
@@ -94,7 +96,9 @@ class Tags:
         kept.append(rest[at:])
         said = "".join(kept).strip()
         if not calls and (lone := self._lone.search(said)):
-            calls.append(broken(0, f"{lone.group()} stands without its opening tag before it.", self._example()))
+            calls.append(
+                malformed_call(0, f"{lone.group()} stands without its opening tag before it.", self._example())
+            )
         return (reasoning + said).strip(), tuple(calls)
 
     def _read(self, tag: str, named: str | None, body: str, closed: bool, index: int) -> Call:
@@ -108,7 +112,7 @@ class Tags:
                 return Call(tool, strict_object(body), f"call_{index}")
             return Call(tool, _argument(tag, tool, argument, body), f"call_{index}")
         except Malformed as malformed:
-            return broken(index, str(malformed), example, tool)
+            return malformed_call(index, str(malformed), example, tool)
 
     def _render(self, call: Call) -> str:
         tag = self._tag_of.get(call.name)

@@ -207,19 +207,10 @@ class Runner:
         truncated = call.stdout.truncated or call.stderr.truncated
         oom = code != 0 and self.memory_kills() > call.memory_kills
         header = jobs.RESULT % (
-            call.id,
-            code,
-            len(call.stdout.data),
-            jobs.JSON[truncated],
-            jobs.JSON[timed_out],
-            jobs.JSON[oom],
-            time.monotonic() - call.started,
-            max(cpu_s, 0.0),
-            peak_kib,
-            jobs.disk_used(),
-            max(written, 0),
+            call.id, code, len(call.stdout.data), jobs.JSON[truncated], jobs.JSON[timed_out], jobs.JSON[oom],
+            time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
             self.meter.started() - call.started_before,
-        )
+        )  # fmt: skip
         self.send(frames.joined(header, call.stdout.data + call.stderr.data))
 
     # Sessions
@@ -240,18 +231,10 @@ class Runner:
         started = time.monotonic()
         session.number += 1
         call = session.call = self.calls[request["id"]] = RunningCall(
-            request["id"],
-            started,
-            started + request["timeout"],
-            session.stdout,
-            session.stderr,
-            kills,
-            session.process,
-            session,
-            session.process.cpu_s(),
-            written_before=written_by(session.process.pid),
+            request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
+            session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
             started_before=pids,
-        )
+        )  # fmt: skip
         for stream in (call.stdout, call.stderr):
             self._capture(stream, request["limit"])
         try:
@@ -316,13 +299,9 @@ class Runner:
             self.poller.remove(stream.read)  # later output of its threads waits in the pipe until the next call
         pid = session.process.pid
         self._answer(
-            call,
-            max(min(code, 255), -255),
-            False,
-            session.process.cpu_s() - call.cpu_before,
-            peak_kib(pid),
+            call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, peak_kib(pid),
             written_by(pid) - call.written_before,
-        )
+        )  # fmt: skip
 
     def _session_ended(self, session: Session) -> None:
         """The session's process has ended, during a call or between calls."""

@@ -33,18 +33,9 @@ _LINGER_S = 2.0
 _LINGER_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
 _FRAMING = {b"content-length", b"transfer-encoding"}
-_HOP_BY_HOP = {
-    b"connection",
-    b"proxy-connection",
-    b"proxy-authorization",
-    b"proxy-authenticate",
-    b"keep-alive",
-    b"te",
-    b"trailer",
-    b"upgrade",
-    b"expect",
-    b"host",
-}
+_HOP_BY_HOP = set(
+    b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade".split()
+) | {b"expect", b"host"}
 
 
 async def dial(address: Address, port: int) -> socket.socket:

@@ -34,27 +34,19 @@ _HEALTH_S = 5.0  # a ready sandbox that does not answer in this time is not hand
 class Pool:
     """Hands out sandboxes of another backend, which it owns and closes with itself.
 
-    One instance serves any number of event loops, at the same time too, as all backends do. Safe to cancel anywhere.
-
+    One instance serves any number of event loops, at the same time too. Safe to cancel anywhere.
     Args:
         ready: sandboxes kept ready per spec, once it is requested repeatedly.
-        max_alive: sandboxes alive at once, ready ones included; None for as many as fit into the machine's memory
-            (by the measured peaks of such sandboxes so far), descriptors and processes.
+        max_alive: sandboxes alive at once, ready ones included; None for as many as the machine has room for.
         lease_s: how long a sandbox may be held. Then it is closed, and its holder's next call raises SandboxDied.
         wait_s: how long `create` waits for room before it raises SandboxUnavailable.
         idle_s: after this time without a request, sandboxes of a spec are no longer kept ready.
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        *,
-        ready: int = 8,
-        max_alive: int | None = None,
-        lease_s: float = 3600.0,
-        wait_s: float = 120.0,
-        idle_s: float = 60.0,
-    ) -> None:
+        self, backend: Backend, *, ready: int = 8, max_alive: int | None = None, lease_s: float = 3600.0,
+        wait_s: float = 120.0, idle_s: float = 60.0,
+    ) -> None:  # fmt: skip
         """Raises: ValueError for a number that makes no sense."""
         for name, value, least in (("ready", ready, 0), ("max_alive", 1 if max_alive is None else max_alive, 1)):
             if value < least:
@@ -139,13 +131,9 @@ class Pool:
             ready = sum(len(warm_set.ready) for warm_set in self._warm_sets.values())
             leased = sum(slot.lease is not None for slot in self._admission.slots)
             return PoolStats(
-                ready=ready,
-                leased=leased,
-                changing=len(self._admission.slots) - ready - leased,
-                waiting=self._admission.waiting,
-                wait_s=self._waits.percentiles(),
-                **self._counts,
-            )
+                ready=ready, leased=leased, changing=len(self._admission.slots) - ready - leased,
+                waiting=self._admission.waiting, wait_s=self._waits.percentiles(), **self._counts,
+            )  # fmt: skip
 
     async def probe(self) -> Capabilities:
         """What the backend below can enforce."""

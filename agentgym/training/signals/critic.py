@@ -1,4 +1,4 @@
-"""A turn-level critic: what is still to come before each turn, learnt from the returns of the run itself."""
+"""A turn-level critic: predicts the return from each turn on, learnt from the returns of the run itself."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ import numpy as np
 import torch
 
 from agentgym.task import Task
-from agentgym.training.signals.source import Rows
-from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
-from agentgym.training.signals.worth import Worth
+from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.trajectory import Trajectory
 
 
 class Critic:
-    """`values` before each turn (0 after a last turn that ended the task) and `action_values` after it was said.
+    """`values` before each turn (0 after a last turn that ended the task) and `action_values` after it.
 
     Args:
-        model: its body is copied. `worth`: the return that is learnt, that of the estimator it serves.
+        model: its body is copied.
+        return_spec: the return that is learnt, that of the estimator it serves.
         double: two heads for each number, of which the lower counts, and temporal-difference targets from a slowly
-            following copy, as in ArCHer. Otherwise one head, and the returns themselves as targets.
-        privileged: what the critic may read of a task and the policy may not, as text; None for nothing.
+            updated copy, as in ArCHer. Otherwise one head, and the returns themselves as targets.
+        privileged: from a task to text that the critic may read and the policy may not; None for nothing.
         encode: from text to token ids, for `privileged`.
-        follow: how far the copy goes towards the network after each batch.
+        follow: how far the copy moves towards the network after each batch, 0 to 1.
         settings: of TurnScorer.
     Source: ArCHer, Zhou et al. 2024, arXiv:2402.19446 (double); SWEET-RL, arXiv:2503.15478 (privileged).
     """
 
-    gives: tuple[str, ...] = ("values", "action_values")
+    provides: tuple[str, ...] = ("values", "action_values")
 
     def __init__(
         self,
         model: Any,
-        worth: Worth = Worth(),  # noqa: B008 - frozen
+        return_spec: ReturnSpec = ReturnSpec(),  # noqa: B008 - frozen
         *,
         double: bool = False,
         privileged: Callable[[Task], str] | None = None,
@@ -45,81 +46,81 @@ class Critic:
     ) -> None:
         if privileged is not None and encode is None:
             raise ValueError("A privileged critic needs `encode`, from text to the model's token ids.")
-        self.worth, self.follow, self.double = worth, follow, double
+        self.return_spec, self.follow, self.double = return_spec, follow, double
         self._privileged, self._encode = privileged, encode
         self.scorer = TurnScorer(model, heads=4 if double else 2, **settings)
         self._copy = copy.deepcopy(self.scorer) if double else None
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        values: Rows = [[0.0] * (len(t.turns) + 1) for t in played]
-        actions: Rows = [[0.0] * len(t.turns) for t in played]
-        rows = [row for row, t in enumerate(played) if t.valid]
-        for row, found in zip(rows, self._numbers(self.scorer, [played[row] for row in rows]), strict=True):
-            values[row], actions[row] = found[0].tolist(), found[1].tolist()
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        values: Rows = [[0.0] * (len(t.turns) + 1) for t in trajectories]
+        actions: Rows = [[0.0] * len(t.turns) for t in trajectories]
+        rows = [row for row, t in enumerate(trajectories) if t.valid]
+        for row, numbers in zip(rows, self._numbers(self.scorer, [trajectories[row] for row in rows]), strict=True):
+            values[row], actions[row] = numbers[0].tolist(), numbers[1].tolist()
         return {"values": values, "action_values": actions}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Fit to the batch. Returns: loss, and the share of the returns' variance that was explained before it."""
-        valid = [t for t in played if t.valid]
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Fit to the batch. Returns: the loss, and the share of the returns' variance that was explained before."""
+        valid = [t for t in trajectories if t.valid]
         if not valid:
             return {}
-        readings = [self._reading(t) for t in valid]
+        inputs = [self._token_positions(t) for t in valid]
         before = self._numbers(self.scorer, valid)
-        returns = [self.worth.to_go(t) for t in valid]
-        said = np.concatenate([value[:-1] for value, _ in before])
-        figures = {"critic/explained_variance": explained(said, np.concatenate(returns))}
-        ahead = self._numbers(self._copy, valid) if self._copy is not None else None
+        returns = [self.return_spec.returns_to_go(t) for t in valid]
+        predictions = np.concatenate([value[:-1] for value, _ in before])
+        metrics = {"critic/explained_variance": explained_variance(predictions, np.concatenate(returns))}
+        slow_values = self._numbers(self._copy, valid) if self._copy is not None else None
         targets = [
-            self._targets(t, got, None if ahead is None else ahead[row])
-            for row, (t, got) in enumerate(zip(valid, returns, strict=True))
+            self._targets(t, returns_of_turns, None if slow_values is None else slow_values[row])
+            for row, (t, returns_of_turns) in enumerate(zip(valid, returns, strict=True))
         ]
         device = self.scorer.head.weight.device
-        wanted = [torch.tensor(target, dtype=torch.float32, device=device) for target in targets]
+        target_tensors = [torch.tensor(target, dtype=torch.float32, device=device) for target in targets]
 
         def loss_of(row: int, numbers: torch.Tensor) -> torch.Tensor:
             count = len(valid[row].turns)
             half = numbers.shape[1] // 2
             state, action = numbers[:count, :half], numbers[count + 1 :, half:]
-            target = wanted[row]
+            target = target_tensors[row]
             return ((state - target[0][:, None]) ** 2).mean() + ((action - target[1][:, None]) ** 2).mean()
 
-        figures["critic/loss"] = self.scorer.fit(readings, loss_of)
+        metrics["critic/loss"] = self.scorer.fit(inputs, loss_of)
         if self._copy is not None:
             with torch.no_grad():
                 for slow, fast in zip(self._copy.parameters(), self.scorer.parameters(), strict=True):
                     slow.lerp_(fast, self.follow)
-        return {name: value for name, value in figures.items() if np.isfinite(value)}
+        return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
-    def _reading(self, trajectory: Trajectory) -> Reading:
-        """Positions: the last token before each turn, the very last, then the last token of each turn."""
-        ahead: list[int] = []
+    def _token_positions(self, trajectory: Trajectory) -> TokenPositions:
+        """Positions: the last token before each turn, the very last token, then the last token of each turn."""
+        privileged_ids: list[int] = []
         if self._privileged is not None and self._encode is not None:
-            ahead = self._encode(self._privileged(trajectory.task))
-        ids, states, actions = [*ahead, *trajectory.prompt_ids], [], []
+            privileged_ids = self._encode(self._privileged(trajectory.task))
+        ids, states, actions = [*privileged_ids, *trajectory.prompt_ids], [], []
         for turn in trajectory.turns:
             states.append(len(ids) - 1)
             ids += turn.token_ids
             actions.append(len(ids) - 1)
             ids += turn.observation_ids
-        return Reading(ids, [*states, len(ids) - 1, *actions])
+        return TokenPositions(ids, [*states, len(ids) - 1, *actions])
 
     def _numbers(self, scorer: TurnScorer, valid: Sequence[Trajectory]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """[K+1] values and [K] action values of each trajectory."""
-        found = []
-        for trajectory, numbers in zip(valid, scorer.read([self._reading(t) for t in valid]), strict=True):
+        """[T+1] values and [T] action values of each trajectory."""
+        values_per_trajectory = []
+        for trajectory, numbers in zip(valid, scorer.read([self._token_positions(t) for t in valid]), strict=True):
             count, half = len(trajectory.turns), numbers.shape[1] // 2
             values = numbers[: count + 1, :half].min(axis=1)
             if trajectory.stop_reason is None or not trajectory.stop_reason.truncated:
-                values[-1] = 0.0  # the task is over: nothing is to come
-            found.append((values, numbers[count + 1 :, half:].min(axis=1)))
-        return found
+                values[-1] = 0.0  # the task is over: no reward can follow
+            values_per_trajectory.append((values, numbers[count + 1 :, half:].min(axis=1)))
+        return values_per_trajectory
 
     def _targets(
-        self, trajectory: Trajectory, returns: np.ndarray, ahead: tuple[np.ndarray, np.ndarray] | None
-    ) -> np.ndarray:  # fmt: skip
-        """[2, K] what the value before, and the action value of, each turn should have been."""
-        if ahead is None:
+        self, trajectory: Trajectory, returns: np.ndarray, slow_values: tuple[np.ndarray, np.ndarray] | None
+    ) -> np.ndarray:
+        """[2, T] targets of the value before each turn and of its action value."""
+        if slow_values is None:
             return np.stack([returns, returns])
-        values, actions = ahead
-        rewards = self.worth.rewards(trajectory)
-        return np.stack([actions, rewards + self.worth.gamma * values[1:]])
+        values, actions = slow_values
+        rewards = self.return_spec.rewards(trajectory)
+        return np.stack([actions, rewards + self.return_spec.gamma * values[1:]])

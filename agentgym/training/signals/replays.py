@@ -1,4 +1,4 @@
-"""Signals that are had by playing more: other endings from each turn, the episode with turns left out, and trees."""
+"""Signals from further episodes: continuations from each turn, replays with turns left out, and labels of trees."""
 
 from __future__ import annotations
 
@@ -9,106 +9,107 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Fork, tree_labels
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.source import Rows
+from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
 
-class PlayedOn:
-    """`continuations`: returns of episodes played on from before each turn, as VinePPO estimates values.
+class MonteCarloContinuations:
+    """`continuations`: returns of episodes continued from before each turn, as VinePPO estimates values.
 
-    Costs `samples` episodes for every turn but the first, whose continuations are the group itself.
+    It costs `samples` episodes for every turn but the first, whose continuations are the group itself.
+
     Args:
-        policy: plays on; the one being trained. `samples`: episodes from each turn.
+        policy: continues the episodes; it is the one being trained.
+        samples: episodes from each turn.
     Source: Kazemnejad et al. 2024, arXiv:2410.01679.
     """
 
-    gives: tuple[str, ...] = ("continuations",)
+    provides: tuple[str, ...] = ("continuations",)
 
     def __init__(self, policy: Policy, rollouts: Rollouts, samples: int = 4) -> None:
         self._policy, self._rollouts, self._samples = policy, rollouts, samples
-        self._unplayed = 0.0
+        self._share_without = 0.0
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        """Turns whose world would not be replayed get the trajectory's own return: no credit is drawn from them.
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        """Return the continuations of every turn.
 
-        How many those are is logged as `continuations/unplayed`.
+        A turn whose environment could not be restored gets the trajectory's own return, and so no credit. The share
+        of these turns is logged as `continuations/unplayed`.
         """
-        forks = [Fork(t, turn) for t in played if t.valid for turn in range(1, len(t.turns))]
-        found: dict[tuple[str, int], list[float]] = {}
-        for other in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
-            fork = other.provenance.branch
-            if other.valid and fork is not None:
-                found.setdefault((fork.trajectory, fork.turn), []).append(other.return_from(fork.turn))
-        self._unplayed = 1 - len(found) / len(forks) if forks else 0.0
-        starts: dict[str, list[float]] = {}
-        for t in played:
+        forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
+        returns: dict[tuple[str, int], list[float]] = {}
+        for continuation in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
+            fork = continuation.provenance.branch
+            if continuation.valid and fork is not None:
+                returns.setdefault((fork.trajectory, fork.turn), []).append(continuation.return_from(fork.turn))
+        self._share_without = 1 - len(returns) / len(forks) if forks else 0.0
+        group_returns: dict[str, list[float]] = {}
+        for t in trajectories:
             if t.valid:
-                starts.setdefault(t.task.id, []).append(t.return_from())
+                group_returns.setdefault(t.task.id, []).append(t.return_from())
         rows: Rows = []
-        for t in played:
+        for t in trajectories:
             if not t.valid:
                 rows.append([[0.0]] * (len(t.turns) + 1))
                 continue
-            inner = [found.get((t.id, turn)) or [t.return_from(turn)] for turn in range(1, len(t.turns))]
-            rows.append([starts[t.task.id], *inner, [t.outcome_reward]])
+            inner = [returns.get((t.id, turn)) or [t.return_from(turn)] for turn in range(1, len(t.turns))]
+            rows.append([group_returns[t.task.id], *inner, [t.outcome_reward]])
         return {"continuations": rows}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learns nothing. Returns: the share of turns of the last batch that no continuation could be played from."""
-        return {"continuations/unplayed": self._unplayed}
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Learn nothing. Returns: the share of turns of the last batch that could not be continued."""
+        return {"continuations/unplayed": self._share_without}
 
 
-class LeftOut:
-    """`counterfactuals`: the return of the episode with only some of its turns said, by replay without a policy.
+class LeaveOneOutReplays:
+    """`counterfactuals`: the return of the episode with only some of its turns, by replay without a policy.
 
-    A call whose precondition was left out gets the world's own error, as it would have. Every trajectory gets the
-    whole, nothing (an episode without a turn is worth 0), and the whole without each turn; up to `exact` turns,
-    every subset there is.
+    A call whose precondition was left out gets the environment's own error, as it would have. Every trajectory gets
+    the return of all its turns, of none (0), and of all but each one; up to `exact` turns, of every subset.
     """
 
-    gives: tuple[str, ...] = ("counterfactuals",)
+    provides: tuple[str, ...] = ("counterfactuals",)
 
     def __init__(self, rollouts: Rollouts, exact: int = 0) -> None:
         self._rollouts, self._exact = rollouts, exact
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        """Raises: CreditError when a replay fails: a world without replay has no counterfactuals."""
-        asked: list[tuple[Trajectory, frozenset[int]]] = []
-        for trajectory in played:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        """Raises: CreditError if a replay fails, as in an environment whose calls cannot be repeated."""
+        selections: list[tuple[Trajectory, frozenset[int]]] = []
+        for trajectory in trajectories:
             if trajectory.valid:
-                asked += [(trajectory, chosen) for chosen in self._subsets(len(trajectory.turns))]
-        replayed = self._rollouts.replay_turns([(t, chosen) for t, chosen in asked if chosen])
+                selections += [(trajectory, turns) for turns in self._subsets(len(trajectory.turns))]
+        replays = iter(self._rollouts.replay_turns([(t, turns) for t, turns in selections if turns]))
         returns: dict[str, dict[frozenset[int], float]] = {}
-        others = iter(replayed)
-        for trajectory, chosen in asked:
-            here = returns.setdefault(trajectory.id, {})
-            if not chosen:
-                here[chosen] = 0.0
+        for trajectory, turns in selections:
+            own_returns = returns.setdefault(trajectory.id, {})
+            if not turns:
+                own_returns[turns] = 0.0
                 continue
-            other = next(others)
-            if not other.valid:
+            replay = next(replays)
+            if not replay.valid:
                 raise CreditError(
-                    f"The replay of {trajectory.id!r} with turns {sorted(chosen)} failed: {other.error}. "
+                    f"The replay of {trajectory.id!r} with turns {sorted(turns)} failed: {replay.error}. "
                     "Counterfactual credit needs an environment whose calls can be run again."
                 )
-            here[chosen] = other.return_from()
-        return {"counterfactuals": [returns.get(trajectory.id, {frozenset(): 0.0}) for trajectory in played]}
+            own_returns[turns] = replay.return_from()
+        return {"counterfactuals": [returns.get(trajectory.id, {frozenset(): 0.0}) for trajectory in trajectories]}
 
-    def _subsets(self, turns: int) -> list[frozenset[int]]:
-        sizes = range(turns + 1) if turns <= self._exact else sorted({0, turns - 1, turns})
-        return [frozenset(chosen) for size in sizes for chosen in combinations(range(turns), size)]
+    def _subsets(self, turn_count: int) -> list[frozenset[int]]:
+        sizes = range(turn_count + 1) if turn_count <= self._exact else sorted({0, turn_count - 1, turn_count})
+        return [frozenset(turns) for size in sizes for turns in combinations(range(turn_count), size)]
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}
 
 
-class Shared:
-    """`branches`: which turns trajectories share, where groups were grown as trees (`agentgym.training.branching`)."""
+class BranchLabels:
+    """`branches`: which turns the trajectories of a group grown as a tree share (see agentgym.training.branching)."""
 
-    gives: tuple[str, ...] = ("branches",)
+    provides: tuple[str, ...] = ("branches",)
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        return {"branches": tree_labels(played)}
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        return {"branches": tree_labels(trajectories)}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}

@@ -1,4 +1,4 @@
-"""A critic that says before every token of the agent what is still to come."""
+"""A critic that predicts the return before every token of the agent."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym.training.signals.source import Rows
-from agentgym.training.signals.turn_scorer import Reading, TurnScorer, explained
-from agentgym.training.signals.worth import Worth
+from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.trajectory import Trajectory
 
 
@@ -18,47 +18,53 @@ class TokenCritic:
     """`token_values`: one number before each token of a turn, fitted to the return from that turn on.
 
     Args:
-        model: its body is copied. `worth`: the return that is learnt. `settings`: of TurnScorer.
+        model: its body is copied.
+        return_spec: the return that is learnt.
+        settings: of TurnScorer.
     Source: RAGEN, Wang et al. 2025, arXiv:2504.20073 (a value per token under bi-level advantages).
     """
 
-    gives: tuple[str, ...] = ("token_values",)
+    provides: tuple[str, ...] = ("token_values",)
 
-    def __init__(self, model: Any, worth: Worth, **settings: Any) -> None:
-        self.worth, self.scorer = worth, TurnScorer(model, heads=1, **settings)
+    def __init__(self, model: Any, return_spec: ReturnSpec, **settings: Any) -> None:
+        self.return_spec, self.scorer = return_spec, TurnScorer(model, heads=1, **settings)
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
-        found: Rows = [[[0.0]] * len(t.turns) for t in played]
-        rows = [row for row, t in enumerate(played) if t.valid]
-        for row, numbers in zip(rows, self.scorer.read([_reading(played[row]) for row in rows]), strict=True):
-            ends = np.cumsum([len(turn.token_ids) for turn in played[row].turns])
-            found[row] = [one.tolist() for one in np.split(numbers[:, 0], ends[:-1])]
-        return {"token_values": found}
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        values: Rows = [[[0.0]] * len(t.turns) for t in trajectories]
+        rows = [row for row, t in enumerate(trajectories) if t.valid]
+        for row, numbers in zip(
+            rows, self.scorer.read([_token_positions(trajectories[row]) for row in rows]), strict=True
+        ):
+            ends = np.cumsum([len(turn.token_ids) for turn in trajectories[row].turns])
+            values[row] = [one.tolist() for one in np.split(numbers[:, 0], ends[:-1])]
+        return {"token_values": values}
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Fit to the batch. Returns: loss, and the share of the returns' variance that was explained before it."""
-        valid = [t for t in played if t.valid]
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Fit to the batch. Returns: the loss, and the share of the returns' variance that was explained before."""
+        valid = [t for t in trajectories if t.valid]
         if not valid:
             return {}
-        readings = [_reading(t) for t in valid]
-        wanted = [np.repeat(self.worth.to_go(t), [len(turn.token_ids) for turn in t.turns]) for t in valid]
-        said = np.concatenate([numbers[:, 0] for numbers in self.scorer.read(readings)])
-        figures = {"critic/explained_variance": explained(said, np.concatenate(wanted))}
+        inputs = [_token_positions(t) for t in valid]
+        returns = [
+            np.repeat(self.return_spec.returns_to_go(t), [len(turn.token_ids) for turn in t.turns]) for t in valid
+        ]
+        predictions = np.concatenate([numbers[:, 0] for numbers in self.scorer.read(inputs)])
+        metrics = {"critic/explained_variance": explained_variance(predictions, np.concatenate(returns))}
         device = self.scorer.head.weight.device
-        targets = [torch.tensor(target, dtype=torch.float32, device=device) for target in wanted]
+        targets = [torch.tensor(target, dtype=torch.float32, device=device) for target in returns]
 
         def loss_of(row: int, numbers: torch.Tensor) -> torch.Tensor:
             return ((numbers[:, 0] - targets[row]) ** 2).mean()
 
-        figures["critic/loss"] = self.scorer.fit(readings, loss_of)
-        return {name: value for name, value in figures.items() if np.isfinite(value)}
+        metrics["critic/loss"] = self.scorer.fit(inputs, loss_of)
+        return {name: value for name, value in metrics.items() if np.isfinite(value)}
 
 
-def _reading(trajectory: Trajectory) -> Reading:
+def _token_positions(trajectory: Trajectory) -> TokenPositions:
     """Positions: the token before each of the agent's own."""
     ids = list(trajectory.prompt_ids)
-    before: list[int] = []
+    positions: list[int] = []
     for turn in trajectory.turns:
-        before += range(len(ids) - 1, len(ids) - 1 + len(turn.token_ids))
+        positions += range(len(ids) - 1, len(ids) - 1 + len(turn.token_ids))
         ids += [*turn.token_ids, *turn.observation_ids]
-    return Reading(ids, before)
+    return TokenPositions(ids, positions)

@@ -1,4 +1,4 @@
-"""A network that says numbers about turns: a copy of the policy's body with a linear head, read at chosen tokens."""
+"""A network that predicts numbers at chosen tokens: a copy of the policy's body with a linear head."""
 
 from __future__ import annotations
 
@@ -15,27 +15,33 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Tokens of one trajectory, and the positions among them at which numbers are wanted."""
+class TokenPositions:
+    """Tokens of one trajectory, and the positions among them at which numbers are predicted."""
 
     ids: Sequence[int]
     positions: Sequence[int]
 
 
 class TurnScorer(torch.nn.Module):
-    """Numbers at tokens.
+    """Predicts numbers at tokens.
 
     Args:
-        model: a causal language model of transformers; its body is copied, so that learning here leaves it alone.
-        heads: how many numbers at each position. They begin at 0.
+        model: a causal language model of transformers; its body is copied and not changed.
+        heads: how many numbers at each position. They start at 0.
         learning_rate, epochs, batch_size: of `fit`.
         seed: of the order of its batches.
     """
 
     def __init__(
-        self, model: Any, heads: int = 1, *, learning_rate: float = 1e-3, epochs: int = 2, batch_size: int = 16,
+        self,
+        model: Any,
+        heads: int = 1,
+        *,
+        learning_rate: float = 1e-3,
+        epochs: int = 2,
+        batch_size: int = 16,
         seed: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.body = copy.deepcopy(model.base_model)
         self.head = torch.nn.Linear(model.config.hidden_size, heads)
@@ -48,55 +54,55 @@ class TurnScorer(torch.nn.Module):
         self._optimiser = torch.optim.AdamW(self.parameters(), lr=learning_rate, weight_decay=0.0)
         self._order = np.random.default_rng(seed)
 
-    def forward(self, readings: Sequence[Reading]) -> list[torch.Tensor]:
-        """One [positions, heads] float32 tensor per reading."""
-        device, longest = self.head.weight.device, max(len(reading.ids) for reading in readings)
-        ids = torch.zeros((len(readings), longest), dtype=torch.long)
+    def forward(self, inputs: Sequence[TokenPositions]) -> list[torch.Tensor]:
+        """Return one [positions, heads] float32 tensor per input."""
+        device, longest = self.head.weight.device, max(len(row_input.ids) for row_input in inputs)
+        ids = torch.zeros((len(inputs), longest), dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for row, reading in enumerate(readings):
-            ids[row, : len(reading.ids)] = torch.tensor(reading.ids)
-            mask[row, : len(reading.ids)] = 1
+        for row, row_input in enumerate(inputs):
+            ids[row, : len(row_input.ids)] = torch.tensor(row_input.ids)
+            mask[row, : len(row_input.ids)] = 1
         hidden = self.body(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
-        return [
-            self.head(hidden[row, list(reading.positions)].float()) for row, reading in enumerate(readings)
-        ]  # fmt: skip
+        return [self.head(hidden[row, list(row_input.positions)].float()) for row, row_input in enumerate(inputs)]
 
     @torch.no_grad()
-    def read(self, readings: Sequence[Reading]) -> list[Array]:
-        """One [positions, heads] float64 array per reading, nothing learnt."""
+    def read(self, inputs: Sequence[TokenPositions]) -> list[Array]:
+        """Return one [positions, heads] float64 array per input, without learning."""
         self.eval()
-        found: list[Array] = []
-        for start in range(0, len(readings), self.batch_size):
-            batch = self(readings[start : start + self.batch_size])
-            found += [one.double().cpu().numpy() for one in batch]
-        return found
+        numbers: list[Array] = []
+        for start in range(0, len(inputs), self.batch_size):
+            batch = self(inputs[start : start + self.batch_size])
+            numbers += [tensor.double().cpu().numpy() for tensor in batch]
+        return numbers
 
-    def fit(self, readings: Sequence[Reading], loss_of: Any) -> float:
-        """Learn from readings for `epochs` passes.
+    def fit(self, inputs: Sequence[TokenPositions], loss_of: Any) -> float:
+        """Train on the inputs for `epochs` passes.
 
         Args:
-            loss_of: from (index of the reading, [positions, heads] tensor) to a scalar tensor.
+            loss_of: from (index of the input, its [positions, heads] tensor) to a scalar tensor.
         Returns: the mean loss of the first pass.
         """
         self.train()
-        first: list[float] = []
+        first_pass_losses: list[float] = []
         for epoch in range(self.epochs):
-            order = self._order.permutation(len(readings))
+            order = self._order.permutation(len(inputs))
             for start in range(0, len(order), self.batch_size):
                 rows = [int(row) for row in order[start : start + self.batch_size]]
-                numbers = self([readings[row] for row in rows])
-                loss = torch.stack([loss_of(row, found) for row, found in zip(rows, numbers, strict=True)]).mean()
+                numbers = self([inputs[row] for row in rows])
+                loss = torch.stack(
+                    [loss_of(row, row_numbers) for row, row_numbers in zip(rows, numbers, strict=True)]
+                ).mean()
                 self._optimiser.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(self.parameters(), 1.0)
                 self._optimiser.step()
                 if epoch == 0:
-                    first.append(float(loss.detach()))
+                    first_pass_losses.append(float(loss.detach()))
         self.eval()
-        return float(np.mean(first)) if first else float("nan")
+        return float(np.mean(first_pass_losses)) if first_pass_losses else float("nan")
 
 
-def explained(predicted: Array, actual: Array) -> float:
-    """Share of the variance explained: 1 is perfect, 0 no better than the mean; NaN where nothing varies."""
-    spread = float(np.var(actual))
-    return 1 - float(np.var(actual - predicted)) / spread if spread > 1e-12 else float("nan")
+def explained_variance(predicted: Array, actual: Array) -> float:
+    """Return the share of variance explained: 1 is perfect, 0 no better than the mean; NaN if nothing varies."""
+    variance = float(np.var(actual))
+    return 1 - float(np.var(actual - predicted)) / variance if variance > 1e-12 else float("nan")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentgym import PolicyError, SandboxError
-from agentgym.policy.http import JsonEndpoint
+from agentgym.policy import JsonEndpoint
 
 from .page_store import Page
 from .retrievers import Hit

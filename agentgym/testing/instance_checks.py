@@ -17,7 +17,7 @@ SPOKEN = Message("assistant", "I am not sure. What do you advise?")
 
 
 @dataclass(slots=True)
-class Subject:
+class CheckSubject:
     """What is checked: how to make an instance, the tasks to play, and where findings go."""
 
     make: Callable[[], Environment]
@@ -35,10 +35,10 @@ class Subject:
         return {name: tool.options.final for name, tool in self.make().tools.items()}
 
 
-class World:
+class RecordedEnvironment:
     """One instance and everything it said, as text that can be compared."""
 
-    def __init__(self, subject: Subject, task: Task, seed: int) -> None:
+    def __init__(self, subject: CheckSubject, task: Task, seed: int) -> None:
         self.environment, self.task, self.seed = subject.make(), task.public(), seed
         self.said: list[tuple[str, str]] = []
 
@@ -92,9 +92,9 @@ def calls_for(environment: Environment, seed: int, rounds: int = 2) -> list[Call
     return calls
 
 
-async def check_opening(subject: Subject) -> bool:
+async def check_opening(subject: CheckSubject) -> bool:
     """The reset works and opens a conversation. Returns: whether it makes sense to go on."""
-    world = World(subject, subject.task, subject.seed)
+    world = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         opening = await world.open()
     except Exception as error:  # noqa: BLE001  the finding says what it was
@@ -116,17 +116,17 @@ async def check_opening(subject: Subject) -> bool:
     return True
 
 
-async def check_determinism_and_isolation(subject: Subject) -> None:
+async def check_determinism_and_isolation(subject: CheckSubject) -> None:
     """The same seed and calls give the same world: afresh, after other episodes, and beside another one."""
     findings, seed = subject.findings, subject.seed
     other_task, other_seed = subject.tasks[-1], seed + 1
     calls, others = calls_for(subject.make(), 0), calls_for(subject.make(), 1)
     randomness = random.getstate()
     with findings.no_exception("An episode played by hand"):
-        first = await World(subject, subject.task, seed).play(calls)
-        other = await World(subject, other_task, other_seed).play(others)
+        first = await RecordedEnvironment(subject, subject.task, seed).play(calls)
+        other = await RecordedEnvironment(subject, other_task, other_seed).play(others)
         before = _class_state(subject)
-        again = await World(subject, subject.task, seed).play(calls)
+        again = await RecordedEnvironment(subject, subject.task, seed).play(calls)
         if difference := _first_difference(first, again):
             if changed := _changed(before, _class_state(subject)):
                 findings.add(f"State leaks between episodes through {changed}. Keep it on the instance. {difference}")
@@ -145,14 +145,17 @@ async def check_determinism_and_isolation(subject: Subject) -> None:
 
 
 async def _check_side_by_side(
-    subject: Subject,
+    subject: CheckSubject,
     left: tuple[list[tuple[str, str]], list[Call]],
     right: tuple[list[tuple[str, str]], list[Call]],
     other_task: Task,
     other_seed: int,
 ) -> None:
     """Two instances played turn about say what each said alone."""
-    a, b = World(subject, subject.task, subject.seed), World(subject, other_task, other_seed)
+    a, b = (
+        RecordedEnvironment(subject, subject.task, subject.seed),
+        RecordedEnvironment(subject, other_task, other_seed),
+    )
     try:
         await a.open()
         await b.open()
@@ -172,10 +175,13 @@ async def _check_side_by_side(
             return
 
 
-async def check_checkpoint(subject: Subject) -> None:
+async def check_checkpoint(subject: CheckSubject) -> None:
     """A fresh instance restored from a checkpoint goes on exactly as the original does."""
     findings = subject.findings
-    original, copy = World(subject, subject.task, subject.seed), World(subject, subject.task, subject.seed)
+    original, copy = (
+        RecordedEnvironment(subject, subject.task, subject.seed),
+        RecordedEnvironment(subject, subject.task, subject.seed),
+    )
     calls = calls_for(original.environment, 3)
     half = len(calls) // 2
     try:
@@ -211,7 +217,7 @@ def _first_difference(one: list[tuple[str, str]], two: list[tuple[str, str]]) ->
     return "" if len(one) == len(two) else f"There were {len(one)} answers and then {len(two)}."
 
 
-def _class_state(subject: Subject) -> dict[str, str]:
+def _class_state(subject: CheckSubject) -> dict[str, str]:
     """Text of every data attribute of the environment's classes, to see which one changes."""
     found = {}
     for cls in type(subject.make()).__mro__:

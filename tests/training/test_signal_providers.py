@@ -12,25 +12,22 @@ from agentgym.credit import Group, define_estimator, estimator
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
-from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.policy import Policy, Reply, Request, ScriptedPolicy, make_model, make_tokenizer
 from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet
-from agentgym.testing.byte_renderer import ByteRenderer
-from agentgym.testing.counter import CounterWithState, TargetReached
+from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
+from agentgym.training import Rollouts
 from agentgym.training.branching import Branching
 from agentgym.training.recipe import SignalsSection
-from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals import with_sources
-from agentgym.training.signals.choosing import sources_for
+from agentgym.training.signals import with_signal_rows
+from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
-from agentgym.training.signals.gold import GoldAnswer, prefixes
-from agentgym.training.signals.hindsight import SAYS, Learnt, Prompted
-from agentgym.training.signals.progress import Progress
-from agentgym.training.signals.replays import LeftOut, PlayedOn, Shared
+from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
+from agentgym.training.signals.hindsight import OUTCOME_TEXTS, LearnedHindsight, PromptedHindsight
+from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.selection import providers_for
 from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.training.signals.worth import Worth
 from agentgym.trajectory import Trajectory, Turn
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43
@@ -70,7 +67,7 @@ def test_a_critic_learns_what_each_state_is_worth(model: Any, double: bool):
     critic = Critic(model, double=double, learning_rate=3e-3, epochs=4, follow=0.5)
     figures = {}
     for _ in range(16):
-        figures = critic.learn(batch(rng))
+        figures = critic.update(batch(rng))
     good, bad = (critic.signals([episode(0, x)], 0) for x in (True, False))
     assert good["values"][0][1] > 0.75
     assert bad["values"][0][1] < 0.25
@@ -84,7 +81,7 @@ def test_a_critic_learns_what_each_state_is_worth(model: Any, double: bool):
 def test_a_truncated_episode_is_worth_something_after_its_last_turn(model: Any):
     critic = Critic(model, learning_rate=3e-3, epochs=4)
     for _ in range(6):
-        critic.learn(batch(np.random.default_rng(1)))
+        critic.update(batch(np.random.default_rng(1)))
     cut = critic.signals([episode(0, True, stop=StopReason.MAX_TURNS)], 0)
     assert cut["values"][0][2] != 0.0
 
@@ -107,7 +104,7 @@ def test_a_privileged_critic_reads_what_the_policy_may_not(model: Any):
 
     critic = Critic(model, privileged=lambda task: str(task.truth), encode=encode, learning_rate=3e-3, epochs=4)
     for _ in range(16):
-        critic.learn(hidden(16))
+        critic.update(hidden(16))
     yes, no = (critic.signals([episode(0, True, truth=truth)], 0)["values"][0][0] for truth in ("yes", "no"))
     assert yes > 0.75 > 0.25 > no
     with pytest.raises(ValueError, match="needs `encode`"):
@@ -118,16 +115,16 @@ def test_a_critic_learns_the_return_that_its_estimator_weighs(model: Any):
     """Turn rewards 1 and 2 at half their weight, the outcome 1, decay 0.5: 1 + 1 at the last, 0.5 + 0.5 * 2 before."""
     one = episode(0, True)
     one.turns[0].rewards, one.turns[1].rewards = {"found": 1.0}, {"found": 2.0}
-    np.testing.assert_allclose(Worth(gamma=0.5, turn_weight=0.5).to_go(one), [1.5, 2.0])
+    np.testing.assert_allclose(ReturnSpec(gamma=0.5, turn_weight=0.5).returns_to_go(one), [1.5, 2.0])
 
 
 def test_a_critic_of_tokens_knows_the_end_once_the_telling_token_was_said(model: Any):
     """Turn 0 is one token, valued before it was said; turn 1 another, valued after."""
     rng = np.random.default_rng(6)
-    critic = TokenCritic(model, Worth(), learning_rate=3e-3, epochs=4)
+    critic = TokenCritic(model, ReturnSpec(), learning_rate=3e-3, epochs=4)
     figures = {}
     for _ in range(16):
-        figures = critic.learn(batch(rng))
+        figures = critic.update(batch(rng))
     good, bad = (critic.signals([episode(0, x)], 0)["token_values"][0] for x in (True, False))
     assert [len(turn) for turn in good] == [1, 1]
     assert good[0] == bad[0]  # the same state
@@ -139,9 +136,11 @@ def test_a_critic_of_tokens_knows_the_end_once_the_telling_token_was_said(model:
 def test_hindsight_is_learnt_where_a_turn_tells_the_end_and_nowhere_else(model: Any):
     """Half the episodes say GOOD; of those that succeed all do: log(1 / 0.5) = 0.69. Turn 1 is the same for all."""
     rng = np.random.default_rng(7)
-    learnt = Learnt(model, lambda text: [60 if text == SAYS[True] else 61], learning_rate=3e-3, epochs=4)
+    learnt = LearnedHindsight(
+        model, lambda text: [60 if text == OUTCOME_TEXTS[True] else 61], learning_rate=3e-3, epochs=4
+    )
     for _ in range(24):
-        figures = learnt.learn(batch(rng))
+        figures = learnt.update(batch(rng))
     told, wrong = episode(0, True), episode(1, False)
     wrong.outcome = {"success": 1.0}  # said BAD, and succeeded all the same: unlikely to one who knows
     given = learnt.signals([told, wrong], 0)["hindsight"]
@@ -154,7 +153,7 @@ def test_hindsight_is_learnt_where_a_turn_tells_the_end_and_nowhere_else(model: 
 def test_the_policy_itself_can_be_asked_in_hindsight():
     """The scorer says -1 / (length of the prefix) for each token, and the sentence makes the prefix longer by three."""
     with Rollouts() as rollouts:
-        source = Prompted(Scorer(), rollouts, lambda text: [1, 2, 3])
+        source = PromptedHindsight(Scorer(), rollouts, lambda text: [1, 2, 3])
         given = source.signals([episode(0, False), episode(1, True, stop=StopReason.INFRA_ERROR)], 0)["hindsight"]
     np.testing.assert_allclose(given[0], [1 / 2 - 1 / 5, 1 / 4 - 1 / 7])
     assert given[1] == [0.0, 0.0]
@@ -162,9 +161,9 @@ def test_the_policy_itself_can_be_asked_in_hindsight():
 
 def test_contributions_come_to_sum_to_the_outcome_and_lie_on_the_turn_that_tells(model: Any):
     rng = np.random.default_rng(3)
-    progress = Progress(model, learning_rate=3e-3, epochs=4)
+    progress = ContributionModel(model, learning_rate=3e-3, epochs=4)
     for _ in range(16):
-        figures = progress.learn(batch(rng))
+        figures = progress.update(batch(rng))
     good, bad = (progress.signals([episode(0, x)], 0)["contributions"][0] for x in (True, False))
     assert sum(good) == pytest.approx(1, abs=0.25)
     assert sum(bad) == pytest.approx(0, abs=0.25)
@@ -173,20 +172,20 @@ def test_contributions_come_to_sum_to_the_outcome_and_lie_on_the_turn_that_tells
 
 def test_a_failed_trajectory_gets_placeholders_and_teaches_nothing(model: Any):
     failed = episode(0, True, stop=StopReason.INFRA_ERROR)
-    critic, progress, tokens = Critic(model), Progress(model), TokenCritic(model, Worth())
-    hindsight = Learnt(model, lambda text: [60])
+    critic, progress, tokens = Critic(model), ContributionModel(model), TokenCritic(model, ReturnSpec())
+    hindsight = LearnedHindsight(model, lambda text: [60])
     assert critic.signals([failed], 0) == {"values": [[0.0] * 3], "action_values": [[0.0] * 2]}
     assert progress.signals([failed], 0) == {"contributions": [[0.0] * 2]}
     assert tokens.signals([failed], 0) == {"token_values": [[[0.0]] * 2]}
     assert hindsight.signals([failed], 0) == {"hindsight": [[0.0] * 2]}
     for source in (critic, progress, tokens, hindsight):
-        assert source.learn([failed]) == {}
+        assert source.update([failed]) == {}
 
 
 def test_the_policy_is_left_alone_by_its_critic(model: Any):
     before = [parameter.clone() for parameter in model.parameters()]
-    Critic(model, epochs=1).learn(batch(np.random.default_rng(4)))
-    Learnt(model, lambda text: [60], epochs=1).learn(batch(np.random.default_rng(4)))
+    Critic(model, epochs=1).update(batch(np.random.default_rng(4)))
+    LearnedHindsight(model, lambda text: [60], epochs=1).update(batch(np.random.default_rng(4)))
     assert all((old == new).all() for old, new in zip(before, model.parameters(), strict=True))
 
 
@@ -250,7 +249,7 @@ def counted():
 def test_playing_on_values_every_state(counted: Any):
     """After turn 0 the end is certain, so every continuation has the trajectory's own return."""
     rollouts, played = counted
-    given = PlayedOn(Gambler(), rollouts, samples=3).signals(played, 0)["continuations"]
+    given = MonteCarloContinuations(Gambler(), rollouts, samples=3).signals(played, 0)["continuations"]
     assert {t.outcome_reward for t in played} == {0.0, 1.0}
     for trajectory, values in zip(played, given, strict=True):
         assert len(values) == 4
@@ -262,7 +261,7 @@ def test_playing_on_values_every_state(counted: Any):
 def test_leaving_a_turn_out_shows_what_it_was_for(counted: Any):
     """Without its addition the counter is at 0; without the addition of 0 nothing changes; without submit no end."""
     rollouts, played = counted
-    given = LeftOut(rollouts, exact=3).signals(played, 0)["counterfactuals"]
+    given = LeaveOneOutReplays(rollouts, exact=3).signals(played, 0)["counterfactuals"]
     for trajectory, returns in zip(played, given, strict=True):
         won = trajectory.outcome_reward
         assert len(returns) == 8
@@ -270,7 +269,7 @@ def test_leaving_a_turn_out_shows_what_it_was_for(counted: Any):
         assert returns[frozenset({0, 1, 2})] == won
         assert returns[frozenset({0, 2})] == won
         assert returns[frozenset({1, 2})] == returns[frozenset({0, 1})] == 0.0
-    fewer = LeftOut(rollouts).signals(played[:1], 0)["counterfactuals"][0]
+    fewer = LeaveOneOutReplays(rollouts).signals(played[:1], 0)["counterfactuals"][0]
     assert set(fewer) == {frozenset(), frozenset({0, 1, 2}), frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
@@ -278,13 +277,13 @@ def test_a_group_is_grown_as_trees_whose_branches_share_what_they_repeat(counted
     """Two trunks of three turns each; a branch leaves before turn 1 or 2, where the end is already certain."""
     rollouts, _ = counted
     task = [Task(f"t{i}", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2) for i in range(2)]
-    grown = Branching(trunks=2, before=2, seed=1).grow(rollouts, Gambler(), task, label="trees", group_size=6)
+    grown = Branching(root_episodes=2, before=2, seed=1).grow(rollouts, Gambler(), task, label="trees", group_size=6)
     assert [t.task.id for t in grown] == ["t0"] * 6 + ["t1"] * 6
     assert len({t.id for t in grown}) == 12
     for start in (0, 6):
         group = grown[start : start + 6]
         assert [t.provenance.branch is not None for t in group] == [False] * 2 + [True] * 4
-        labels = Shared().signals(group, 0)["branches"]
+        labels = BranchLabels().signals(group, 0)["branches"]
         trunks = {t.id: row for t, row in zip(group, labels, strict=True)}
         for branch, row in zip(group[2:], labels[2:], strict=True):
             origin = branch.provenance.branch
@@ -300,13 +299,13 @@ def test_where_a_trunk_was_over_its_branch_begins_anew(counted: Any):
     """Three turns a trunk, and branches that want to leave before turns 1 to 40: nearly all begin again."""
     rollouts, _ = counted
     tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
-    grown = Branching(trunks=2, before=40, seed=3).grow(rollouts, Gambler(), tasks, label="anew", group_size=16)
+    grown = Branching(root_episodes=2, before=40, seed=3).grow(rollouts, Gambler(), tasks, label="anew", group_size=16)
     fresh = [t for t in grown if t.provenance.branch is None]
     assert len(grown) == 16
     assert len(fresh) > 8
     assert {t.outcome_reward for t in fresh} == {0.0, 1.0}
-    with pytest.raises(CreditError, match=r"trunks"):
-        Branching(trunks=4).grow(rollouts, Gambler(), tasks, label="small", group_size=4)
+    with pytest.raises(CreditError, match=r"root_episodes"):
+        Branching(root_episodes=4).grow(rollouts, Gambler(), tasks, label="small", group_size=4)
 
 
 @define_estimator(requires=("values",), bias="unbiased", source="our own", minimum_group=1)
@@ -322,7 +321,7 @@ def test_a_group_gets_the_signals_of_its_own_trajectories(model: Any):
     with pytest.raises(MissingSignalError, match="values"):
         rising(groups[0])
     critic = Critic(model)
-    with_values = with_sources(groups, played, [critic], 0)
+    with_values = with_signal_rows(groups, critic.signals(played, 0))
     whole = critic.signals(played, 0)["values"]
     np.testing.assert_array_equal(with_values[1].values[0], whole[2])  # type: ignore[index]
     assert np.isfinite(np.concatenate(rising(with_values[1]))).all()
@@ -337,14 +336,14 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             task_set=ANSWERS,
             encode=lambda text: [1],
         )
-        assert sources_for(estimator("rloo"), SignalsSection(), **options) == []
-        (critic,) = sources_for(rising, SignalsSection(double=True, privileged=True), **options)
+        assert providers_for(estimator("rloo"), SignalsSection(), **options) == []
+        (critic,) = providers_for(rising, SignalsSection(double=True, privileged=True), **options)
         assert isinstance(critic, Critic)
         assert critic.double
         wrapped = estimator("turn_gae(gamma=0.9, turn_weight=0.5) | gated | off_policy")
-        (critic,) = sources_for(wrapped, SignalsSection(), **options)
+        (critic,) = providers_for(wrapped, SignalsSection(), **options)
         assert isinstance(critic, Critic)
-        assert critic.worth == Worth(0.9, 1.0, 0.5)
+        assert critic.return_spec == ReturnSpec(0.9, 1.0, 0.5)
 
         @define_estimator(
             requires=(
@@ -363,9 +362,15 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             """Needs all there is."""
             return np.zeros(group.turn_mask.shape)
 
-        made = sources_for(everything, SignalsSection(), **options)
+        made = providers_for(everything, SignalsSection(), **options)
         assert {type(source) for source in made} == {
-            GoldAnswer, Progress, LeftOut, PlayedOn, TokenCritic, Learnt, Shared,
-        }  # fmt: skip
-        prompted = sources_for(estimator("hca"), SignalsSection(hindsight="prompted"), **options)
-        assert [type(source) for source in prompted] == [Prompted]
+            GoldAnswer,
+            ContributionModel,
+            LeaveOneOutReplays,
+            MonteCarloContinuations,
+            TokenCritic,
+            LearnedHindsight,
+            BranchLabels,
+        }
+        prompted = providers_for(estimator("hca"), SignalsSection(hindsight="prompted"), **options)
+        assert [type(source) for source in prompted] == [PromptedHindsight]

@@ -17,10 +17,10 @@ from agentgym.reward import Reward
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.arguments import hostile, plausible
-from agentgym.testing.closing import Lodger
+from agentgym.testing.close_checks import DummySandbox
 from agentgym.testing.findings import short
 from agentgym.testing.hidden_truth import shown_truth
-from agentgym.testing.world import SPOKEN, Subject
+from agentgym.testing.instance_checks import SPOKEN, CheckSubject
 from agentgym.tools import Tool
 from agentgym.trajectory import Trajectory
 
@@ -29,14 +29,14 @@ MOST_ATTACKS = 16  # calls of an episode, well below its turns
 
 
 @dataclass(slots=True)
-class Stage:
+class EpisodeChecker:
     """Plays whole episodes of a subject and turns whatever breaks into findings.
 
     Attributes:
         reward: who judges; None where nobody does.
     """
 
-    subject: Subject
+    subject: CheckSubject
     reward: Reward | None
 
     async def play(self, tasks: Iterable[Task], script_for: Callable[[Task], Script], who: str) -> list[Trajectory]:
@@ -74,7 +74,7 @@ def solved(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
     return [t for t in trajectories if t.success is not None and t.success > 0]
 
 
-async def check_judged(stage: Stage) -> bool:
+async def check_judged(stage: EpisodeChecker) -> bool:
     """A reward judges `success`. Returns: whether one does."""
     played = await stage.play(stage.subject.tasks[:1], _silent, "an agent that says nothing")
     if stage.reward is None:
@@ -91,7 +91,7 @@ async def check_judged(stage: Stage) -> bool:
     return bool(played)
 
 
-async def check_oracle(stage: Stage, tasks: Sequence[Task], oracle: Callable[[Task], Script]) -> None:
+async def check_oracle(stage: EpisodeChecker, tasks: Sequence[Task], oracle: Callable[[Task], Script]) -> None:
     """The oracle solves every task through the public tools."""
     for trajectory in await stage.play(tasks, oracle, "the oracle"):
         if trajectory.success != 1.0:
@@ -103,7 +103,7 @@ async def check_oracle(stage: Stage, tasks: Sequence[Task], oracle: Callable[[Ta
             )
 
 
-async def check_lazy_agents(stage: Stage, tasks: Sequence[Task], chance: float) -> None:
+async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance: float) -> None:
     """Agents that do nothing never succeed; one that acts at random succeeds no more than chance allows.
 
     Args:
@@ -122,7 +122,7 @@ async def check_lazy_agents(stage: Stage, tasks: Sequence[Task], chance: float) 
         )
 
 
-async def check_own_reward(stage: Stage) -> None:
+async def check_own_reward(stage: EpisodeChecker) -> None:
     """No sequence of hostile calls succeeds on tasks that differ: the agent cannot write its own reward."""
     attacks = _attacks(stage.tools)
     tasks = with_different_truth(stage.subject.tasks)
@@ -153,7 +153,7 @@ def _attacks(tools: Sequence[Tool]) -> list[list[Call]]:
     return [[Call(name, arguments, f"call_{n}") for n, (name, arguments) in enumerate(one)] for one in attacks]
 
 
-async def check_parallel_calls(stage: Stage) -> None:
+async def check_parallel_calls(stage: EpisodeChecker) -> None:
     """Calls of one message are all answered, each result in the place of its call."""
     rng = random.Random(5)
     tools = [tool for tool in stage.tools if not tool.options.final]
@@ -170,13 +170,13 @@ async def check_parallel_calls(stage: Stage) -> None:
             stage.subject.findings.add(f"Four calls at once, p0 to p3, were answered as {got}.")
 
 
-async def check_cancelled(stage: Stage) -> None:
+async def check_cancelled(stage: EpisodeChecker) -> None:
     """An episode that is cancelled while the agent thinks closes its environment."""
-    lodgers: list[Lodger] = []
+    lodgers: list[DummySandbox] = []
 
     def make() -> Environment:
         environment = stage.subject.make()
-        lodgers.append(Lodger())
+        lodgers.append(DummySandbox())
         environment._sandboxes.append(cast("Any", lodgers[-1]))
         return environment
 
@@ -207,7 +207,7 @@ class _Thinking(Policy):
         raise AssertionError("nobody sets that event")
 
 
-async def check_truth_hidden(stage: Stage, tasks: Sequence[Task], public: Sequence[str]) -> None:
+async def check_truth_hidden(stage: EpisodeChecker, tasks: Sequence[Task], public: Sequence[str]) -> None:
     """The truth is neither in the opening, nor in a tool's description, nor told to an agent that does nothing.
 
     One task in five may show it by chance (a yes in the question); more is a leak.

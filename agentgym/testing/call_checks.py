@@ -9,16 +9,16 @@ from agentgym.messages import Call, Content, ImagePart, Result, ResultStatus, Te
 from agentgym.task import Task, task_to_json
 from agentgym.testing.arguments import hostile, wrong
 from agentgym.testing.findings import Findings, short
-from agentgym.testing.world import Subject, World, plain
+from agentgym.testing.instance_checks import CheckSubject, RecordedEnvironment, plain
 
 
-async def check_answers(subject: Subject) -> None:
+async def check_answers(subject: CheckSubject) -> None:
     """Whatever the agent calls is answered with a result: unknown tools, wrong arguments, hostile ones.
 
     None of them, nor the reset, changes a task.
     """
     findings, before = subject.findings, [_frozen(task) for task in subject.tasks]
-    world = World(subject, subject.task, subject.seed)
+    world = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         await world.open()
         cases = [("a tool that does not exist", Call("no_such_tool", {"x": 1}), ResultStatus.UNKNOWN_TOOL)]
@@ -37,7 +37,7 @@ async def check_answers(subject: Subject) -> None:
 
 
 async def _check_result(
-    world: World, findings: Findings, case: str, call: Call, status: ResultStatus | None = None
+    world: RecordedEnvironment, findings: Findings, case: str, call: Call, status: ResultStatus | None = None
 ) -> None:
     call = Call(call.name, call.arguments, "probe_7", call.error)
     try:
@@ -78,7 +78,7 @@ def _unfit(content: Content, environment: Environment, name: str) -> str:
     return ""
 
 
-def _check_untouched(subject: Subject, before: list[str]) -> None:
+def _check_untouched(subject: CheckSubject, before: list[str]) -> None:
     """Neither reset nor a tool changed a task, which all episodes of a group share."""
     for task, was in zip(subject.tasks, before, strict=True):
         if _frozen(task) != was:

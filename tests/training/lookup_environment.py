@@ -85,10 +85,14 @@ def tasks(split: str, count: int) -> list[Task]:
         box = rng.choice("abcd")
         made.append(
             Task(
-                f"{split}-{index}", NAME, prompt=f"box {box}", parameters={"boxes": boxes, "index": f"{split}{index}"},
-                truth=boxes[box], split=split,
+                f"{split}-{index}",
+                NAME,
+                prompt=f"box {box}",
+                parameters={"boxes": boxes, "index": f"{split}{index}"},
+                truth=boxes[box],
+                split=split,
             )
-        )  # fmt: skip
+        )
     return made
 
 

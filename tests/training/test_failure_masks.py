@@ -9,8 +9,8 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.task import Task
-from agentgym.training.recipe import Recipe
-from agentgym.training.treatment import treated
+from agentgym.training import Recipe
+from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.trajectory import Trajectory, Turn
 
 
@@ -31,28 +31,28 @@ GOOD = episode(turn(0), turn(1, content="b"), turn(2, content="c"))
 def test_by_default_nothing_is_masked_and_only_failed_episodes_are_excluded():
     assert {one.treatment for name, one in FAILURES.items() if name != "failed"} == {"scored"}
     assert FAILURES["failed"].treatment == "excluded"
-    assert treated([BAD], [CREDIT], {})[0] is CREDIT
+    assert apply_failure_masks([BAD], [CREDIT], {})[0] is CREDIT
 
 
 def test_mask_turn_takes_the_advantage_of_the_turn_alone():
-    got = treated([BAD, GOOD], [CREDIT, CREDIT], {"malformed": "mask_turn"})
+    got = apply_failure_masks([BAD, GOOD], [CREDIT, CREDIT], {"malformed": "mask_turn"})
     assert [one.tolist() for one in got] == [[1.0, 0.0, 3.0], [1.0, 2.0, 3.0]]
 
 
 def test_mask_episode_takes_that_of_every_turn():
-    got = treated([BAD, GOOD], [CREDIT, CREDIT], {"void": "mask_episode"})
+    got = apply_failure_masks([BAD, GOOD], [CREDIT, CREDIT], {"void": "mask_episode"})
     assert [one.tolist() for one in got] == [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]
     ended = episode(*GOOD.turns, stop=StopReason.MAX_TURNS, success=0.0)
-    assert treated([ended], [CREDIT], {"no_answer": "mask_episode"})[0].tolist() == [0.0, 0.0, 0.0]
+    assert apply_failure_masks([ended], [CREDIT], {"no_answer": "mask_episode"})[0].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with_news_is_not():
     again = episode(turn(0), turn(1), turn(2, content="b"))
-    assert treated([again], [CREDIT], {"repeated": "mask_turn"})[0].tolist() == [1.0, 0.0, 3.0]
+    assert apply_failure_masks([again], [CREDIT], {"repeated": "mask_turn"})[0].tolist() == [1.0, 0.0, 3.0]
     changed = episode(turn(0), turn(1), turn(2, content="b"))
     changed.turns[1].results = (Result("news"),)
-    assert treated([changed], [CREDIT], {"repeated": "mask_turn"})[0] is not None
-    assert treated([changed], [CREDIT], {"repeated": "mask_turn"})[0].tolist() == CREDIT.tolist()
+    assert apply_failure_masks([changed], [CREDIT], {"repeated": "mask_turn"})[0] is not None
+    assert apply_failure_masks([changed], [CREDIT], {"repeated": "mask_turn"})[0].tolist() == CREDIT.tolist()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with
         ({"voids": "scored"}, "no such kind"),
         ({"failed": "scored"}, "always excluded"),
         ({"void": "excluded"}, "always excluded"),
-        ({"no_answer": "mask_turn"}, "no turn of its own"),
+        ({"no_answer": "mask_turn"}, "concerns a whole episode"),
         ({"void": "drop"}, "train.failures.void"),
     ],
 )

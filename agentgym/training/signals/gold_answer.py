@@ -1,4 +1,4 @@
-"""How likely the gold answer is after each turn: information that a turn brought."""
+"""The likelihood of the gold answer before and after each turn: how much information the turn brought."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.source import Rows
+from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
 NO_ANSWER = (
-    "{name} has no `answer`, so there is no gold answer whose likelihood could be asked for. "
+    "{name} has no `answer`, so there is no gold answer to score. "
     "Give the TaskSet one, or choose an estimator that does not require gold_logprobs."
 )
 
@@ -23,14 +23,14 @@ class GoldAnswer:
     """`gold_logprobs`: mean log-probability per token of the gold answer, before each turn and after the last.
 
     Args:
-        policy: scores given tokens; it is asked, never told.
-        task_set: whose `answer` is the message that answers a task rightly.
-        rollouts: whose event loop the policy lives on.
+        policy: scores given tokens; the answer never enters its episodes.
+        task_set: its `answer` is the message that answers a task correctly.
+        rollouts: its event loop is the one the policy runs on.
     Raises: CreditError for a policy without a renderer, or a task set without an answer.
     Source: Information Gain-based Policy Optimization, arXiv:2510.14967.
     """
 
-    gives: tuple[str, ...] = ("gold_logprobs",)
+    provides: tuple[str, ...] = ("gold_logprobs",)
 
     def __init__(self, policy: Policy, task_set: TaskSet, rollouts: Rollouts) -> None:
         if policy.renderer is None:
@@ -39,23 +39,23 @@ class GoldAnswer:
             raise CreditError(NO_ANSWER.format(name=task_set.name))
         self._policy, self._answer, self._rollouts = policy, task_set.answer, rollouts
 
-    def signals(self, played: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         """Raises: PolicyError from the model."""
         rows: Rows = []
         pairs: list[tuple[list[int], list[int]]] = []
-        for trajectory in played:
+        for trajectory in trajectories:
             if not trajectory.valid:
                 rows.append([0.0] * (len(trajectory.turns) + 1))
                 continue
             gold = self._gold(trajectory.task)
             rows.append(len(pairs))
             pairs += [(prefix, gold) for prefix in prefixes(trajectory)]
-        scored = self._rollouts.score(self._policy, pairs)
-        means = [float(np.mean(one)) for one in scored]
+        logprobs_of_pairs = self._rollouts.score(self._policy, pairs)
+        means = [float(np.mean(logprobs)) for logprobs in logprobs_of_pairs]
         return {
             "gold_logprobs": [
                 means[row : row + len(t.turns) + 1] if isinstance(row, int) else row
-                for row, t in zip(rows, played, strict=True)
+                for row, t in zip(rows, trajectories, strict=True)
             ]
         }
 
@@ -63,14 +63,14 @@ class GoldAnswer:
         assert self._policy.renderer is not None
         return self._policy.renderer.encode(self._answer(task))
 
-    def learn(self, played: Sequence[Trajectory]) -> Mapping[str, float]:
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         return {}
 
 
 def prefixes(trajectory: Trajectory) -> list[list[int]]:
-    """Token ids before each turn, and after the last: K + 1 lists."""
-    ids, found = list(trajectory.prompt_ids), []
+    """Return the token ids before each turn, and after the last one: T + 1 lists."""
+    ids, prefix_ids = list(trajectory.prompt_ids), []
     for turn in trajectory.turns:
-        found.append(list(ids))
+        prefix_ids.append(list(ids))
         ids += [*turn.token_ids, *turn.observation_ids]
-    return [*found, ids]
+    return [*prefix_ids, ids]

@@ -15,7 +15,7 @@ from typing import Any
 _watching: list[list[str]] = []
 
 
-class Leftovers:
+class LeakDetector:
     """Counts what grows. `begin` once everything is warm, play `episodes` episodes, then `grown`."""
 
     def __init__(self) -> None:

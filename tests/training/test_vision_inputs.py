@@ -14,15 +14,11 @@ from agentgym import Environment, Message, Reward, Task, register, tool
 from agentgym.credit import estimator
 from agentgym.errors import CreditError, PolicyError
 from agentgym.messages import TextPart
-from agentgym.policy.contract import Request
-from agentgym.policy.formats.hermes import Hermes
-from agentgym.policy.image_tokens import ImageTokens
-from agentgym.policy.rendering import TemplateRenderer
-from agentgym.policy.vision import VisionPolicy
+from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.training import Rollouts
 from agentgym.training.recipe import SignalsSection
-from agentgym.training.rollouts import Rollouts
-from agentgym.training.signals.choosing import sources_for
+from agentgym.training.signals.selection import providers_for
 from agentgym.training.trl_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
@@ -82,15 +78,31 @@ def trainer(made, tmp_path):
     model, renderer = made
     rollouts = Rollouts(RolloutConfig(reward=Luck(), budgets=Budgets(max_turns=3, max_void_turns=9), concurrency=6))
     settings: dict[str, Any] = dict(
-        output_dir=str(tmp_path), per_device_train_batch_size=GROUP, steps_per_generation=2, num_generations=GROUP,
-        gradient_accumulation_steps=2, max_completion_length=256, use_cpu=True, bf16=False, report_to=[], max_steps=1,
-        gradient_checkpointing=False, disable_tqdm=True, dataloader_pin_memory=False, learning_rate=1e-3,
-    )  # fmt: skip
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=GROUP,
+        steps_per_generation=2,
+        num_generations=GROUP,
+        gradient_accumulation_steps=2,
+        max_completion_length=256,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        max_steps=1,
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        learning_rate=1e-3,
+    )
     with rollouts:
         yield TurnGRPOTrainer(
-            model, args=GRPOConfig(**settings), tasks=TASKS, policy=talker(model, renderer), rollouts=rollouts,
-            estimator=estimator("grpo"), processing_class=renderer.tokenizer,
-        )  # fmt: skip
+            model,
+            args=GRPOConfig(**settings),
+            tasks=TASKS,
+            policy=talker(model, renderer),
+            rollouts=rollouts,
+            estimator=estimator("grpo"),
+            processing_class=renderer.tokenizer,
+        )
 
 
 def generated(trainer) -> dict[str, Any]:
@@ -103,7 +115,7 @@ def gap(trainer, batch) -> torch.Tensor:
     """Between the log-probabilities of the trainer's own forward pass and those sampled with, of the agent's tokens."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    trainer._shown = batch["shown"]
+    trainer._images = batch["row_images"]
     with torch.no_grad():
         found, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model.eval(), ids, mask, batch["completion_ids"].size(1), batch_size=2
@@ -114,8 +126,8 @@ def gap(trainer, batch) -> torch.Tensor:
 
 def test_sampler_and_trainer_agree_on_every_token_of_rows_with_and_without_images(trainer):
     batch = generated(trainer)
-    assert [len(images) for images in batch["shown"]] == [3] * GROUP + [0] * GROUP
-    assert (trainer._sight._images.count(batch["completion_ids"].flatten().tolist())) > 0, "none in an observation"
+    assert [len(images) for images in batch["row_images"]] == [3] * GROUP + [0] * GROUP
+    assert (trainer._vision._images.count(batch["completion_ids"].flatten().tolist())) > 0, "none in an observation"
     assert gap(trainer, batch).max() < 2e-4
     torch.manual_seed(1)
     for part in split_tensor_dict(shuffle_sequence_dict(batch), 2):
@@ -126,7 +138,7 @@ def test_other_images_give_other_probabilities(trainer):
     """Else a forward pass that dropped its images would pass the test above."""
     batch = generated(trainer)
     other = picture("green", (90, 60))
-    batch["shown"] = [[other if image is RED else image for image in images] for images in batch["shown"]]
+    batch["row_images"] = [[other if image is RED else image for image in images] for images in batch["row_images"]]
     assert gap(trainer, batch).max() > 1e-3
 
 
@@ -143,27 +155,27 @@ def test_a_step_trains_the_eyes_too_and_begins_where_the_sampling_was(trainer):
 
 def test_a_record_of_another_processor_is_refused(trainer):
     generated(trainer)
-    episode = trainer._played[0]
+    episode = trainer._trajectories[0]
     episode.opening = [Message("user", (TextPart("look"), RED, RED))]
     with pytest.raises(PolicyError, match="image tokens where its 4 image"):
-        trainer._sight.shown(episode)
+        trainer._vision.images_of(episode)
 
 
 def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkeypatch):
     batch = generated(trainer)
-    sight = trainer._sight
-    features = sight._images.features
-    monkeypatch.setattr(sight._images, "features", lambda images: features(images) | {"tiles": torch.ones(1)})
+    vision_inputs = trainer._vision
+    features = vision_inputs._images.features
+    monkeypatch.setattr(vision_inputs._images, "features", lambda images: features(images) | {"tiles": torch.ones(1)})
     with pytest.raises(PolicyError, match="makes tiles of an image"):
-        sight.beside(batch["prompt_ids"], batch["shown"], trainer.model)
+        vision_inputs.model_kwargs(batch["prompt_ids"], batch["row_images"], trainer.model)
 
 
 def test_a_critic_that_would_be_blind_is_refused(made):
     model, renderer = made
     told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, task_set=None)
-    with pytest.raises(CreditError, match=r"turn_gae requires values: .* shown no images"):
-        sources_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
-    assert sources_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
+    with pytest.raises(CreditError, match=r"turn_gae requires values: .* computed without images"):
+        providers_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
+    assert providers_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
 
 
 async def test_trls_own_generation_refuses_images():

@@ -6,13 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import Any, cast
 
-from agentgym.testing.leftovers import Leftovers
-from agentgym.testing.world import Subject, World, calls_for
+from agentgym.testing.instance_checks import CheckSubject, RecordedEnvironment, calls_for
+from agentgym.testing.leaks import LeakDetector
 
 CLOSE_S = 30.0
 
 
-class Lodger:
+class DummySandbox:
     """Stands among the sandboxes of an environment, and knows whether it was closed."""
 
     closed = False
@@ -21,7 +21,7 @@ class Lodger:
         self.closed = True
 
 
-async def check_close(subject: Subject) -> None:
+async def check_close(subject: CheckSubject) -> None:
     """`close` ends every sandbox, frees every resource, may be awaited twice and after a cancelled call."""
     findings = subject.findings
     with findings.no_exception("close before reset"):
@@ -31,13 +31,13 @@ async def check_close(subject: Subject) -> None:
     calls = calls_for(subject.make(), 0, rounds=1)
     for _ in range(2):  # what is made once for all is made now
         with findings.no_exception("An episode played by hand"):
-            await World(subject, subject.task, subject.seed).play(calls)
-    leftovers, kept, episodes = Leftovers(), [], 3
+            await RecordedEnvironment(subject, subject.task, subject.seed).play(calls)
+    leftovers, kept, episodes = LeakDetector(), [], 3
     with leftovers.watching():
         for _ in range(episodes):
-            world = World(subject, subject.task, subject.seed)
+            world = RecordedEnvironment(subject, subject.task, subject.seed)
             kept.append(world)  # alive until counted: a file that only the garbage collector closes is not closed
-            lodger = Lodger()
+            lodger = DummySandbox()
             with findings.no_exception("An episode played by hand"):
                 await world.open()
                 world.environment._sandboxes.append(cast("Any", lodger))
@@ -56,8 +56,8 @@ async def check_close(subject: Subject) -> None:
             findings.add(f"close forgets something: after {episodes} closed episodes there are {phrase} more.")
 
 
-async def _check_cancel(subject: Subject) -> None:
-    world = World(subject, subject.task, subject.seed)
+async def _check_cancel(subject: CheckSubject) -> None:
+    world = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         await world.open()
         for call in calls_for(world.environment, 2, rounds=1)[:2]:

@@ -9,8 +9,8 @@ import pytest
 
 from agentgym import Call, Message, Task
 from agentgym.errors import DuplicateNameError, TaskError
-from agentgym.interop.gymnasium import gymnasium_tasks, register_gymnasium
-from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.interop import gymnasium_tasks, register_gymnasium
+from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, make
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing import check_environment, check_task_set

@@ -1,0 +1,64 @@
+"""Mask failures in training: some turns of a batch get no advantage, whatever the estimator gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import RecipeError
+from agentgym.evaluation.failures import FAILURES, TREATMENTS, Treatment
+from agentgym.storage.failures import failures_of, turn_failures
+from agentgym.trajectory import Trajectory
+
+Array = NDArray[np.float64]
+
+
+def check_treatments(treatments: Mapping[str, str]) -> None:
+    """Check [train.failures].
+
+    Raises: RecipeError for an unknown kind, an unknown treatment, or a treatment that its kind cannot have.
+    """
+    for kind, treatment in treatments.items():
+        if kind not in FAILURES:
+            raise RecipeError(f"train.failures.{kind}: there is no such kind. Kinds are {', '.join(FAILURES)}.")
+        if treatment not in TREATMENTS:
+            raise RecipeError(f"train.failures.{kind} = {treatment!r}: treatments are {', '.join(TREATMENTS)}.")
+        if (kind == "failed") != (treatment == "excluded"):
+            raise RecipeError(
+                f"train.failures.{kind} = {treatment!r}: episodes that failed are always excluded, because nobody "
+                "judged them, and nothing else is. Mask other kinds by mask_turn or mask_episode."
+            )
+        if treatment == "mask_turn" and FAILURES[kind].level == "end":
+            raise RecipeError(
+                f"train.failures.{kind} = 'mask_turn': this kind concerns a whole episode. Write mask_episode."
+            )
+
+
+def apply_failure_masks(
+    trajectories: Sequence[Trajectory], credit: Sequence[Array], treatments: Mapping[str, Treatment]
+) -> list[Array]:
+    """Return the advantages with zeros where the treatment of a failure asks for them.
+
+    This is biased, as is every mask that depends on what the agent did: turns that lead to a masked failure are neither
+    rewarded nor punished for it.
+
+    Args:
+        trajectories, credit: the trajectories, and one advantage per turn of each.
+        treatments: those that differ from the table's; if there are none, the advantages are returned unchanged.
+    """
+    masks_turn = {kind for kind, treatment in treatments.items() if treatment == "mask_turn"}
+    masks_episode = {kind for kind, treatment in treatments.items() if treatment == "mask_episode"}
+    if not masks_turn and not masks_episode:
+        return list(credit)
+    masked = []
+    for trajectory, advantages in zip(trajectories, credit, strict=True):
+        if not trajectory.valid:
+            masked.append(advantages)
+        elif masks_episode & failures_of(trajectory).keys():
+            masked.append(np.zeros_like(advantages))
+        else:
+            is_masked = [bool(masks_turn & set(kinds)) for kinds in turn_failures(trajectory.turns)]
+            masked.append(np.where(is_masked, 0.0, advantages))
+    return masked

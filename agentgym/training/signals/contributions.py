@@ -1,0 +1,61 @@
+"""Contributions: how much each turn added to the outcome, learnt so that they sum to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentgym.training.signals.provider import Rows
+from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
+from agentgym.trajectory import Trajectory
+
+
+class ContributionModel:
+    """`contributions`: one number per turn, read at its last token; the loss is (their sum - outcome)^2.
+
+    Args:
+        model: its body is copied. `settings`: of TurnScorer.
+    Source: SPA-RL, Wang et al. 2025, arXiv:2505.20732.
+    """
+
+    provides: tuple[str, ...] = ("contributions",)
+
+    def __init__(self, model: Any, **settings: Any) -> None:
+        self.scorer = TurnScorer(model, heads=1, **settings)
+
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        contributions: Rows = [[0.0] * len(t.turns) for t in trajectories]
+        rows = [row for row, t in enumerate(trajectories) if t.valid]
+        for row, numbers in zip(
+            rows, self.scorer.read([_token_positions(trajectories[row]) for row in rows]), strict=True
+        ):
+            contributions[row] = numbers[:, 0].tolist()
+        return {"contributions": contributions}
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Fit to the batch. Returns: the loss, and the share of the outcomes' variance that was explained before."""
+        valid = [t for t in trajectories if t.valid]
+        if not valid:
+            return {}
+        inputs = [_token_positions(t) for t in valid]
+        outcomes = np.array([t.outcome_reward for t in valid])
+        sums = np.array([numbers.sum() for numbers in self.scorer.read(inputs)])
+        metrics = {"progress/explained_variance": explained_variance(sums, outcomes)}
+
+        def loss_of(row: int, numbers: torch.Tensor) -> torch.Tensor:
+            return (numbers.sum() - float(outcomes[row])) ** 2
+
+        metrics["progress/loss"] = self.scorer.fit(inputs, loss_of)
+        return {name: value for name, value in metrics.items() if np.isfinite(value)}
+
+
+def _token_positions(trajectory: Trajectory) -> TokenPositions:
+    ids, ends = list(trajectory.prompt_ids), []
+    for turn in trajectory.turns:
+        ids += turn.token_ids
+        ends.append(len(ids) - 1)
+        ids += turn.observation_ids
+    return TokenPositions(ids, ends)

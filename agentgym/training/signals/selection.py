@@ -1,0 +1,105 @@
+"""The signal providers that an estimator requires, configured by the recipe's [train.signals]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentgym import registry
+from agentgym.credit import Estimator
+from agentgym.credit.group import SIGNALS
+from agentgym.environment import Environment
+from agentgym.errors import CreditError
+from agentgym.policy.contract import Policy
+from agentgym.task import TaskSet
+from agentgym.training.recipe import SignalsSection
+from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.contributions import ContributionModel
+from agentgym.training.signals.critic import Critic
+from agentgym.training.signals.gold_answer import NO_ANSWER, GoldAnswer
+from agentgym.training.signals.hindsight import LearnedHindsight, PromptedHindsight
+from agentgym.training.signals.provider import SignalProvider
+from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.token_critic import TokenCritic
+
+ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
+"""Signals that only an environment can provide, and the method that it overrides to do so."""
+TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
+"""Signals from a model that is given the tokens of a record and none of its images."""
+
+
+def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
+    """Check, before anything is trained, that the environments and the task set provide what the estimator requires.
+
+    Raises: CreditError naming the estimator, the signal, and the environment or task set without it.
+    """
+    for name in estimator.requires:
+        if (method := ENVIRONMENT_METHODS.get(name)) is not None:
+            for environment in sorted({task.environment for task in task_set["train"]}):
+                environment_class = type(registry.prototype(environment))
+                if getattr(environment_class, method.__name__, method) is method:
+                    raise CreditError(
+                        f"{estimator.name} requires {name}, which {environment} does not provide: it does not override "
+                        f"`{method.__name__}`. {SIGNALS[name].remedy} Or choose another estimator."
+                    )
+        if name == "gold_logprobs" and task_set.answer is None:
+            raise CreditError(NO_ANSWER.format(name=task_set.name))
+
+
+def providers_for(
+    estimator: Estimator,
+    section: SignalsSection,
+    *,
+    model: Any,
+    policy: Policy,
+    rollouts: Rollouts,
+    task_set: TaskSet,
+    encode: Callable[[str], list[int]],
+    seed: int = 0,
+) -> list[SignalProvider]:
+    """Make one provider for each signal that the estimator requires and no record holds: none for most estimators.
+
+    Args:
+        model, policy: the ones being trained.
+        encode: from text to token ids.
+    Raises: CreditError if a gold answer is required, and the policy cannot score or the task set has none; or if a
+        required signal is computed from text alone, and the policy reads images.
+    """
+    text_only = TEXT_ONLY & set(estimator.requires)
+    if text_only and getattr(policy.renderer, "images", None) is not None:
+        raise CreditError(
+            f"{estimator.name} requires {', '.join(sorted(text_only))}: that is computed without images, and this "
+            "policy reads images. Choose an estimator that needs no other model, such as return_to_go, grpo or vine."
+        )
+    network: dict[str, Any] = {"learning_rate": section.learning_rate, "epochs": section.epochs, "seed": seed}
+    options = estimator.unwrapped.resolved_options  # a wrapper changes neither discount nor weights
+    return_spec = ReturnSpec(
+        **{name: float(options.get(name, 1.0)) for name in ("gamma", "outcome_weight", "turn_weight")}
+    )
+
+    def critic() -> SignalProvider:
+        privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
+        return Critic(model, return_spec, double=section.double, privileged=privileged, encode=encode, **network)
+
+    def hindsight() -> SignalProvider:
+        if section.hindsight == "prompted":
+            return PromptedHindsight(policy, rollouts, encode)
+        return LearnedHindsight(model, encode, **network)
+
+    makers: dict[str, Callable[[], SignalProvider]] = {
+        "gold_logprobs": lambda: GoldAnswer(policy, task_set, rollouts),
+        "continuations": lambda: MonteCarloContinuations(policy, rollouts, section.continuations),
+        "counterfactuals": lambda: LeaveOneOutReplays(rollouts, section.exact_turns),
+        "contributions": lambda: ContributionModel(model, **network),
+        "values": critic,
+        "action_values": critic,
+        "token_values": lambda: TokenCritic(model, return_spec, **network),
+        "hindsight": hindsight,
+        "branches": BranchLabels,
+    }
+    providers: list[SignalProvider] = []
+    for name, make in makers.items():
+        if name in estimator.requires and not any(name in provider.provides for provider in providers):
+            providers.append(make())
+    return providers

@@ -1,0 +1,8 @@
+"""The stages of a training run, one file each; `agentgym.training.run` puts them in order.
+
+context.py      what every stage shares: the recipe, the run folder, the tasks, the rollouts, the progress bars
+demonstrate.py  the task set's scripted players play training tasks
+warm_start.py   the model that training starts from, and supervised imitation of the demonstrations
+reinforce.py    reinforcement learning with turn-level credit
+measure.py      validation while training, held-out evaluation before and after, the closing report
+"""

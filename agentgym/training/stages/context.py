@@ -1,0 +1,109 @@
+"""What the stages of one training run share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from agentgym import registry
+from agentgym.policy.contract import Renderer
+from agentgym.policy.device import device_of
+from agentgym.policy.formats.contract import CallFormat
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.transformers import TransformersPolicy
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.task import TaskSet
+from agentgym.training.models import tokenizer_of
+from agentgym.training.recipe import Recipe
+from agentgym.training.rollouts import Rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """The model being trained.
+
+    Attributes:
+        model: of transformers.
+        processing_class: its tokenizer, or its processor if it reads images.
+        policy: samples from `model`, whose weights are trained in place.
+        renderer: of the policy.
+    """
+
+    model: Any
+    processing_class: Any
+    policy: TransformersPolicy
+    renderer: Renderer
+
+    @property
+    def tokenizer(self) -> Any:
+        return tokenizer_of(self.processing_class)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """One execution of a recipe.
+
+    Attributes:
+        folder: where every stage leaves its result.
+        device: torch's name of the device that is trained on.
+        task_set, rollouts: the recipe's tasks, and what plays episodes of them.
+        console, progress: the terminal, and the progress bars on it.
+    """
+
+    folder: RunFolder
+    recipe: Recipe
+    device: str
+    task_set: TaskSet
+    rollouts: Rollouts
+    console: Console
+    progress: Progress
+
+    @classmethod
+    def open(cls, folder: RunFolder, recipe: Recipe, console: Console) -> RunContext:
+        """Load the tasks and make the rollouts. `close` the rollouts in the end."""
+        task_set = recipe.tasks.load()
+        rollouts = Rollouts(recipe.rollout_config(task_set), pool=recipe.episode.pool, ledger=Ledger(folder.ledger))
+        return cls(folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, _progress(console))
+
+    @contextmanager
+    def progress_bar(self, description: str, total: int) -> Iterator[Callable[[], None]]:
+        """Show a progress bar. Yields a function that advances it by one."""
+        bar = self.progress.add_task(description, total=total, note="")
+        yield lambda: self.progress.advance(bar)
+
+    def call_format(self) -> CallFormat:
+        """Return the call format that the recipe names."""
+        call_format: CallFormat = registry.load("call_formats", self.recipe.policy.call_format)()
+        return call_format
+
+    def learner(self, model: Any, processing_class: Any) -> Learner:
+        """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it."""
+        tokenizer, machine = tokenizer_of(processing_class), self.recipe.machine
+        policy_class, images = TransformersPolicy, None
+        if tokenizer is not processing_class:
+            from agentgym.policy.image_tokens import ImageTokens
+            from agentgym.policy.vision import VisionPolicy
+
+            policy_class, images = VisionPolicy, ImageTokens(processing_class)
+        renderer = TemplateRenderer(tokenizer, self.call_format(), images=images)
+        policy = policy_class(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
+        policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
+        return Learner(model, processing_class, policy, renderer)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<22}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )

@@ -1,0 +1,78 @@
+"""Demonstrations: the task set's scripted players play training tasks, for the model to imitate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from agentgym.errors import TaskError
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.task import Task, TaskSet, seed_of
+from agentgym.training.recipe import WarmStartSection
+from agentgym.training.rollouts import Rollouts
+from agentgym.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from agentgym.training.stages.context import RunContext
+
+
+def demonstrate(context: RunContext) -> list[Trajectory]:
+    """Play the demonstrations that [warm_start] asks for; without that section enough to train a tokenizer."""
+    section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
+    count = min(section.demonstrations, len(context.task_set["train"]))
+    with context.progress_bar("demonstrations", count) as advance:
+        return demonstrations(
+            context.rollouts,
+            context.task_set,
+            count,
+            imperfect_oracle=section.imperfect_oracle,
+            seed=context.recipe.seed,
+            on_trajectory=lambda _: advance(),
+        )
+
+
+def demonstrations(
+    rollouts: Rollouts,
+    task_set: TaskSet,
+    count: int,
+    *,
+    imperfect_oracle: float = 0.0,
+    seed: int = 0,
+    on_trajectory: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Let the task set's scripted players play `count` training tasks, drawn without order.
+
+    Args:
+        imperfect_oracle: the share of the tasks that the set's imperfect oracle plays. It uses the tools well, for
+            the wrong goal. A policy that imitates both players knows how to use the tools, and only reward can
+            teach it what to use them for.
+        on_trajectory: called with each episode when it ends.
+    Returns: the oracle's episodes that succeeded, then all valid ones of the imperfect oracle.
+    Raises: TaskError if the set has no such player, or if its oracle solves no task.
+    """
+    tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
+    oracle_count = len(tasks) - round(imperfect_oracle * len(tasks))
+
+    def play(player: str, player_tasks: Sequence[Task]) -> list[Trajectory]:
+        script = getattr(task_set, player)
+        if script is None:
+            raise TaskError(
+                f"{task_set.name} has no {player} to imitate. Start from a checkpoint that can already call tools, "
+                f"without [warm_start], or give the TaskSet a `{player}`."
+            )
+        return rollouts.play(
+            lambda task: ScriptedPolicy(script(task)),
+            player_tasks,
+            label=f"demonstration-{player}",
+            record=False,
+            on_trajectory=on_trajectory,
+        )
+
+    attempts = play("oracle", tasks[:oracle_count])
+    solved = [t for t in attempts if t.valid and (t.success or 0) >= 1]
+    if not solved:
+        reason = next((t.error for t in attempts if t.error), "no infrastructure error")
+        raise TaskError(f"The oracle of {task_set.name} solved none of {oracle_count} tasks ({reason}).")
+    if not imperfect_oracle:
+        return solved
+    return solved + [t for t in play("imperfect_oracle", tasks[oracle_count:]) if t.valid]

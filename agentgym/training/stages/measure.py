@@ -1,0 +1,91 @@
+"""Measurements: validation while training, held-out evaluation before and after, and the report that closes a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.report import write_report
+from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
+from agentgym.evaluation.text import format_gains
+from agentgym.training.diagnostics import summarise
+from agentgym.training.stages.context import Learner, RunContext
+
+
+def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
+    """Play validation tasks with the current weights and log their metrics under `phase`. Returns: the metrics."""
+    training = learner.model.training
+    trajectories = context.rollouts.play(
+        learner.policy,
+        choose(context.task_set, "validation", count),
+        label=f"{phase}-{step:06d}",
+        record=False,
+        temperature=context.recipe.evaluate.temperature,
+    )
+    learner.model.train(training)
+    metrics = summarise(trajectories)
+    context.folder.log(step, phase, **metrics)
+    return metrics
+
+
+def measure(context: RunContext, when: str, learner: Learner, parameters: Mapping[str, Any] | None = None) -> None:
+    """Evaluate on held-out tasks and write evaluation/<when>.json; do nothing where that file exists.
+
+    Args:
+        parameters: replace some of the tasks' own parameters: another environment under the same questions and truth.
+    """
+    recipe, section, policy = context.recipe, context.recipe.evaluate, learner.policy
+    file = _evaluation_file(context, when)
+    if file.is_file():
+        return
+    tasks = choose(context.task_set, "held_out", section.tasks)
+    if parameters:
+        tasks = [replace(task, parameters={**task.parameters, **parameters}) for task in tasks]
+    held_out_uses = note_held_out_use(
+        context.task_set,
+        "held_out",
+        tasks,
+        policy=policy.name,
+        label=f"{context.folder.path.resolve()}/{when}",
+        seed=recipe.seed,
+    )
+    with context.progress_bar(f"held-out {when}", len(tasks) * section.group_size) as advance:
+        trajectories = context.rollouts.play(
+            policy,
+            tasks,
+            label=f"held-out-{when}",
+            group_size=section.group_size,
+            temperature=section.temperature,
+            on_trajectory=lambda _: advance(),
+        )
+    evaluation = from_trajectories(
+        trajectories,
+        label=when,
+        task_set=context.task_set,
+        split="held_out",
+        policy=policy.name,
+        config=context.rollouts.config.at_temperature(section.temperature),
+    )
+    evaluation.held_out_uses = held_out_uses
+    context.folder.write_json(f"evaluation/{when}.json", evaluation.to_json())
+
+
+def conclude(context: RunContext, minutes: float) -> None:
+    """Write the report and print what was learnt, how long the run took, and where the report is."""
+    console, stratum = context.console, context.recipe.evaluate.stratum
+    report = write_report(context.folder)
+    console.print()
+    before, after, control = (_evaluation_file(context, when) for when in ("before", "after", "control"))
+    if before.is_file() and after.is_file():
+        console.print(format_gains(Evaluation.load(before), Evaluation.load(after), first=stratum))
+        if control.is_file():
+            guessed = Evaluation.load(control).success(stratum).value
+            console.print(f"  with tools that answer from another environment: {guessed:.0%} (what can be guessed)")
+    console.print(f"[bold]{context.recipe.name}[/] took {minutes:.1f} minutes. Report: [bold]{report}[/]")
+
+
+def _evaluation_file(context: RunContext, when: str) -> Path:
+    return context.folder.path / "evaluation" / f"{when}.json"

@@ -1,0 +1,193 @@
+"""Reinforcement learning with turn-level credit, from the recipe's [train] section."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch.utils.tensorboard import SummaryWriter
+from transformers import PrinterCallback
+from transformers.integrations import TensorBoardCallback
+from trl import GRPOConfig
+
+from agentgym.credit import Estimator
+from agentgym.errors import RecipeError
+from agentgym.policy.contract import Policy
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.training.branching import Branching
+from agentgym.training.callbacks import (
+    HEALTHY,
+    CheckpointCompleteCallback,
+    CollapseGuardCallback,
+    LoggingCallback,
+    ValidationCallback,
+    latest_checkpoint,
+)
+from agentgym.training.collapse_guard import CollapseGuard
+from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.curriculum import Curriculum, curriculum_of
+from agentgym.training.models import load_state, save_atomically
+from agentgym.training.recipe import TrainSection
+from agentgym.training.signals.selection import providers_for
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.measure import validate
+from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
+from agentgym.trajectory import Trajectory
+
+
+def reinforce(context: RunContext, learner: Learner) -> None:
+    """Train the learner's weights in place and save them, from the last complete checkpoint if there is one."""
+    section, checkpoints = context.recipe.train, context.folder.checkpoints
+    final = checkpoints / "final"
+    if final.is_dir():
+        learner.model.load_state_dict(load_state(final))
+        return
+    checkpoint = latest_checkpoint(checkpoints)
+    context.folder.forget(("train", "validation"), _step_of(checkpoint))
+    guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console)
+    curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
+    trainer = _make_trainer(context, learner, curriculum, guard)
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
+        learner.model.load_state_dict(load_state(healthy))
+    save_atomically(learner.model, learner.processing_class, final)
+
+
+def _make_trainer(
+    context: RunContext, learner: Learner, curriculum: Curriculum | None, guard: CollapseGuardCallback
+) -> TurnGRPOTrainer:
+    recipe, section = context.recipe, context.recipe.train
+    estimator = section.make_estimator()
+    bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
+    shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+    trainer = TurnGRPOTrainer(
+        learner.model,
+        args=grpo_config(context),
+        tasks=list(context.task_set["train"]),
+        policy=learner.policy if section.generation == "transformers" else _trl_policy(context, learner),
+        rollouts=context.rollouts,
+        estimator=estimator,
+        signal_providers=providers_for(
+            estimator,
+            section.signals,
+            model=learner.model,
+            policy=learner.policy,
+            rollouts=context.rollouts,
+            task_set=context.task_set,
+            encode=learner.tokenizer.encode,
+            seed=recipe.seed,
+        ),
+        failures=section.failures,
+        branching=_branching(section, estimator, recipe.seed),
+        credit_callback=_credit_callback(context, learner.policy),
+        curriculum=curriculum,
+        processing_class=learner.tokenizer,
+        callbacks=[
+            LoggingCallback(context.folder, "train", context.progress, bar, shown_metrics),
+            ValidationCallback(
+                lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
+                every=section.validate_every,
+            ),
+            CheckpointCompleteCallback(curriculum),
+            guard,
+            TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard))),
+        ],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def grpo_config(context: RunContext) -> GRPOConfig:
+    """Translate the recipe into TRL's GRPOConfig; [train.trl] passes anything else through.
+
+    Raises: RecipeError where the minibatches do not divide a step's episodes, or TRL refuses an option.
+    """
+    recipe, section = context.recipe, context.recipe.train
+    episodes = section.tasks_per_step * section.group_size
+    if episodes % section.minibatches:
+        raise RecipeError(
+            f"train.minibatches = {section.minibatches} does not divide the {episodes} episodes of a step "
+            "(train.tasks_per_step x train.group_size)."
+        )
+    options: dict[str, Any] = dict(
+        output_dir=str(context.folder.checkpoints),
+        max_steps=section.steps * section.iterations,
+        per_device_train_batch_size=episodes // section.minibatches,
+        steps_per_generation=section.minibatches,
+        gradient_accumulation_steps=section.minibatches,
+        num_generations=section.group_size,
+        num_iterations=section.iterations,
+        learning_rate=section.learning_rate,
+        lr_scheduler_type="constant",
+        warmup_steps=section.warmup_steps,
+        loss_type=section.loss_type,
+        beta=section.kl,
+        temperature=recipe.episode.temperature,
+        top_p=recipe.episode.top_p,
+        max_completion_length=recipe.episode.max_episode_tokens,
+        max_grad_norm=section.max_grad_norm,
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=section.save_every,
+        save_total_limit=section.keep_checkpoints,
+        report_to=[],
+        disable_tqdm=True,
+        seed=recipe.seed,
+        data_seed=recipe.seed,
+        gradient_checkpointing=False,
+        bf16=context.device != "cpu",
+        use_cpu=context.device == "cpu",
+        weight_decay=0.0,
+        dataloader_pin_memory=False,
+    )
+    try:
+        return GRPOConfig(**{**options, **section.trl})
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
+
+
+def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:
+    """A function that makes the policy which samples through the trainer's own backend."""
+    from agentgym.training.trl_policy import TrlPolicy
+
+    renderer = TemplateRenderer(learner.tokenizer, context.call_format())
+    return lambda trainer: TrlPolicy(trainer, renderer)
+
+
+def _branching(section: TrainSection, estimator: Estimator, seed: int) -> Branching | None:
+    if "branches" not in estimator.requires:
+        return None
+    return Branching(section.signals.root_episodes, section.signals.branch_before, seed)
+
+
+def _credit_callback(context: RunContext, policy: Policy) -> CreditCallback:
+    """Append the credit of every step to credit.jsonl and, where [train] says so, audit it."""
+    section = context.recipe.train
+    audit = None
+    if section.audit_every:
+        audit = CreditAudit(
+            policy,
+            context.rollouts,
+            every=section.audit_every,
+            sample=section.audit_sample,
+            continuations=section.audit_continuations,
+            group_size=section.group_size,
+            iterations=section.iterations,
+            seed=context.recipe.seed,
+        )
+
+    def on_credit(step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> Mapping[str, float]:
+        with (context.folder.path / "credit.jsonl").open("a", encoding="utf-8") as file:
+            for trajectory, advantages in zip(trajectories, credit, strict=True):
+                row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
+                file.write(json.dumps(row) + "\n")
+        return audit(step, trajectories, credit) if audit else {}
+
+    return on_credit
+
+
+def _step_of(checkpoint: Path | None) -> int:
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0

@@ -1,0 +1,98 @@
+"""What a vision model is given beside the tokens of a training batch: the images that its trajectories show."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from agentgym.errors import PolicyError
+from agentgym.messages import ImagePart, images_of
+from agentgym.policy.contract import Policy
+from agentgym.policy.image_tokens import ImageTokens
+from agentgym.trajectory import Trajectory
+
+PASSED_ON = frozenset({"pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "image_position_ids"})
+"""What TRL's forward pass hands to a model, of all that image processors may return."""
+MASKED_LOGIT = -1e4
+"""Added to a logit, it leaves a probability of exactly 0; every dtype holds it, and no product with it is NaN."""
+
+
+class VisionInputs:
+    """Makes TRL's forward pass match how the agent sampled: the same images, and no probability for image tokens.
+
+    Args:
+        images: of the renderer that the policy samples with.
+        model: the model being trained.
+    """
+
+    def __init__(self, images: ImageTokens, model: Any) -> None:
+        self._images = images
+        self._needs_token_types = "mm_token_type_ids" in inspect.signature(model.forward).parameters
+
+    @classmethod
+    def of(cls, policy: Policy, model: Any) -> VisionInputs | None:
+        """Return the vision inputs of a policy that reads images; None for one that reads text only."""
+        images = getattr(policy.renderer, "images", None)
+        return cls(images, model) if isinstance(images, ImageTokens) else None
+
+    def images_of(self, trajectory: Trajectory) -> list[ImagePart]:
+        """Return the images that the trajectory's tokens stand for, in order.
+
+        Images of the last results are left out: the episode was over, and no token stands for them.
+
+        Raises: PolicyError if the number of image tokens does not fit the images.
+        """
+        images = images_of(trajectory.opening)
+        for turn in trajectory.turns:
+            if turn.observation_ids:
+                images += images_of([*(result.message() for result in turn.results), *turn.replies])
+        token_count = self._images.count(trajectory.arrays().ids.tolist())
+        expected = sum(self._images.count(self._images.encode(image)) for image in images)
+        if token_count != expected:
+            raise PolicyError(
+                f"{trajectory.id} holds {token_count} image tokens where its {len(images)} image(s) have {expected}, "
+                "so it cannot be trained on. It was recorded with another image processor: play it again with this one."
+            )
+        return images
+
+    def model_kwargs(self, ids: torch.Tensor, images: Sequence[Sequence[ImagePart]], model: Any) -> dict[str, Any]:
+        """Return the model's arguments beside the tokens of some rows; an empty dict if no row shows an image.
+
+        Args:
+            ids: [B, L]. `images`: [B] lists, the images of each row.
+        Raises: PolicyError if the image processor returns what TRL does not pass on.
+        """
+        features = self._images.features([image for row in images for image in row])
+        if not features:
+            return {}
+        if unknown := sorted(set(features) - PASSED_ON):
+            raise PolicyError(
+                f"{type(self._images.processor).__name__} makes {', '.join(unknown)} of an image, which TRL's trainer "
+                f"does not pass on to the model (it passes {', '.join(sorted(PASSED_ON))}). Models like LLaVA and "
+                "Qwen-VL can be trained; others can be evaluated with the policy 'vision'."
+            )
+        if self._needs_token_types:
+            features["mm_token_type_ids"] = (ids == self._images.image_token_id).long()
+        dtype = next(model.parameters()).dtype
+        return {
+            name: tensor.to(device=ids.device, dtype=dtype if tensor.is_floating_point() else tensor.dtype)
+            for name, tensor in features.items()
+        }
+
+    @contextmanager
+    def mask_image_logits(self, model: Any) -> Iterator[None]:
+        """Inside, tokens that stand for images have no probability, as when the agent sampled."""
+        head = model.get_output_embeddings()
+        own_bias, weight = head.bias, head.weight
+        mask = torch.zeros(len(weight), dtype=weight.dtype, device=weight.device)
+        mask[list(self._images.reserved_ids)] = MASKED_LOGIT
+        # An attribute of the instance hides the parameter, which keeps its gradient.
+        head.__dict__["bias"] = mask if own_bias is None else own_bias + mask
+        try:
+            yield
+        finally:
+            del head.__dict__["bias"]
