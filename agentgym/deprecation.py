@@ -21,6 +21,20 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, TypeVar
 
+__all__ = [
+    "REMOVED_IN",
+    "AgentGymDeprecationWarning",
+    "adopt_renamed_members",
+    "current_name",
+    "moved_module",
+    "renamed_attributes",
+    "renamed_keys",
+    "renamed_keywords",
+    "renamed_member",
+    "renamed_options",
+    "warn_renamed",
+]
+
 REMOVED_IN = "0.3.0"
 """The release in which the names that are old today stop working."""
 
