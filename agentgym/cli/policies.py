@@ -8,14 +8,15 @@ import tomllib
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from agentgym import registry
 from agentgym.errors import AgentGymError, UnknownNameError
-from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
+
+if TYPE_CHECKING:  # the policies and the registry need numpy, which --help does without
+    from agentgym.policy.contract import Policy
 
 
 class PolicyArgumentError(AgentGymError, ValueError):
@@ -40,7 +41,7 @@ Device = Annotated[
     str,
     typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
 ]
-Agent = Policy | Callable[[Task], Policy]
+Agent: TypeAlias = "Policy | Callable[[Task], Policy]"
 
 
 def load_policy(
@@ -55,6 +56,8 @@ def load_policy(
 
     Raises: PolicyArgumentError saying what could be written instead; what the policy itself raises.
     """
+    from agentgym import registry
+
     if text == "oracle":
         return _oracle(task_set), "oracle"
     if Path(text).exists():
@@ -123,6 +126,8 @@ def _reads_images(checkpoint: Path) -> bool:
 
 def _make(name: str, address: str, model: str, given_options: dict[str, str | None]) -> Agent:
     """Build a registered policy. Options it does not take are an error, not left out in silence."""
+    from agentgym import registry
+
     factory = registry.load("policies", name)
     arguments = [part for part in (address, model) if part]
     options = {key: value for key, value in given_options.items() if value is not None}
