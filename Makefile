@@ -13,7 +13,7 @@ RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
-WORKERS     ?= auto
+WORKERS     ?= 4
 BENCHMARKS  ?= overhead episodes sandbox credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 
@@ -64,14 +64,14 @@ from agentgym.sandbox import NamespacesBackend
 
 async def probe():
     backend = NamespacesBackend()
-    found = await backend.probe()
+    capabilities = await backend.probe()
     await backend.close()
-    if not found.available:
-        print(f"[setup] WARNING, no sandbox can be made here, so the demo and many tests cannot run: {found.reason}")
-    for limit, remedy in found.missing:
+    if not capabilities.available:
+        print(f"[setup] WARNING, no sandbox can be made here, so the demo and many tests cannot run: {capabilities.reason}")
+    for limit, remedy in capabilities.missing:
         print(f"[setup] sandboxes cannot enforce {limit} here. {remedy}")
-    if found.available:
-        print(f"[setup] sandboxes: {found.level}")
+    if capabilities.available:
+        print(f"[setup] sandboxes: {capabilities.level}")
 
 asyncio.run(probe())
 endef
@@ -110,12 +110,13 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $$resume
 	@echo "The report: $(RUN)/report.html"
 
-# Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once.
+# Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once. Half of the
+# time a worker waits, for containers and browsers above all, so there are four of them also on two cores.
 test: $(STAMP)  ## every test
-	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
+	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-test-fast: $(STAMP)  ## the tests that take less than ten seconds each; under two minutes in all
-	"$(PY)" -m pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+test-fast: $(STAMP)  ## the tests that take less than ten seconds each; about two minutes in all
+	"$(PY)" -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(PYTEST_ARGS)
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
