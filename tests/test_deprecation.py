@@ -106,6 +106,9 @@ def test_the_import_paths_of_the_first_release_still_work():
     ("old", "new"),
     [
         ("agentgym.sandbox.prepared.shared_snapshot", "agentgym.sandbox.shared_snapshot"),
+        ("agentgym.reward.EpisodeView", "agentgym.Trajectory"),
+        ("agentgym.reward.TurnView", "agentgym.Turn"),
+        ("agentgym.reward.contract.EpisodeView", "agentgym.Trajectory"),
         ("agentgym.tasks.lottery.Lottery", "agentgym.tasks.generator.TaskGenerator"),
         ("agentgym.tasks.lottery.Place", "agentgym.tasks.generator.TaskSlot"),
     ],
