@@ -120,6 +120,7 @@ def test_the_import_paths_of_the_first_release_still_work():
         ("agentgym.testing.backends.Verdict", "agentgym.testing.backends.CheckVerdict"),
         ("agentgym.training.signals.Source", "agentgym.training.SignalProvider"),
         ("agentgym.training.warm_start.demonstrations", "agentgym.training.demonstrations"),
+        ("agentgym.sandboxes.swe.parameters.Parameters", "agentgym.sandboxes.swe.parameters.RepositoryParameters"),
         ("agentgym.tasks.lottery.Lottery", "agentgym.tasks.generator.TaskGenerator"),
         ("agentgym.tasks.lottery.Place", "agentgym.tasks.generator.TaskSlot"),
     ],
