@@ -17,6 +17,6 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
     selection.py      the providers that an estimator requires
 """
 
-from agentgym.training.signals.provider import SignalProvider, with_signal_rows
+from agentgym.training.signals.provider import SignalProvider
 
-__all__ = ["SignalProvider", "with_signal_rows"]
+__all__ = ["SignalProvider"]
