@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agentgym import Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .final_answer import final_answer, gold_answers
 from .maths_equality import same
@@ -35,7 +35,7 @@ class SymbolicMaths(Reward):
     def __init__(self, argument: str = "text", tolerance: float = 1e-9) -> None:
         self.argument, self.tolerance = argument, tolerance
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no gold answer; MissingExtraError without mpmath."""
         gold = gold_answers(episode, "symbolic_maths")
         answer = final_answer(episode, self.argument)

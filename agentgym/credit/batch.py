@@ -40,15 +40,26 @@ def groups_of(
     count = len(trajectories)
     if group_size < 1 or count % group_size:
         raise ShapeError(f"{count} trajectories do not divide into groups of {group_size}: give whole groups.")
-    for name, rows in (signals or {}).items():
+    starts = range(0, count, group_size)
+    groups = [Group.from_trajectories(trajectories[start : start + group_size]) for start in starts]
+    return [replace(group, train_version=train_version) for group in with_signal_rows(groups, signals or {})]
+
+
+def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Sequence[Any]]) -> list[Group]:
+    """The groups of a batch with more signals, given as one row per trajectory of the batch, in its order.
+
+    Raises: ShapeError if a signal does not have one row per trajectory; CreditError as `Group.with_signals`.
+    """
+    count = sum(group.size for group in groups)
+    for name, rows in signals.items():
         if len(rows) != count:
             raise ShapeError(f"{name} has {len(rows)} rows for a batch of {count} trajectories: give one row each.")
-    groups = []
-    for start in range(0, count, group_size):
-        group = Group.from_trajectories(trajectories[start : start + group_size])
-        added = {name: rows[start : start + group_size] for name, rows in (signals or {}).items()}
-        groups.append(replace(group.with_signals(**added) if added else group, train_version=train_version))
-    return groups
+    completed, start = [], 0
+    for group in groups:
+        own_rows: dict[str, Any] = {name: rows[start : start + group.size] for name, rows in signals.items()}
+        completed.append(group.with_signals(**own_rows) if own_rows else group)
+        start += group.size
+    return completed
 
 
 def credit_of(
