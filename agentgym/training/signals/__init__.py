@@ -18,11 +18,15 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
 """
 
 from agentgym.deprecation import renamed_attributes
-from agentgym.training.signals.provider import SignalProvider, with_signal_rows
+from agentgym.training.signals.provider import SignalProvider
 
-__all__ = ["SignalProvider", "with_signal_rows"]
+__all__ = ["SignalProvider"]
 
 __getattr__ = renamed_attributes(
     __name__,
-    {"Source": "agentgym.training.SignalProvider", "with_rows": "agentgym.training.signals.with_signal_rows"},
+    {
+        "Source": "agentgym.training.SignalProvider",
+        "with_rows": "agentgym.credit.with_signal_rows",
+        "with_signal_rows": "agentgym.credit.with_signal_rows",
+    },
 )
