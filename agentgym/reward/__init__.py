@@ -31,4 +31,13 @@ __all__ = [
     "validate_each",
 ]
 
-__getattr__ = renamed_attributes(__name__, {"EpisodeView": "agentgym.Trajectory", "TurnView": "agentgym.Turn"})
+__getattr__ = renamed_attributes(
+    __name__,
+    {
+        "EpisodeView": "agentgym.Trajectory",
+        "Moment": "agentgym.reward.RewardStage",
+        "TurnView": "agentgym.Turn",
+        "judged": "agentgym.reward.validate_components",
+        "judged_each": "agentgym.reward.validate_each",
+    },
+)
