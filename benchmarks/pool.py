@@ -2,9 +2,9 @@
 
     python benchmarks/pool.py [--backends namespaces,docker] [--episodes 24] [--rounds 5] [--think-ms 0,50]
 
-Oracles of bundled task sets play, and wait `--think-ms` before each turn, as an agent does whose model is served elsewhere:
-meanwhile a pool can make the next sandbox. CPU is of this process and its sandboxes; what the Docker daemon spends is
-not in it.
+Oracles of bundled task sets play. `--think-ms` is a wait before each turn, as for an agent whose model is served
+elsewhere: meanwhile a pool can make the next sandbox. CPU is of this process and its sandboxes; what the Docker daemon
+spends is not in it.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from agentgym import (
 
 
 class CodeWithOneHost(Environment):
-    """Python with a network of one host. Isolated: the agent's code runs in a sandbox, and the host's proxy connects."""
+    """Python with a network of one host. Isolated: the code runs in a sandbox, and the host's proxy connects."""
 
     def __init__(self, allow: str) -> None:
         # Who runs the gym says what may be reached, never a task or an agent. False would be no network at all.

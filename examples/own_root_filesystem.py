@@ -14,14 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 
-from agentgym import Call, Environment, EpisodeManager, Message, RolloutConfig, SandboxSpec, ScriptedPolicy, Task
-from agentgym import register, tool
+from agentgym import Call, Environment, EpisodeManager, Message, SandboxSpec, ScriptedPolicy, Task, register, tool
 
-UNUSED = shutil.ignore_patterns("test", "tests", "idlelib", "tkinter", "ensurepip", "*-packages", "config-*", "*.a")
+UNUSED = ("test", "idlelib", "lib2to3", "tkinter", "ensurepip", "__pycache__", "*-packages", "config-*", "*.a")
 
 
 class BarePython(Environment):
@@ -40,8 +38,8 @@ class BarePython(Environment):
 def make_root(folder: Path) -> None:
     """Copy this Python with its libraries, and add what the task is about."""
     interpreter = os.path.realpath(sys.executable)
-    library = Path(sysconfig.get_path("stdlib"))
-    shutil.copytree(library, folder / library.relative_to("/"), ignore=UNUSED)
+    library = Path(os.__file__).parent
+    shutil.copytree(library, folder / library.relative_to("/"), ignore=shutil.ignore_patterns(*UNUSED))
     extensions = map(str, library.glob("lib-dynload/*.so"))
     needed = subprocess.run(["ldd", interpreter, *extensions], capture_output=True, text=True, check=True).stdout
     for path in {interpreter, *re.findall(r"(?:=> |^\s+)(/\S+) \(0x", needed, re.MULTILINE)}:
@@ -55,19 +53,16 @@ def make_root(folder: Path) -> None:
 
 
 async def main() -> None:
-    register("acme/bare-python-v1", BarePython)
     count = "print(sum(int(line.split(',')[1]) for line in open('/data/stock.csv')))"
-    calls = [
-        Call("run", {"program": "python3", "arguments": ["-c", count]}),
-        Call("run", {"program": "python3", "arguments": ["-c", "open('/data/stock.csv', 'w')"]}),
-        Call("run", {"program": "sh", "arguments": ["-c", "id"]}),
-    ]
+    programs = [("python3", ["-c", count]), ("python3", ["-c", "open('/data/stock.csv', 'w')"]), ("sh", ["-c", "id"])]
+    calls = [Call("run", {"program": program, "arguments": arguments}) for program, arguments in programs]
     agent = ScriptedPolicy([*(Message("assistant", "", (call,)) for call in calls), Message("assistant", "10")])
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("AGENTGYM_CACHE", f"{folder}/cache")  # leave it out to keep the unpacked image
         make_root(Path(folder, "root"))
-        manager = EpisodeManager(agent, RolloutConfig(environment_options={"image": f"{folder}/root"}))
-        [episode] = await manager.collect([Task("stock", "acme/bare-python-v1", "How many things are in stock?")])
+        register("acme/bare-python-v1", lambda: BarePython(f"{folder}/root"))
+        task = Task("stock", "acme/bare-python-v1", "How many things are in stock?")
+        [episode] = await EpisodeManager(agent).collect([task])
     for turn in episode.turns[:-1]:
         print(turn.calls[0].arguments["program"], "->", turn.results[0].content.strip().splitlines()[-1])
     print("image:", *episode.provenance.image_digests)  # recorded with the episode

@@ -278,7 +278,7 @@ class Sandbox(Protocol):
 
     @property
     def connections(self) -> tuple[Connection, ...]:
-        """The requests to its network since it was created or reset, in order; kept after its end. Empty without one."""
+        """The requests to its network since it was created or reset, in order; kept after its end."""
 
     async def usage(self) -> Usage:
         """What all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""

@@ -173,11 +173,15 @@ async def test_the_record_names_the_image_of_a_sandbox_that_the_first_call_opens
     class Lazy(Environment):
         sandbox = SandboxSpec(memory_mib=64, insecure_ok=True)
 
+        def __init__(self) -> None:
+            self.backend = shared_backend("namespaces")
+
         async def reset(self, task, *, seed):
             return task.opening()
 
         @tool
         async def look(self) -> str:
+            """List the files."""
             return str(await (await self.default_sandbox()).list())
 
     monkeypatch.setattr(GuestSandbox, "image_digest", "sha256:5678")
