@@ -122,7 +122,9 @@ def adopt_renamed_members(cls: type) -> None:
 
 def _adopt(cls: type, old: str, new: str) -> None:
     old_definer = next(base for base in cls.__mro__ if old in vars(base))
-    new_definer = next(base for base in cls.__mro__ if new in vars(base))
+    new_definer = next((base for base in cls.__mro__ if new in vars(base)), None)
+    if new_definer is None:  # an optional member, which only some subclasses define
+        return
     override, replaced = vars(old_definer)[old], vars(new_definer)[new]
     is_nearer = cls.__mro__.index(old_definer) < cls.__mro__.index(new_definer)
     if is_nearer and _kind_of(override) == _kind_of(replaced):

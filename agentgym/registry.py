@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from weakref import WeakSet
 
+from agentgym.deprecation import renamed_keywords
 from agentgym.environment import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
 from agentgym.reward import Reward
@@ -46,6 +47,7 @@ _backends: dict[str, Backend] = {}
 _backend_users: WeakSet[BackendUser] = WeakSet()
 
 
+@renamed_keywords(thing="registered")
 def register(name: str, registered: Any, *, kind: Kind = "environments") -> None:
     """Register something under a name in this process; a package uses an entry point instead.
 

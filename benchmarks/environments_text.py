@@ -22,7 +22,7 @@ TASKS = 40
 
 
 def measure(budget_s: float) -> list[Row]:
-    """A row for each world. `budget_s`: CPU-seconds to spend on all of them together."""
+    """A row for each environment. `budget_s`: CPU-seconds to spend on all of them together."""
     environments = [name for name in names("environments") if name.startswith("agentgym/text-")]
     share = budget_s / (len(environments) + 2)
     rows = []

@@ -13,9 +13,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Reward
+from agentgym import Reward, Trajectory
 from agentgym.policy import Policy
-from agentgym.reward import Components, EpisodeView
+from agentgym.reward import Components
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
 from .final_answer import final_answer
@@ -81,7 +81,7 @@ class AnswerConsistency(Reward):
         for averaged, current in zip(reference.model.parameters(), self._source_model.parameters(), strict=True):
             averaged.data.lerp_(current.data, 1.0 - self.decay)
 
-    async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         """Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails."""
         if not all(map(has_tokens, episodes)):
             return [{} for _ in episodes]
@@ -97,7 +97,7 @@ class AnswerConsistency(Reward):
                 components.append({"consistency": float(won and value >= threshold), "answer_likelihood": value})
         return components
 
-    async def _likelihood(self, episode: EpisodeView) -> float | None:
+    async def _likelihood(self, episode: Trajectory) -> float | None:
         """The mean probability of the answer's tokens after the reasoning, each at most `most`; None without answer."""
         renderer = renderer_of(self.reference, "answer_consistency")
         assert self.reference is not None

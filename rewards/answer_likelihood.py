@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from agentgym import Call, JudgeError, Message
+from agentgym import Call, JudgeError, Message, Trajectory
 from agentgym.policy import Policy
-from agentgym.reward import EpisodeView
 
 
 def answer_message(text: str, tool: str | None, argument: str) -> Message:
@@ -51,7 +50,7 @@ async def probabilities(policy: Policy, prefix: list[int], continuation: list[in
     return [math.exp(min(logprob, 0.0)) for logprob in await policy.score(prefix, continuation)]
 
 
-def has_tokens(episode: EpisodeView) -> bool:
+def has_tokens(episode: Trajectory) -> bool:
     """Whether the episode has token ids. Episodes of scripts and APIs have none and cannot be trained on."""
     turns: Any = episode.turns
     return bool(turns) and bool(turns[-1].token_ids)

@@ -6,8 +6,8 @@ import math
 import re
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .final_answer import final_answer
 
@@ -29,7 +29,7 @@ class AnswerMatch(Reward):
     def __init__(self, argument: str = "text", tolerance: float = 1e-6) -> None:
         self.argument, self.tolerance = argument, tolerance
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no `truth["answer"]`."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or "answer" not in truth:

@@ -12,8 +12,8 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import Components
 
 from .final_answer import final_answer
 
@@ -34,7 +34,7 @@ class AstSimilarity(Reward):
     def __init__(self, argument: str = "code") -> None:
         self.argument = argument
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no reference, or one that is no Python."""
         truth = episode.task.truth
         reference = truth.get("reference") if isinstance(truth, dict) else None

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward, load_reward
-from agentgym.reward import Components, EpisodeView, validate_components
+from agentgym import JudgeError, Reward, Trajectory, load_reward
+from agentgym.reward import Components, validate_components
 
 
 class BoundedSteps(Reward):
@@ -37,7 +37,7 @@ class BoundedSteps(Reward):
         self.inner = load_reward(reward, **(options or {})) if isinstance(reward, str) else reward
         self.component, self.mode, self.threshold = component, mode, threshold
 
-    async def hindsight(self, episode: EpisodeView) -> list[Components]:
+    async def hindsight(self, episode: Trajectory) -> list[Components]:
         """Raises: JudgeError without a reward and a component, or if the reward cannot score."""
         if self.inner is None or not self.component:
             raise JudgeError("bounded_steps needs the options `reward`, which scores the steps, and `component`.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 from .boxes import answered_box, inside, true_box
 
@@ -16,7 +16,7 @@ class BoxSize(Reward):
     this product is our choice: it is 1 only for the right size and does not depend on the position of the box.
     """
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no `truth["box"]`."""
         truth, box = true_box(episode, "box_size"), answered_box(episode)
         if box is None:

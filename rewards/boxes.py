@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import Call, JudgeError
-from agentgym.reward import EpisodeView
+from agentgym import Call, JudgeError, Trajectory
 
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
 
 
-def true_box(episode: EpisodeView, judge: str, name: str = "box") -> Box:
+def true_box(episode: Trajectory, judge: str, name: str = "box") -> Box:
     """`truth["box"]`. Raises: JudgeError if the task has none."""
     truth = episode.task.truth
     box = as_box(truth.get(name)) if isinstance(truth, Mapping) else None
@@ -32,7 +31,7 @@ def as_box(value: Any) -> Box | None:
     return (left, top, right, bottom) if left < right and top < bottom else None
 
 
-def final_call(episode: EpisodeView) -> Call | None:
+def final_call(episode: Trajectory) -> Call | None:
     """The first final call that succeeded: the agent's answer."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
@@ -42,14 +41,14 @@ def final_call(episode: EpisodeView) -> Call | None:
     return None
 
 
-def answered_box(episode: EpisodeView) -> Box | None:
+def answered_box(episode: Trajectory) -> Box | None:
     """The box that the agent answered with; None for a point or no answer."""
     call = final_call(episode)
     sides = () if call is None else ("left", "top", "right", "bottom")
     return as_box([call.arguments.get(side) for side in sides]) if call is not None else None
 
 
-def answered_point(episode: EpisodeView) -> Point | None:
+def answered_point(episode: Trajectory) -> Point | None:
     """The point that the agent answered with, or the middle of its box; None without either."""
     call = final_call(episode)
     if call is None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward, UnknownNameError, load_reward
+from agentgym import JudgeError, Reward, Trajectory, Turn, UnknownNameError, load_reward
 from agentgym.deprecation import warn_renamed
-from agentgym.reward import Components, EpisodeView, RewardStage, TurnView, validate_components, validate_each
+from agentgym.reward import Components, RewardStage, validate_components, validate_each
 
 
 class ByTask(Reward):
@@ -27,7 +27,7 @@ class ByTask(Reward):
         self._loaded: dict[str, Reward] = {}
         self._progress, self._policy = 0.0, None
 
-    def reward_of(self, episode: EpisodeView) -> Reward:
+    def reward_of(self, episode: Trajectory) -> Reward:
         """The reward that judges an episode. Raises: JudgeError if the task names none, or an unknown one."""
         truth = episode.task.truth
         name = self._name_in(truth) if isinstance(truth, dict) else self.default
@@ -51,23 +51,23 @@ class ByTask(Reward):
             return truth["verifier"]
         return truth.get("reward", self.default)
 
-    async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    async def turn(self, turn: Turn, episode: Trajectory) -> Components:
         reward = self.reward_of(episode)
         return await validate_components(reward.turn(turn, episode), reward)
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         reward = self.reward_of(episode)
         return await validate_components(reward.outcome(episode), reward)
 
-    async def hindsight(self, episode: EpisodeView) -> list[Components]:
+    async def hindsight(self, episode: Trajectory) -> list[Components]:
         reward = self.reward_of(episode)
         return await validate_each(reward.hindsight(episode), reward, len(episode.turns))
 
-    async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         reward = self.reward_of(episodes[0])
         return await validate_each(reward.group(episodes), reward, len(episodes))
 
-    def weights_for(self, episode: EpisodeView) -> Mapping[str, float]:
+    def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
         return self.reward_of(episode).weights_for(episode)
 
     def set_progress(self, progress: float) -> None:

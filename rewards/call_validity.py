@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import ResultStatus, Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import ResultStatus, Reward, Trajectory, Turn
+from agentgym.reward import Components
 
 BADLY_WRITTEN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 
@@ -24,13 +24,13 @@ class CallValidity(Reward):
 
     weights: Mapping[str, float] = {"valid_calls": 0.05, "format": 0.1}
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
         if not turn.calls:
             return {}
         bad = sum(result.status in BADLY_WRITTEN for result in turn.results)
         bad += max(len(turn.calls) - len(turn.results), 0)  # without a result it never ran
         return {"valid_calls": 1.0 - bad / max(len(turn.calls), len(turn.results))}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         results = [result for turn in episode.turns for result in turn.results]
         return {"format": float(bool(results) and not any(result.status in BADLY_WRITTEN for result in results))}

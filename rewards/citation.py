@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 from .evidence import folded, gold_pages, pages_read
 from .final_answer import final_call
@@ -30,7 +30,7 @@ class Citation(Reward):
     def __init__(self, argument: str = "sources") -> None:
         self.argument = argument
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no truth."""
         gold = gold_pages(episode)
         cited = self._cited(episode)
@@ -43,7 +43,7 @@ class Citation(Reward):
             "citation_recall": len(right) / len(gold),
         }
 
-    def _cited(self, episode: EpisodeView) -> set[str] | None:
+    def _cited(self, episode: Trajectory) -> set[str] | None:
         """The titles in the first successful final call; None without such a call."""
         final = final_call(episode)
         if final is None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-from agentgym import Call, JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView, TurnView
+from agentgym import Call, JudgeError, Reward, Trajectory, Turn
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .fresh_files import lines_of
@@ -37,14 +37,14 @@ class Completion(Reward):
     def __init__(self, *, cpu_s: int = 10, backend: str | Backend = "namespaces") -> None:
         self.tests = HiddenTests(cpu_s=cpu_s, backend=backend)
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no completion."""
         target = _target(episode)
         before = written([past for past in episode.turns if past.index < turn.index])
         after = written([past for past in episode.turns if past.index <= turn.index])
         return {"nearer": similarity(after, target) - similarity(before, target)}
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no completion or tests, or no sandbox works."""
         target, truth = _target(episode), episode.task.truth
         if not truth.get("tests"):
@@ -62,7 +62,7 @@ class Completion(Reward):
         }
 
 
-def written(turns: Sequence[TurnView]) -> str:
+def written(turns: Sequence[Turn]) -> str:
     """The code that the calls of these turns have written."""
     pieces: list[str] = []
     for turn in turns:
@@ -86,7 +86,7 @@ def similarity(text: str, target: str) -> float:
     return difflib.SequenceMatcher(None, left, right, autojunk=False).ratio() if left else 0.0
 
 
-def _target(episode: EpisodeView) -> str:
+def _target(episode: Trajectory) -> str:
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("completion"), str):
         raise JudgeError(f"{episode.task.id} has no truth['completion'] for a completion to be compared with.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 from .boxes import answered_box, overlap, true_box
 
@@ -33,7 +33,7 @@ class DynamicIoU(Reward):
         passed = sum(progress >= share for share in self.until)
         self.threshold = self.thresholds[passed]
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no `truth["box"]`."""
         truth, box = true_box(episode, "dynamic_iou"), answered_box(episode)
         fit = 0.0 if box is None else overlap(box, truth)

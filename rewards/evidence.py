@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, JudgeError, Result, Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import Call, JudgeError, Result, Reward, Trajectory, Turn
+from agentgym.reward import Components
 
 READERS = ("open", "follow")
 _HEADING = re.compile(r"# (.+?)( \(part \d+ of \d+\))?")
@@ -27,7 +27,7 @@ class Evidence(Reward):
 
     weights: Mapping[str, float] = {"evidence": 0.3}
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no truth."""
         gold = gold_pages(episode)
         if not gold:
@@ -37,7 +37,7 @@ class Evidence(Reward):
         return {"evidence": len(new & gold) / len(gold)}
 
 
-def gold_pages(episode: EpisodeView) -> set[str]:
+def gold_pages(episode: Trajectory) -> set[str]:
     """The folded titles of the pages that the answer needs; empty if the truth has no `pages`.
 
     Raises: JudgeError if the task has no truth, or if `pages` has another form.
@@ -51,7 +51,7 @@ def gold_pages(episode: EpisodeView) -> set[str]:
     return {folded(str(title)) for title in pages}
 
 
-def pages_read(turn: TurnView) -> list[str]:
+def pages_read(turn: Turn) -> list[str]:
     """Titles of the pages in a turn's results, in order."""
     return [title for call, result in zip(turn.calls, turn.results, strict=False) for title in _read(call, result)]
 

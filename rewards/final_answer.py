@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from agentgym import Call, JudgeError, Result, StopReason
-from agentgym.reward import EpisodeView
+from agentgym import Call, JudgeError, Result, StopReason, Trajectory
 
 
-def final_call(episode: EpisodeView) -> tuple[Call, Result] | None:
+def final_call(episode: Trajectory) -> tuple[Call, Result] | None:
     """The first final call that succeeded, with its result; None without one. Later final calls do not count."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
@@ -15,7 +14,7 @@ def final_call(episode: EpisodeView) -> tuple[Call, Result] | None:
     return None
 
 
-def last_words(episode: EpisodeView) -> str | None:
+def last_words(episode: Trajectory) -> str | None:
     """The text of the last message, if it has no calls and ended the episode."""
     if episode.turns and episode.stop_reason is StopReason.ANSWERED and not episode.turns[-1].calls:
         text: str = episode.turns[-1].message.text
@@ -23,7 +22,7 @@ def last_words(episode: EpisodeView) -> str | None:
     return None
 
 
-def final_answer(episode: EpisodeView, argument: str = "text") -> str | None:
+def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
     """The text of the agent's answer; None if it never answered.
 
     This is the argument of the first final call that succeeded or, without such a call, the text of the last message if
@@ -35,14 +34,14 @@ def final_answer(episode: EpisodeView, argument: str = "text") -> str | None:
     return None if value is None else str(value)
 
 
-def submitted_text(episode: EpisodeView, argument: str) -> str | None:
+def submitted_text(episode: Trajectory, argument: str) -> str | None:
     """A text argument of the final call; None if it is not text or there was no such call."""
     final = final_call(episode)
     text = final[0].arguments.get(argument) if final is not None else None
     return text if isinstance(text, str) else None
 
 
-def gold_answers(episode: EpisodeView, judge: str) -> list[str]:
+def gold_answers(episode: Trajectory, judge: str) -> list[str]:
     """Every right answer: `truth["answer"]`, which may be a list, and `truth["answers"]`.
 
     Args:

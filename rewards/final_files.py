@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .fresh_files import Command, FreshSandbox, SubmittedFiles, lines_of, submitted_files
@@ -36,7 +36,7 @@ class FinalFiles(Reward):
         self.sandbox = FreshSandbox(backend, timeout_s, cpu_s)
         self.tests = HiddenTests(cpu_s=cpu_s, timeout_s=timeout_s, backend=backend)
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the truth has no checks, or if no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not any(truth.get(name) for name in CHECKS):

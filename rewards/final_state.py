@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import Environment, JudgeError, ResultStatus, Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Environment, JudgeError, ResultStatus, Reward, Trajectory
+from agentgym.reward import Components
 
 from .judge_environment import judge_environment
 
@@ -20,7 +20,7 @@ class FinalState(Reward):
 
     weights: Mapping[str, float] = {"progress": 0.0, "return": 0.0}
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the environment cannot be made or has no `verdict`, or if a replayed result differs."""
         task = episode.task.public()
         async with judge_environment(task, "verdict", "final_state") as environment:

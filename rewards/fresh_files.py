@@ -15,8 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentgym import JudgeError, SandboxError, SandboxSpec, shared_backend
-from agentgym.reward import EpisodeView
+from agentgym import JudgeError, SandboxError, SandboxSpec, Trajectory, shared_backend
 from agentgym.sandbox import Backend, ExecResult, Sandbox
 
 from .final_answer import final_call
@@ -148,7 +147,7 @@ class FreshSandbox:
             raise JudgeError(f"The submitted files cannot be written: {error}") from error
 
 
-def submitted_files(episode: EpisodeView) -> SubmittedFiles | None:
+def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
     """The files that the final call submitted; None without one. Raises: JudgeError if its result holds no files."""
     final = final_call(episode)
     return None if final is None else _parsed(str(final[1].content))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .boxes import answered_box, answered_point, inside, overlap, true_box
 
@@ -18,7 +18,7 @@ class Grounding(Reward):
 
     weights: Mapping[str, float] = {"iou": 0.0}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no `truth["box"]`."""
         truth = true_box(episode, "grounding")
         point, box = answered_point(episode), answered_box(episode)

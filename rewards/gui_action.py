@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .answer_match import same_answer
 from .boxes import answered_point, as_box, final_call, inside
@@ -24,7 +24,7 @@ class GuiAction(Reward):
 
     weights: Mapping[str, float] = {"action_type": 0.5, "action_argument": 0.5}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the truth names no action."""
         truth = episode.task.truth
         act = truth.get("act") if isinstance(truth, Mapping) else None
@@ -37,7 +37,7 @@ class GuiAction(Reward):
         argument = kind and (len(act) == 1 or self._argument(episode, act[1]))
         return {"action_type": float(kind), "action_argument": float(argument), SUCCESS: float(argument)}
 
-    def _argument(self, episode: EpisodeView, expected: Any) -> bool:
+    def _argument(self, episode: Trajectory, expected: Any) -> bool:
         if isinstance(expected, str):
             call = final_call(episode)
             return call is not None and same_answer(call.arguments.get("text", ""), expected)

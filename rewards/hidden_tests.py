@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym import GuestModule, JudgeError, Reward, SandboxError, SandboxSpec, shared_backend
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import GuestModule, JudgeError, Reward, SandboxError, SandboxSpec, Trajectory, shared_backend
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from . import judge_guest
@@ -69,7 +69,7 @@ class HiddenTests(Reward):
     ) -> None:
         self.cpu_s, self.timeout_s, self.backend, self.argument = cpu_s, timeout_s, backend, argument
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError when the tests are unusable or no sandbox would run them."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, PolicyError, Reward, RewardError
+from agentgym import JudgeError, PolicyError, Reward, RewardError, Trajectory
 from agentgym.policy import JsonEndpoint, RetryPolicy
-from agentgym.reward import Components, EpisodeView, validate_components
+from agentgym.reward import Components, validate_components
 
 from .final_answer import final_answer
 
@@ -48,7 +48,7 @@ class HttpJudge(Reward):
         self._endpoint = JsonEndpoint(url, retry_policy=retry_policy, connections=connections) if url else None
         self._cache: OrderedDict[str, Components] = OrderedDict()
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError without a URL, if the service cannot be reached, or if its response has another form."""
         if self._endpoint is None:
             raise JudgeError("http_judge has no service to ask: give it the option `url`.")
@@ -70,7 +70,7 @@ class HttpJudge(Reward):
             self._cache.popitem(last=False)
         return dict(checked)
 
-    def _body(self, episode: EpisodeView) -> dict[str, Any]:
+    def _body(self, episode: Trajectory) -> dict[str, Any]:
         task = episode.task
         messages: list[dict[str, Any]] = [{"role": m.role, "text": m.text} for m in task.opening()]
         for turn in episode.turns:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 from .needed_success import succeeded
 
@@ -27,7 +27,7 @@ class Overlong(Reward):
             raise ValueError(f"overlong needs 0 < margin <= limit, not margin {margin} and limit {limit}.")
         self.limit, self.margin = limit, margin
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         tokens = tokens_of(episode)
         if tokens is None:
             return {}
@@ -44,7 +44,7 @@ class Brevity(Reward):
 
     weights: Mapping[str, float] = {"brevity": 0.2}
 
-    def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         """Raises: JudgeError if no reward judged `success`."""
         right = [succeeded(episode, "brevity") for episode in episodes]
         lengths = [tokens_of(episode) for episode in episodes]
@@ -59,7 +59,7 @@ class Brevity(Reward):
         return components
 
 
-def tokens_of(episode: EpisodeView) -> int | None:
+def tokens_of(episode: Trajectory) -> int | None:
     """Tokens that the agent wrote in all turns; None if a turn has no count."""
     total = 0
     for turn in episode.turns:

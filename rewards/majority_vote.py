@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import Components
 
 from .answer_match import same_answer
 from .final_answer import final_answer
@@ -40,7 +40,7 @@ class MajorityVote(Reward):
             raise ValueError(f"compare is {compare!r}: choose one of {', '.join(COMPARE)}.")
         self.argument, self.same = argument, COMPARE[compare]
 
-    def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         answers = [final_answer(episode, self.argument) for episode in episodes]
         label, share = self.winner(answers)
         if label is None:
@@ -86,7 +86,7 @@ class CoReward(MajorityVote):
         super().__init__(argument, compare)
         self._waiting: dict[str, list[_WaitingGroup]] = {}
 
-    async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:  # type: ignore[override]
+    async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:  # type: ignore[override]
         """Raises: JudgeError if the task belongs to no pair."""
         task = episodes[0].task
         if not isinstance(task.truth, dict) or "pair" not in task.truth:

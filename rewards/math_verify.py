@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from agentgym import JudgeError, MissingExtraError, Reward, SandboxError, SandboxSpec, shared_backend
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, MissingExtraError, Reward, SandboxError, SandboxSpec, Trajectory, shared_backend
+from agentgym.reward import Components
 from agentgym.sandbox import Backend
 
 from .final_answer import final_answer, gold_answers
@@ -50,7 +50,7 @@ class MathVerify(Reward):
     ) -> None:
         self.argument, self.timeout_s, self.backend = argument, timeout_s, backend
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError without a gold answer or a working sandbox; MissingExtraError without Math-Verify."""
         gold = gold_answers(episode, "math_verify")
         answer = final_answer(episode, self.argument)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from agentgym import JudgeError, Reward
+from agentgym import JudgeError, Reward, Trajectory
 from agentgym.policy import Policy
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym.reward import SUCCESS, Components
 
 from .chat_judge import ChatJudge
 from .final_answer import final_answer, gold_answers
@@ -35,7 +35,7 @@ class _ModelJudge(Reward):
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
         self.argument = argument
 
-    def question_of(self, episode: EpisodeView) -> str:
+    def question_of(self, episode: Trajectory) -> str:
         """The task's own messages, without what the environment adds."""
         return "\n".join(message.text for message in episode.task.opening())
 
@@ -51,7 +51,7 @@ class EquivalenceJudge(_ModelJudge):
         argument: the final tool's argument that holds the answer.
     """
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError without gold, or if the model gives no verdict."""
         gold = gold_answers(episode, "equivalence_judge")
         answer = final_answer(episode, self.argument)
@@ -81,7 +81,7 @@ class RubricJudge(_ModelJudge):
             raise ValueError(f"pass_at is {pass_at!r}: give a share above 0 and at most 1.")
         self.pass_at = pass_at
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError without a rubric, or if the model gives no verdict on a criterion."""
         rubric = _rubric(episode)
         answer = final_answer(episode, self.argument)
@@ -117,7 +117,7 @@ class PairwiseJudge(_ModelJudge):
             raise ValueError(f"against is {against!r}: choose group, all or gold.")
         self.against = against
 
-    async def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         """Raises: JudgeError if the model gives no verdict."""
         question = self.question_of(episodes[0])
         answers = [final_answer(episode, self.argument) or "" for episode in episodes]
@@ -153,7 +153,7 @@ def _chosen(answers: Sequence[str]) -> int:
     return int.from_bytes(digest[:8], "big") % len(answers)
 
 
-def _rubric(episode: EpisodeView) -> list[tuple[str, float]]:
+def _rubric(episode: Trajectory) -> list[tuple[str, float]]:
     truth = episode.task.truth
     rows = truth.get("rubric") if isinstance(truth, dict) else None
     try:

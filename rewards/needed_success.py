@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from agentgym import JudgeError
-from agentgym.reward import SUCCESS, EpisodeView
+from agentgym import JudgeError, Trajectory
+from agentgym.reward import SUCCESS
 
 
-def succeeded(episode: EpisodeView, judge: str) -> bool:
+def succeeded(episode: Trajectory, judge: str) -> bool:
     """Whether `success` is above 0.
 
     Args:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from difflib import SequenceMatcher
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import Components
 
 from .final_answer import final_answer
 
@@ -31,7 +31,7 @@ class PatchSimilarity(Reward):
     def __init__(self, argument: str = "patch") -> None:
         self.argument = argument
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no patch in its truth."""
         truth = episode.task.truth
         gold = changes(truth["patch"]) if isinstance(truth, dict) and isinstance(truth.get("patch"), str) else None

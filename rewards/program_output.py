@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .final_answer import submitted_text
@@ -38,7 +38,7 @@ class ProgramOutput(Reward):
     ) -> None:
         self.sandbox, self.argument = FreshSandbox(backend, timeout_s, cpu_s), argument
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no hidden runs or no usable program, or if no sandbox works."""
         truth, program = episode.task.truth, episode.task.parameters.get("program")
         if not isinstance(truth, dict) or not truth.get("runs"):

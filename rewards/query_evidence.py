@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Call, JudgeError, Result, Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import Call, JudgeError, Result, Reward, Trajectory, Turn
+from agentgym.reward import Components
 
 from .answer_match import same_answer
 
@@ -35,7 +35,7 @@ class QueryEvidence(Reward):
     def __init__(self, tool: str = "query", argument: str = "sql", separator: str = " | ") -> None:
         self.tool, self.argument, self.separator = tool, argument, separator
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no `truth["answer"]`."""
         chain = _chain(episode)
         earlier_queries: set[str] = set()
@@ -70,7 +70,7 @@ class QueryEvidence(Reward):
         return reached
 
 
-def _chain(episode: EpisodeView) -> list[str]:
+def _chain(episode: Trajectory) -> list[str]:
     truth = episode.task.truth
     if not isinstance(truth, dict) or "answer" not in truth:
         raise JudgeError(f"{episode.task.id} has no truth['answer'], so no query can be judged by query_evidence.")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Reward
+from agentgym import Reward, Trajectory
 from agentgym.policy import Policy
-from agentgym.reward import Components, EpisodeView
+from agentgym.reward import Components
 
 from .answer_likelihood import answer_message, before_answer, has_tokens, probabilities, renderer_of
 from .final_answer import final_answer, gold_answers
@@ -41,7 +41,7 @@ class ReferenceProbability(Reward):
         if not self._has_own_policy:
             self.policy = policy
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError without gold or a policy that can score; PolicyError if it fails."""
         gold = gold_answers(episode, "reference_probability")[0]
         if not has_tokens(episode):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import Components
 
 from .boxes import Box, answered_box, answered_point
 
@@ -36,7 +36,7 @@ class RegionVotes(Reward):
             raise ValueError(f"The square around a point has a side above 0 pixels, not {side}.")
         self.side = side
 
-    def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         regions = [self.region(episode) for episode in episodes]
         answered = [region for region in regions if region is not None]
         if len(answered) < 2:
@@ -44,7 +44,7 @@ class RegionVotes(Reward):
         shares = iter(densities(answered))
         return [{"region_votes": 0.0 if region is None else next(shares)} for region in regions]
 
-    def region(self, episode: EpisodeView) -> Box | None:
+    def region(self, episode: Trajectory) -> Box | None:
         """The region that an episode votes for; None without an answer."""
         box, point = answered_box(episode), answered_point(episode)
         if box is not None or point is None:

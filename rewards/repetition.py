@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import Call, Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import Call, Reward, Trajectory, Turn
+from agentgym.reward import Components
 
 MAX_CHARS = 100_000
 
@@ -33,7 +33,7 @@ class Repetition(Reward):
             raise ValueError(f"words is {words!r}: an n-gram has at least one word.")
         self.words = words
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
         if not turn.calls:
             return {}
         known_calls = {_key(call) for past in episode.turns if past.index < turn.index for call in past.calls}
@@ -43,7 +43,7 @@ class Repetition(Reward):
             known_calls.add(_key(call))
         return {"repeated_calls": -repeated / len(turn.calls)}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         return {"repetition": -repeated_share("\n".join(turn.message.text for turn in episode.turns), self.words)}
 
 

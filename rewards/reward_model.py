@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, MissingExtraError, Reward, in_thread
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, MissingExtraError, Reward, Trajectory, in_thread
+from agentgym.reward import Components
 
 from .final_answer import final_answer
 
@@ -50,7 +50,7 @@ class RewardModel(Reward):
         self._busy: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if there is no model, or it gives no number."""
         answer = final_answer(episode, self.argument)
         if self.path is None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym import JudgeError, Reward, SandboxError, shared_backend
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, SandboxError, Trajectory, shared_backend
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .final_answer import submitted_text
@@ -73,7 +73,7 @@ class Runtime(Reward):
         self.backend, self.argument = backend, argument
         self.tests = HiddenTests(cpu_s=cpu_s, backend=backend, argument=argument)
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError when there are no tests or no reference, or no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("tests") or not truth.get("reference"):

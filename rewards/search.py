@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym import Combined
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Combined, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .answer_match import AnswerMatch, same_answer
 from .citation import Citation
@@ -19,7 +19,7 @@ class QuestionAnswered(AnswerMatch):
     (Rajpurkar et al. 2016, arXiv:1606.05250, sec. 6.1). The whole answer counts, so a list of guesses matches nothing.
     """
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no `truth["answer"]`."""
         gold = gold_answers(episode, "search")
         answer = final_answer(episode, self.argument) or ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 PRICES: Mapping[str, float] = {"search": 1.0, "open": 0.25, "follow": 0.25, "find": 0.05}
 
@@ -31,7 +31,7 @@ class SearchCost(Reward):
             raise ValueError(f"SearchCost needs prices of at least 0 and a budget above 0, not {prices} and {budget}.")
         self.prices, self.budget = dict(prices), budget
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Never raises: every episode has its cost."""
         calls = [call for turn in episode.turns for call in turn.calls if call.error is None]
         spent = math.fsum(self.prices.get(call.name, 0.0) for call in calls)

@@ -11,8 +11,8 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import JudgeError, Reward, Trajectory, Turn
+from agentgym.reward import Components
 from agentgym.sandbox import Backend
 
 from .final_answer import final_call
@@ -40,7 +40,7 @@ class SelfTests(Reward):
     def __init__(self, *, argument: str = "tests", cpu_s: int = 5, backend: str | Backend = "namespaces") -> None:
         self.argument, self.judge = argument, HiddenTests(cpu_s=cpu_s, backend=backend)
 
-    async def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    async def turn(self, turn: Turn, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no reference."""
         reference = _reference(episode)
         earlier_tests = {test for past in episode.turns if past.index < turn.index for test in self._written(past)}
@@ -52,7 +52,7 @@ class SelfTests(Reward):
         valid = sum(await self._holding(reference, new))
         return {"tests_valid": (2 * valid - len(new)) / MAX_TESTS}
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no reference or no mutants."""
         reference, mutants = _reference(episode), episode.task.truth.get("mutants")
         if not mutants:
@@ -72,7 +72,7 @@ class SelfTests(Reward):
         verdicts = dict(zip(formed, held, strict=True))
         return [verdicts.get(test, False) for test in tests]
 
-    def _written(self, turn: TurnView) -> list[str]:
+    def _written(self, turn: Turn) -> list[str]:
         """The tests of all calls of a turn that succeeded, each once."""
         tests = [
             test
@@ -82,7 +82,7 @@ class SelfTests(Reward):
         ]
         return list(dict.fromkeys(tests))
 
-    def _final(self, episode: EpisodeView) -> list[str]:
+    def _final(self, episode: Trajectory) -> list[str]:
         final = final_call(episode)
         return list(dict.fromkeys(_listed(final[0].arguments.get(self.argument))))[:MAX_TESTS] if final else []
 
@@ -108,7 +108,7 @@ def _listed(value: Any) -> list[str]:
     return [test for test in value if isinstance(test, str)] if isinstance(value, list | tuple) else []
 
 
-def _reference(episode: EpisodeView) -> str:
+def _reference(episode: Trajectory) -> str:
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("reference"), str):
         raise JudgeError(f"{episode.task.id} has no truth['reference'], by which self_tests judges tests.")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym import JudgeError, Reward, Task, ToolError
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, Task, ToolError, Trajectory
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .judge_environment import judge_environment
@@ -62,7 +62,7 @@ class SqlExecution(Reward):
         self.tolerance, self.backend = tolerance, backend
         self._gold: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the gold query or the judge's environment does not work."""
         gold = gold_sql(episode, "sql_execution")
         submitted = submitted_sql(episode)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import JudgeError, Reward, Trajectory, Turn
+from agentgym.reward import Components
 
 from .sql_parse import dialect_of, parse_select, schema_items
 from .sql_submission import gold_sql
@@ -27,7 +27,7 @@ class SqlExploration(Reward):
     def __init__(self, tool: str = "query", argument: str = "sql") -> None:
         self.tool, self.argument = tool, argument
 
-    def turn(self, turn: TurnView, episode: EpisodeView) -> Components:
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
         """Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot."""
         gold, dialect = gold_sql(episode, "sql_exploration"), dialect_of(episode.task.environment)
         tree = parse_select(gold, dialect)
@@ -40,7 +40,7 @@ class SqlExploration(Reward):
                 before |= self._queried_items(past, needed, dialect)
         return {"exploration": len(self._queried_items(turn, needed, dialect) - before) / len(needed)}
 
-    def _queried_items(self, turn: TurnView, needed: frozenset[str], dialect: str) -> set[str]:
+    def _queried_items(self, turn: Turn, needed: frozenset[str], dialect: str) -> set[str]:
         queried: set[str] = set()
         for call, result in zip(turn.calls, turn.results, strict=False):
             sql = call.arguments.get(self.argument) if isinstance(call.arguments, Mapping) else None

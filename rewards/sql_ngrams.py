@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 from .sql_submission import gold_sql, submitted_sql
 
@@ -30,7 +30,7 @@ class SqlNgrams(Reward):
             raise ValueError(f"n is {n}: an n-gram has at least one token.")
         self.n = n
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no gold query."""
         gold, submitted = tokens(gold_sql(episode, "sql_ngrams")), tokens(submitted_sql(episode) or "")
         return {"ngrams": jaccard(_ngrams(gold, self.n), _ngrams(submitted, self.n))}

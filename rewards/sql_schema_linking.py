@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import Components
 
 from .sql_ngrams import jaccard
 from .sql_parse import dialect_of, parse_select, schema_items
@@ -22,7 +22,7 @@ class SqlSchemaLinking(Reward):
 
     weights: Mapping[str, float] = {"schema_linking": 0.2}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot."""
         gold, dialect = gold_sql(episode, "sql_schema_linking"), dialect_of(episode.task.environment)
         tree = parse_select(gold, dialect)

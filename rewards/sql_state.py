@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym import Call, JudgeError, Reward, Task, ToolError
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Call, JudgeError, Reward, Task, ToolError, Trajectory
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend
 
 from .answer_match import same_answer
@@ -37,7 +37,7 @@ class SqlState(Reward):
         self.backend = backend
         self._gold: OrderedDict[str, str] = OrderedDict()
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the gold statements or the judge's environment do not work."""
         task, truth = episode.task, episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("sql"), (list, tuple)):

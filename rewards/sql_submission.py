@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agentgym import JudgeError
-from agentgym.reward import EpisodeView
+from agentgym import JudgeError, Trajectory
 
 from .final_answer import final_call, last_words, submitted_text
 
@@ -13,7 +12,7 @@ MAX_SQL = 20_000
 _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
-def submitted_sql(episode: EpisodeView, argument: str = "sql") -> str | None:
+def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
     """The query in the first final call that succeeded, else the query in the last message.
 
     Returns: None without a query, or if it is longer than MAX_SQL.
@@ -27,7 +26,7 @@ def submitted_sql(episode: EpisodeView, argument: str = "sql") -> str | None:
     return query if re.match(r"(?i)(select|with)\b", query) and len(query) <= MAX_SQL else None
 
 
-def gold_sql(episode: EpisodeView, judge: str) -> str:
+def gold_sql(episode: Trajectory, judge: str) -> str:
     """The task's gold query. Raises: JudgeError if it has none."""
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("sql"), str) or not truth["sql"].strip():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
 
 from .sql_parse import dialect_of, parse_select
 from .sql_submission import gold_sql, submitted_sql
@@ -19,7 +19,7 @@ class SqlSyntax(Reward):
 
     weights: Mapping[str, float] = {"syntax": 0.1}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no gold query; MissingExtraError without the extra `sql`."""
         gold_sql(episode, "sql_syntax")
         submitted = submitted_sql(episode)

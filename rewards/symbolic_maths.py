@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agentgym import Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .final_answer import final_answer, gold_answers
 from .maths_equality import same
@@ -35,7 +35,7 @@ class SymbolicMaths(Reward):
     def __init__(self, argument: str = "text", tolerance: float = 1e-9) -> None:
         self.argument, self.tolerance = argument, tolerance
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no gold answer; MissingExtraError without mpmath."""
         gold = gold_answers(episode, "symbolic_maths")
         answer = final_answer(episode, self.argument)
@@ -44,8 +44,8 @@ class SymbolicMaths(Reward):
 
 def equivalent(answer: str, gold: str | Iterable[str], *, tolerance: float = 1e-9) -> bool:
     """Whether an answer equals the gold answer, or one of several."""
-    gold_answers = [gold] if isinstance(gold, str) else gold
-    return any(_same(extracted(answer), extracted(text), tolerance) for text in gold_answers)
+    gold_answers, answer = [gold] if isinstance(gold, str) else gold, extracted(answer)
+    return any(_same(answer, extracted(text), tolerance) for text in gold_answers)
 
 
 def extracted(text: str) -> str:

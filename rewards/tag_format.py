@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from agentgym import Reward
-from agentgym.reward import Components, EpisodeView, TurnView
+from agentgym import Reward, Trajectory, Turn
+from agentgym.reward import Components
 
 MAX_CHARS = 200_000
 
@@ -32,10 +32,10 @@ class TagFormat(Reward):
             raise ValueError(f"tags is {tags!r}: give one or more names of letters, digits, - and _.")
         self.tags, self.last, self.around = tuple(tags), None if last is None else tuple(last), around
 
-    def hindsight(self, episode: EpisodeView) -> list[Components]:
+    def hindsight(self, episode: Trajectory) -> list[Components]:
         return [{"tags": float(self._fits(turn, turn is episode.turns[-1]))} for turn in episode.turns]
 
-    def _fits(self, turn: TurnView, is_last: bool) -> bool:
+    def _fits(self, turn: Turn, is_last: bool) -> bool:
         tags = self.last if is_last and self.last is not None else self.tags
         text = turn.message.text
         if len(text) > MAX_CHARS:

@@ -11,8 +11,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from agentgym import Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .final_answer import final_answer, gold_answers
 
@@ -36,7 +36,7 @@ class TokenOverlap(Reward):
     def __init__(self, argument: str = "text") -> None:
         self.argument = argument
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no gold answer."""
         gold = gold_answers(episode, "token_overlap")
         answer = final_answer(episode, self.argument) or ""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym import Call, JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Call, JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 MAX_CALLS = 10
 
@@ -46,7 +46,7 @@ class ToolCallMatch(Reward):
     def __init__(self, tools: Sequence[str] | None = None) -> None:
         self.tools = None if tools is None else frozenset(tools)
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the task has no expected calls."""
         expected = _expected_calls(episode)
         calls = [call for turn in episode.turns for call in turn.calls if self.tools is None or call.name in self.tools]
@@ -135,7 +135,7 @@ def _best_matching(scores: Sequence[Sequence[float]]) -> float:
     return max(best.values())
 
 
-def _expected_calls(episode: EpisodeView) -> list[ExpectedCall]:
+def _expected_calls(episode: Trajectory) -> list[ExpectedCall]:
     truth = episode.task.truth
     rows = truth.get("calls") if isinstance(truth, dict) else None
     if not isinstance(rows, list) or len(rows) > MAX_CALLS:

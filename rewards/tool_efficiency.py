@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from agentgym import Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 from .needed_success import succeeded
 
@@ -34,7 +34,7 @@ class ToolEfficiency(Reward):
             raise ValueError(f"against is {against!r} and smooth {smooth!r}: give 'group' or 'none', and more than 0.")
         self.against, self.smooth, self.tools = against, smooth, None if tools is None else frozenset(tools)
 
-    def group(self, episodes: Sequence[EpisodeView]) -> list[Components]:
+    def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         """Raises: JudgeError if no reward judged `success`."""
         wins = [succeeded(episode, "tool_efficiency") for episode in episodes]
         counts = [self.calls_of(episode) for episode in episodes]
@@ -48,7 +48,7 @@ class ToolEfficiency(Reward):
             for count, episode in zip(counts, episodes, strict=True)
         ]
 
-    def calls_of(self, episode: EpisodeView) -> int:
+    def calls_of(self, episode: Trajectory) -> int:
         """The number of calls that count. Malformed calls count too, because they cost a turn."""
         pairs = [pair for turn in episode.turns for pair in zip(turn.calls, turn.results, strict=False)]
         if self.tools is not None:

@@ -106,6 +106,23 @@ def test_the_import_paths_of_the_first_release_still_work():
     ("old", "new"),
     [
         ("agentgym.sandbox.prepared.shared_snapshot", "agentgym.sandbox.shared_snapshot"),
+        ("agentgym.reward.EpisodeView", "agentgym.Trajectory"),
+        ("agentgym.reward.TurnView", "agentgym.Turn"),
+        ("agentgym.reward.contract.EpisodeView", "agentgym.Trajectory"),
+        ("agentgym.reward.judged", "agentgym.reward.validate_components"),
+        ("agentgym.reward.judged_each", "agentgym.reward.validate_each"),
+        ("agentgym.interop.gymnasium.Played", "agentgym.interop.GymnasiumEpisode"),
+        ("agentgym.interop.toy_text.Words", "agentgym.interop.ActionText"),
+        ("agentgym.sandbox.images.Image", "agentgym.sandbox.rootfs.RootFilesystem"),
+        ("agentgym.sandbox.images.cache", "agentgym.sandbox.rootfs.cache_folder"),
+        ("agentgym.sandbox.images.prepare", "agentgym.sandbox.rootfs.prepare_rootfs"),
+        ("agentgym.testing.backends.Case", "agentgym.testing.backends.BackendCheck"),
+        ("agentgym.testing.backends.Verdict", "agentgym.testing.backends.CheckVerdict"),
+        ("agentgym.training.signals.Source", "agentgym.training.SignalProvider"),
+        ("agentgym.training.signals.with_rows", "agentgym.credit.with_signal_rows"),
+        ("agentgym.training.signals.with_signal_rows", "agentgym.credit.with_signal_rows"),
+        ("agentgym.training.warm_start.demonstrations", "agentgym.training.demonstrations"),
+        ("agentgym.sandboxes.swe.parameters.Parameters", "agentgym.sandboxes.swe.parameters.RepositoryParameters"),
         ("agentgym.tasks.lottery.Lottery", "agentgym.tasks.generator.TaskGenerator"),
         ("agentgym.tasks.lottery.Place", "agentgym.tasks.generator.TaskSlot"),
     ],
@@ -304,6 +321,21 @@ def test_an_old_registered_name_leads_to_the_new_one():
     with warns("The policy 'novice' is now 'imperfect_oracle'"):
         assert current_name("novice", {"novice": "imperfect_oracle"}, what="The policy") == "imperfect_oracle"
     assert current_name("oracle", {"novice": "imperfect_oracle"}, what="The policy") == "oracle"
+
+
+def test_the_old_name_of_an_optional_member_leads_to_the_subclass_that_defines_it():
+    class Puzzle:
+        novice = renamed_member("imperfect_oracle")
+
+    class Sudoku(Puzzle):
+        imperfect_oracle = "a player"
+
+    adopt_renamed_members(Puzzle)
+    adopt_renamed_members(Sudoku)
+    with warns("Sudoku.novice is now Sudoku.imperfect_oracle"):
+        assert Sudoku.novice == "a player"
+    with warns("Puzzle.novice"):
+        assert getattr(Puzzle, "novice", None) is None
 
 
 def test_a_class_without_old_names_is_left_as_it_is():

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_episodes import play, say, task
 
+from agentgym.credit import spread_over_tokens
 from agentgym.errors import ShapeError
-from agentgym.messages import Call, Message
+from agentgym.messages import Call, Message, StopReason
 from agentgym.rollout import Budgets
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.testing import CounterWithState, FakeClock
-from agentgym.training.tokens import spread_over_tokens
 from agentgym.trajectory import Trajectory, Turn
 
 GOLDEN = Path(__file__).parent / "golden" / "counting.json"
@@ -34,7 +34,7 @@ def trajectory_of(prompt: int, parts: list[tuple[int, int]]) -> Trajectory:
             Turn(index, Message("assistant"), token_ids=ids[:own], logprobs=[-1.0] * own, observation_ids=ids[own:])
         )
         at += own + seen
-    return Trajectory("r/t#0", task(), prompt_ids=list(range(prompt)), turns=turns)
+    return Trajectory("r/t#0", task(), prompt_ids=list(range(prompt)), turns=turns, stop_reason=StopReason.ANSWERED)
 
 
 @given(prompt=st.integers(0, 5), parts=lengths)
@@ -134,10 +134,11 @@ def write_golden() -> None:
     data = {
         "trajectory": trajectory_to_json(trajectory),
         "arrays": {
-            "ids": arrays.ids.tolist(), "loss_mask": arrays.loss_mask.astype(int).tolist(),
+            "ids": arrays.ids.tolist(),
+            "loss_mask": arrays.loss_mask.astype(int).tolist(),
             "turn_index": arrays.turn_index.tolist(),
         },
-    }  # fmt: skip
+    }
     GOLDEN.write_text(json.dumps(data) + "\n")
 
 

@@ -8,7 +8,7 @@ To read, from the top down:
 
 contract.py          Estimator, define_estimator, estimator: what an estimator declares, and the rules that hold for all
 group.py             Group: the signals of the trajectories of one task, each declared once
-batch.py             credit of a whole training batch
+batch.py             from the trajectories of a batch to groups, credit, and advantages per token
 estimators/          one estimator per file, registered in the entry-point group `agentgym.estimators`
 wrappers/            change the input or output of an estimator: estimator("return_to_go | gated(threshold=1.0)")
 
@@ -24,7 +24,7 @@ For maintainers and `agentgym.testing`: exact/ computes the bias of an estimator
 true credit is known. audit.py compares the credit of a run with counterfactual credit.
 """
 
-from agentgym.credit.batch import credit_of, groups_of, spread_over_tokens
+from agentgym.credit.batch import credit_of, groups_of, spread_over_tokens, with_signal_rows
 from agentgym.credit.contract import (
     Credit,
     CreditWarning,
@@ -48,6 +48,7 @@ __all__ = [
     "estimator",
     "groups_of",
     "spread_over_tokens",
+    "with_signal_rows",
 ]
 
 __getattr__ = renamed_attributes(__name__, {"declare": "agentgym.credit.define_estimator"})

@@ -1,4 +1,10 @@
-"""From the trajectories of a training batch to one advantage per turn, without torch."""
+"""From the trajectories of a batch to one advantage per token, for any trainer. No torch.
+
+    per_turn = credit_of(trajectories, estimator("return_to_go"), group_size=8)
+    per_token = [spread_over_tokens(t, advantages) for t, advantages in zip(trajectories, per_turn, strict=True)]
+
+`TurnGRPOTrainer` calls the same two functions.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +40,26 @@ def groups_of(
     count = len(trajectories)
     if group_size < 1 or count % group_size:
         raise ShapeError(f"{count} trajectories do not divide into groups of {group_size}: give whole groups.")
-    for name, rows in (signals or {}).items():
+    starts = range(0, count, group_size)
+    groups = [Group.from_trajectories(trajectories[start : start + group_size]) for start in starts]
+    return [replace(group, train_version=train_version) for group in with_signal_rows(groups, signals or {})]
+
+
+def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Sequence[Any]]) -> list[Group]:
+    """The groups of a batch with more signals, given as one row per trajectory of the batch, in its order.
+
+    Raises: ShapeError if a signal does not have one row per trajectory; CreditError as `Group.with_signals`.
+    """
+    count = sum(group.size for group in groups)
+    for name, rows in signals.items():
         if len(rows) != count:
             raise ShapeError(f"{name} has {len(rows)} rows for a batch of {count} trajectories: give one row each.")
-    groups = []
-    for start in range(0, count, group_size):
-        group = Group.from_trajectories(trajectories[start : start + group_size])
-        added = {name: rows[start : start + group_size] for name, rows in (signals or {}).items()}
-        groups.append(replace(group.with_signals(**added) if added else group, train_version=train_version))
-    return groups
+    completed, start = [], 0
+    for group in groups:
+        own_rows: dict[str, Any] = {name: rows[start : start + group.size] for name, rows in signals.items()}
+        completed.append(group.with_signals(**own_rows) if own_rows else group)
+        start += group.size
+    return completed
 
 
 def credit_of(
@@ -64,13 +81,28 @@ def credit_of(
     return [advantages for group in batch_advantages(estimate, groups) for advantages in group]
 
 
-def spread_over_tokens(trajectory: Trajectory, advantages: Array, length: int) -> Array:
-    """[length] the advantage of each turn on exactly that turn's tokens, counted from the end of the prompt; else 0.
+def spread_over_tokens(trajectory: Trajectory, advantages: Sequence[float] | Array, length: int | None = None) -> Array:
+    """Give each of the agent's own tokens the advantage of its turn.
 
-    A failed trajectory gets 0 everywhere.
+    Args:
+        trajectory: of T turns with token ids.
+        advantages: [T], one number per turn.
+        length: of the result, to pad the rows of a batch; by default the tokens after the prompt.
+    Returns: [length] float64, counted from the end of the prompt; exactly 0 on observations, on padding and everywhere
+        in a failed trajectory.
+    Raises: ShapeError if there is not one number per turn, or if the tokens after the prompt are more than `length`.
     """
-    tokens: Array = np.zeros(length)
+    values = np.asarray(advantages, np.float64)
+    if values.shape != (len(trajectory.turns),):
+        raise ShapeError(
+            f"{trajectory.id!r} has {len(trajectory.turns)} turns, but advantages has the shape {values.shape}: "
+            "give one number for each turn."
+        )
+    token_count = sum(len(turn.token_ids) + len(turn.observation_ids) for turn in trajectory.turns)
+    if length is not None and length < token_count:
+        raise ShapeError(f"{trajectory.id!r} has {token_count} tokens after the prompt: they do not fit in {length}.")
+    tokens: Array = np.zeros(token_count if length is None else length)
     if trajectory.valid:
-        for (start, end), advantage in zip(trajectory.turn_spans(), advantages, strict=True):
-            tokens[start:end] = advantage
+        for (start, end), value in zip(trajectory.turn_spans(), values, strict=True):
+            tokens[start:end] = value
     return tokens

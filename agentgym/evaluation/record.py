@@ -81,6 +81,12 @@ class Evaluation(OutcomeStatistics):
         warn_renamed("Evaluation.summary()", "agentgym.evaluation.format_evaluation(evaluation)")
         return format_evaluation(self)
 
+    @staticmethod
+    def verdicts(row: TaskOutcome, also: str | None = None) -> list[float]:
+        """Deprecated: use TaskOutcome.verdicts."""
+        warn_renamed("Evaluation.verdicts(row)", "row.verdicts()")
+        return row.verdicts(also)
+
     def compared_to(self, before: Evaluation, *, first: str | None = None) -> str:
         """Deprecated: use format_gains."""
         from agentgym.evaluation.text import format_gains

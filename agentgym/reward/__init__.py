@@ -5,14 +5,13 @@ functions.py a reward made of one function
 combined.py  several rewards as one: weights, schedules over training, gates, caps
 """
 
+from agentgym.deprecation import renamed_attributes
 from agentgym.reward.combined import Combined, Gate, Schedule
 from agentgym.reward.contract import (
     SUCCESS,
     Components,
-    EpisodeView,
     Reward,
     RewardStage,
-    TurnView,
     validate_components,
     validate_each,
 )
@@ -22,14 +21,23 @@ __all__ = [
     "SUCCESS",
     "Combined",
     "Components",
-    "EpisodeView",
     "FunctionReward",
     "Gate",
     "Reward",
     "RewardStage",
     "Schedule",
-    "TurnView",
     "reward_function",
     "validate_components",
     "validate_each",
 ]
+
+__getattr__ = renamed_attributes(
+    __name__,
+    {
+        "EpisodeView": "agentgym.Trajectory",
+        "Moment": "agentgym.reward.RewardStage",
+        "TurnView": "agentgym.Turn",
+        "judged": "agentgym.reward.validate_components",
+        "judged_each": "agentgym.reward.validate_each",
+    },
+)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym.deprecation import adopt_renamed_members, renamed_member
+from agentgym.deprecation import adopt_renamed_members, renamed_attributes, renamed_member
 from agentgym.errors import RewardError
 from agentgym.trajectory import Trajectory, Turn
 
@@ -23,10 +23,7 @@ SUCCESS = "success"
 """The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
 
 
-EpisodeView = Trajectory
-"""Old name of Trajectory, for rewards that were annotated with it; it goes in 0.3.0."""
-TurnView = Turn
-"""Old name of Turn, likewise."""
+__getattr__ = renamed_attributes(__name__, {"EpisodeView": "agentgym.Trajectory", "TurnView": "agentgym.Turn"})
 
 
 class Reward:

@@ -7,9 +7,10 @@ import asyncio
 from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import ToolError
 from agentgym.messages import Message
-from agentgym.reward import Components, EpisodeView, Reward
+from agentgym.reward import Components, Reward
 from agentgym.task import Task
 from agentgym.tools import tool
+from agentgym.trajectory import Trajectory
 
 
 class Counter(Environment):
@@ -69,10 +70,10 @@ class TargetReached(Reward):
 
     weights = {"ok": 0.1}
 
-    def turn(self, turn: object, episode: EpisodeView) -> Components:
+    def turn(self, turn: object, episode: Trajectory) -> Components:
         results = getattr(turn, "results", ())
         return {"ok": float(all(result.ok for result in results))} if results else {}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         last = episode.turns[-1].results[-1:] if episode.turns else ()
         return {"success": float(any(r.final and r.content == f"submitted {episode.task.truth}" for r in last))}

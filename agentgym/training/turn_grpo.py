@@ -19,22 +19,21 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import Estimator as DeclaredEstimator
-from agentgym.credit import Group
+from agentgym.credit import Group, credit_of, spread_over_tokens
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
-from agentgym.training.batch_credit import batch_credit
 from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
+from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import Rows
 from agentgym.training.silence import silence_rollout_func_warning
-from agentgym.training.tokens import spread_over_tokens
 from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
@@ -111,14 +110,14 @@ class TurnGRPOTrainer(GRPOTrainer):
         if any(self._images):
             batch["row_images"] = list(self._images)  # TRL shuffles and splits it with the rows
         second_pass = self._second_pass(batch)
-        credit = batch_credit(
+        credit = credit_of(
             trajectories,
             self._estimator,
             group_size=self._group_size(),
             signals=self._signals(batch, second_pass),
             train_version=self.state.global_step,
-            failures=self._failures,
         )
+        credit = apply_failure_masks(trajectories, credit, self._failures)
         batch["advantages"] = _token_advantages(batch, trajectories, credit)
         self._set_behaviour_policy(batch, second_pass)
         self._log(summarise(trajectories) | diagnose(trajectories, credit, self._group_size()))
@@ -300,12 +299,9 @@ def _token_advantages(
     batch: Mapping[str, torch.Tensor], trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
 ) -> torch.Tensor:
     """(B, T) advantages in the place of TRL's (B,); 0 on observations, padding and failed episodes."""
-    advantages = torch.zeros(batch["completion_ids"].shape, dtype=batch["advantages"].dtype)
-    for row, (trajectory, per_turn) in enumerate(zip(trajectories, credit, strict=True)):
-        if trajectory.valid:
-            per_token = spread_over_tokens(trajectory, per_turn)
-            advantages[row, : len(per_token)] = torch.from_numpy(per_token)
-    return advantages.to(batch["advantages"].device)
+    length = batch["completion_ids"].shape[1]
+    rows = [spread_over_tokens(t, advantages, length) for t, advantages in zip(trajectories, credit, strict=True)]
+    return torch.from_numpy(np.stack(rows)).to(batch["advantages"])  # its dtype and device
 
 
 def _credit_statistics(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> dict[str, float]:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 TASK_OVER = "The task is over.\n"
 """The first line of the result of `done`; the end state follows as JSON."""
@@ -28,7 +28,7 @@ class DesktopReward(Reward):
 
     weights: Mapping[str, float] = {"checks_passed": 0.0}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the truth says nothing that can be judged."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not any(truth.get(name) is not None for name in CHECKS):
@@ -46,7 +46,7 @@ class DesktopReward(Reward):
             passed.append(_normalised(answer) == _normalised(str(truth["answer"])) != "")
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
-    def _files(self, state: Mapping[str, Any], truth: Mapping[str, Any], episode: EpisodeView) -> list[bool]:
+    def _files(self, state: Mapping[str, Any], truth: Mapping[str, Any], episode: Trajectory) -> list[bool]:
         expected = truth.get("files")
         if expected is None:
             return []
@@ -67,7 +67,7 @@ def _as_expected(contents: Mapping[str, str | None], path: str, text: str | None
     return content is not None and _lines(content) == _lines(text)
 
 
-def _end_state(episode: EpisodeView) -> tuple[Mapping[str, Any] | None, str]:
+def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
     """The end state, None if the agent never called `done`; and the answer."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):

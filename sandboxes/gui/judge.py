@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Result, Reward
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Result, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
 
 TASK_OVER = "The task is over.\n"
 """The first line of the result that ends an episode; the end state follows as JSON. No other result begins with it:
@@ -29,7 +29,7 @@ class WebReward(Reward):
 
     weights: Mapping[str, float] = {"effects_right": 0.0, "page_reward": 0.0}
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the truth says nothing that can be judged."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not ({"effects", "page"} & truth.keys()):
@@ -50,7 +50,7 @@ class WebReward(Reward):
         )
         return {SUCCESS: float(right), **({"effects_right": share} if expected else {})}
 
-    def _end_state(self, episode: EpisodeView) -> tuple[Mapping[str, Any] | None, str]:
+    def _end_state(self, episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
         """The end state, None if the agent never ended the task; and the answer, empty if there is none."""
         for turn in episode.turns[-1:]:
             for call, result in zip(turn.calls, turn.results, strict=False):

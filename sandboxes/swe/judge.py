@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from agentgym import JudgeError, Reward, SandboxError, SandboxSpec, Task, TaskError, shared_backend
-from agentgym.reward import SUCCESS, Components, EpisodeView
+from agentgym import JudgeError, Reward, SandboxError, SandboxSpec, Task, TaskError, Trajectory, shared_backend
+from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, Sandbox
 
 from .environment import REPOSITORY, SUBMITTED, SweEdit
@@ -66,7 +66,7 @@ class RepositoryTests(Reward):
     def __init__(self, *, cpu_s: int = 120, timeout_s: float = 300.0, backend: str | Backend = "namespaces") -> None:
         self.cpu_s, self.timeout_s, self.backend = cpu_s, timeout_s, backend
 
-    async def outcome(self, episode: EpisodeView) -> Components:
+    async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("fail_to_pass"):
@@ -152,7 +152,7 @@ async def run_tests(
     return PatchVerdict({}, {})  # ended early, out of time or memory: nothing passed
 
 
-def submission(episode: EpisodeView) -> str | None:
+def submission(episode: Trajectory) -> str | None:
     """The patch that was handed in, None if none was."""
     final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
     return next((text.removeprefix(SUBMITTED) for text in final if text.startswith(SUBMITTED)), None)

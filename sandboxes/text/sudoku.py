@@ -85,7 +85,7 @@ class Sudoku(TextEnvironment):
     def place(self, cells: Annotated[list[Cell], Field(min_length=1, max_length=AT_ONCE)]) -> str:
         """Fill up to ten cells; the value 0 empties one."""
         self.check_open()
-        refused = [why for cell in cells if (why := self._place(cell))]
+        refused = [why for cell in cells if (why := self._fill(cell))]
         self.settle()
         if self.solved():
             return "Solved."
@@ -93,7 +93,7 @@ class Sudoku(TextEnvironment):
             raise ToolError(" ".join(refused))
         return "\n".join([*refused, drawn(self.state["grid"], self._side)])
 
-    def _place(self, cell: Cell) -> str:
+    def _fill(self, cell: Cell) -> str:
         """Fill one cell. Returns: the reason if it is refused, else an empty string."""
         row, column, value = cell.row - 1, cell.column - 1, cell.value
         if not (0 <= row < self._side and 0 <= column < self._side and 0 <= value <= self._side):

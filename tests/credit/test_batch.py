@@ -59,3 +59,9 @@ def test_advantages_lie_on_the_tokens_of_their_turns_and_nowhere_else():
     tokens = spread_over_tokens(trajectory, np.array([0.5, -2.0]), 8)
     np.testing.assert_array_equal(tokens, [0.5, 0.5, 0, 0, 0, -2.0, 0, 0])
     assert not spread_over_tokens(FAILED, np.zeros(0), 8).any()
+
+
+def test_advantages_that_do_not_fit_in_the_given_length_are_refused():
+    trajectory = a_trajectory(a_turn(0, token_ids=[1, 2, 3]))
+    with pytest.raises(ShapeError, match="has 3 tokens after the prompt: they do not fit in 2"):
+        spread_over_tokens(trajectory, [1.0], 2)

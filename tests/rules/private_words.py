@@ -64,15 +64,27 @@ EXEMPT = {Path("agentgym/deprecation.py"), Path("tests/test_deprecation.py")}  #
 
 def words_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
     """The line and the word of every private name that a file defines, and of private nouns in its docstrings."""
-    if path in EXEMPT or path.parts[:2] == ("tests", "rules"):
+    if path in EXEMPT or path.parts[:2] == ("tests", "rules") or "version_0_1" in path.parts:
         return
+    fixed = [node for node in ast.walk(tree) if keeps_its_name(node)]
+    fixed_names = {child for node in fixed for child in (node, *getattr(node, "targets", ()))}
     for node in ast.walk(tree):
-        for name in names_defined_by(node):
+        for name in () if node in fixed_names else names_defined_by(node):
             if word := private_word_of(name):
                 yield node.lineno, f"{name} ({word})"
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for word in private_words_of_text(ast.get_docstring(node, clean=False) or ""):
                 yield getattr(node, "lineno", 1), f"docstring: {word} ({NOUNS[word.lower()]})"
+
+
+def keeps_its_name(node: ast.AST) -> bool:
+    """Whether a definition cannot be renamed: an alias, `old = renamed_member("new")`, or a tool that agents see."""
+    match node:
+        case ast.Assign(value=ast.Call(func=ast.Name(id="renamed_member"))):
+            return True
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return any(ast.unparse(decorator).startswith("tool") for decorator in node.decorator_list)
+    return False
 
 
 def names_defined_by(node: ast.AST) -> list[str]:
@@ -114,5 +126,6 @@ def parts_of(name: str) -> list[str]:
 
 
 def private_words_of_text(text: str) -> list[str]:
-    """The private nouns in a text, without what the field itself calls so."""
-    return [word for word in re.findall(r"[A-Za-z]+", LEGITIMATE.sub("", text)) if word.lower() in NOUNS]
+    """The private nouns in a text, without what the field itself calls so and without `code`."""
+    prose = LEGITIMATE.sub("", re.sub(r"`[^`\n]*`", "", text))
+    return [word for word in re.findall(r"[A-Za-z]+", prose) if word.lower() in NOUNS]

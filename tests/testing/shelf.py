@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from agentgym import Call, Checkpoint, Environment, Message, Reward, Task, ToolError, tool
+from agentgym import Call, Checkpoint, Environment, Message, Reward, Task, ToolError, Trajectory, tool
 from agentgym.errors import ConformanceError
-from agentgym.reward import Components, EpisodeView
+from agentgym.reward import Components
 from agentgym.testing import check_environment
 
 
@@ -54,7 +54,7 @@ class Shelf(Environment):
 class SumIsRight(Reward):
     """`success` where the answer is the truth."""
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         answers = [
             c.arguments["total"] for t in episode.turns for c, r in zip(t.calls, t.results, strict=True) if r.final
         ]

@@ -8,16 +8,16 @@ import pytest
 from breaches import assert_names
 from shelf import Shelf, SumIsRight, findings_of, shelf_tasks
 
-from agentgym import Call, Message, Reward, Task, tool
+from agentgym import Call, Message, Reward, Task, Trajectory, tool
 from agentgym.errors import ConformanceError
-from agentgym.reward import Components, EpisodeView
+from agentgym.reward import Components
 from agentgym.testing import check_environment
 
 
 class NotANumber(Reward):
     """Divides by the number of right answers."""
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         return {"success": math.nan}
 
 
@@ -28,7 +28,7 @@ async def test_a_nan_reward_is_caught():
 class TurnsNotANumber(SumIsRight):
     """A turn reward of 0/0."""
 
-    def turn(self, turn: object, episode: EpisodeView) -> Components:
+    def turn(self, turn: object, episode: Trajectory) -> Components:
         return {"progress": math.inf - math.inf}
 
 
@@ -39,7 +39,7 @@ async def test_a_nan_turn_reward_is_caught():
 class NoSuccess(Reward):
     """Scores, but never says whether the task is solved."""
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         return {"style": 1.0}
 
 
@@ -65,7 +65,7 @@ class Graded(Shelf):
 class ReadsReport(Reward):
     """Believes what the tool results say."""
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         texts = [str(r.content) for t in episode.turns for r in t.results]
         return {"success": float(any(text == "score 1.0" for text in texts))}
 
@@ -88,7 +88,7 @@ class Forgeable(Shelf):
 class SearchesEcho(Reward):
     """Success if the result says so."""
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         return {"success": float(any("success" in str(r.content) for t in episode.turns for r in t.results))}
 
 
@@ -148,7 +148,7 @@ async def test_a_task_that_tells_its_own_truth_is_caught():
 class Generous(SumIsRight):
     """Success for everybody who showed up."""
 
-    def outcome(self, episode: EpisodeView) -> Components:
+    def outcome(self, episode: Trajectory) -> Components:
         return {"success": 1.0}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym.credit import Group, define_estimator, estimator
+from agentgym.credit import Group, define_estimator, estimator, groups_of
 from agentgym.credit.signals import Array
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import Call, Message, StopReason
@@ -19,7 +19,6 @@ from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 from agentgym.training import Rollouts
 from agentgym.training.branching import Branching
 from agentgym.training.recipe import SignalsSection
-from agentgym.training.signals import with_signal_rows
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
@@ -317,13 +316,11 @@ def rising(group: Group) -> Array:
 
 def test_a_group_gets_the_signals_of_its_own_trajectories(model: Any):
     played = batch(np.random.default_rng(5), size=4)
-    groups = [Group.from_trajectories(played[:2]), Group.from_trajectories(played[2:])]
     with pytest.raises(MissingSignalError, match="values"):
-        rising(groups[0])
-    critic = Critic(model)
-    with_values = with_signal_rows(groups, critic.signals(played, 0))
-    whole = critic.signals(played, 0)["values"]
-    np.testing.assert_array_equal(with_values[1].values[0], whole[2])  # type: ignore[index]
+        rising(groups_of(played, 2)[0])
+    signals = Critic(model).signals(played, 0)
+    with_values = groups_of(played, 2, signals=signals)
+    np.testing.assert_array_equal(with_values[1].values[0], signals["values"][2])  # type: ignore[index]
     assert np.isfinite(np.concatenate(rising(with_values[1]))).all()
 
 

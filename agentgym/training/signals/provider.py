@@ -1,11 +1,10 @@
-"""What a provider of signals is, and how the groups of a batch get its signals."""
+"""What a provider of signals is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from agentgym.credit import Group
 from agentgym.trajectory import Trajectory
 
 Rows = list[Any]
@@ -28,13 +27,3 @@ class SignalProvider(Protocol):
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the batch after its credit was estimated. Returns: metrics."""
         ...
-
-
-def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Rows]) -> list[Group]:
-    """Return the groups of a batch with signals whose rows are in the order of the groups' trajectories."""
-    completed, start = [], 0
-    for group in groups:
-        rows: dict[str, Any] = {name: column[start : start + group.size] for name, column in signals.items()}
-        completed.append(group.with_signals(**rows) if rows else group)
-        start += group.size
-    return completed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from agentgym.deprecation import renamed_keywords
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
@@ -31,6 +32,7 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
         )
 
 
+@renamed_keywords(novice="imperfect_oracle", seen="on_trajectory")
 def demonstrations(
     rollouts: Rollouts,
     task_set: TaskSet,
