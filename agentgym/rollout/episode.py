@@ -107,7 +107,11 @@ class Episode:
 
     async def _close(self) -> None:
         environment, self._environment = self._environment, None
-        if environment is not None and (close_error := await environment.close()) is not None:
+        if environment is None:
+            return
+        if digests := environment.current.image_digests:  # of sandboxes opened since the reset too
+            self.trajectory.provenance.image_digests = digests
+        if (close_error := await environment.close()) is not None:
             self.trajectory.provenance.close_error = close_error
 
 
