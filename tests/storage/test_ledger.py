@@ -71,12 +71,9 @@ def turns(draw, index=0):
         tuple(draw(st.lists(messages, max_size=2))),
         draw(st.integers(0, 9)),
         draw(st.dictionaries(texts, floats, max_size=2)),
-        draw(st.none() | texts),
-        draw(st.none() | floats),
-        draw(st.none() | floats),
+        *draw(st.tuples(st.none() | texts, st.none() | floats, st.none() | floats)),
         draw(st.sampled_from(["stop", "length"])),
-        draw(floats),
-        draw(floats),
+        *draw(st.tuples(floats, floats)),
         draw(st.dictionaries(texts, floats, max_size=1)),
     )
 
@@ -92,21 +89,10 @@ def test_every_turn_comes_back_equal_bit_by_bit(turn):
 @given(turn=turns(), weights=st.dictionaries(texts, floats, max_size=2))
 @settings(max_examples=30, deadline=None)
 def test_json_of_a_trajectory_reads_back_equal(turn, weights):
-    trajectory = Trajectory(
-        "r/t#0",
-        task(),
-        0,
-        7,
-        (Message("user", "hi"),),
-        [1, 2],
-        [turn],
-        {"success": 0.5},
-        StopReason.ANSWERED,
-        None,
-        weights,
-        Provenance(policy="p", branch=ForkPoint("r/o#0", 1), extra={"own": [1]}),
-        1.5,
-    )
+    trajectory = Trajectory("r/t#0", task(), seed=7, prompt_ids=[1, 2], turns=[turn], weights=weights)
+    trajectory.opening, trajectory.outcome = (Message("user", "hi"),), {"success": 0.5}
+    trajectory.stop_reason, trajectory.duration_s = StopReason.ANSWERED, 1.5
+    trajectory.provenance = Provenance(policy="p", branch=ForkPoint("r/o#0", 1), extra={"own": [1]})
     assert trajectory_from_json(trajectory_to_json(trajectory)) == trajectory
 
 
