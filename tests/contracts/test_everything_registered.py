@@ -98,9 +98,32 @@ def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
     assert make(name).tools
 
 
-@of("task_sets")
-def test_a_task_set_keeps_its_contract(name):
-    check_task_set(name, other_process=False)  # all of them are built in one: below
+@pytest.fixture(scope="module", params=names("task_sets"))
+def task_set(request):
+    """Each task set in turn: all its tests follow one another in one process, which builds it once."""
+    built = load_task_set(request.param)
+    assert built.name == request.param
+    return built
+
+
+def test_a_task_set_keeps_its_contract(task_set):
+    check_task_set(task_set.name, other_process=False)  # all of them are built in one: below
+
+
+def test_a_task_set_has_three_splits_and_an_oracle(task_set):
+    assert all(len(tasks) for tasks in task_set.values())
+    assert task_set.oracle is not None
+
+
+@pytest.mark.needs_namespaces
+async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(task_set):
+    """Whole, and cut short in every way."""
+    tasks = task_set["validation"][:1]
+    playable(tasks[0].environment)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task)))
+    solved = await manager.collect(tasks)
+    assert [trajectory.success for trajectory in solved] == [1.0]
+    await check_reward(load("environments", tasks[0].environment).reward, solved)
 
 
 def test_task_sets_are_the_same_in_another_process():
@@ -114,33 +137,10 @@ def test_task_sets_are_the_same_in_another_process():
     assert theirs == {name: load_task_set(name).fingerprint() for name in theirs}
 
 
-@of("task_sets")
-def test_a_task_set_has_three_splits_and_an_oracle(name):
-    task_set = load_task_set(name)
-    assert all(len(tasks) for tasks in task_set.values())
-    assert task_set.oracle is not None
-
-
 @of("rewards")
 async def test_a_reward_keeps_its_contract_on_strange_episodes(name):
     assert isinstance(load_reward(name), Reward)
     await check_reward(name)
-
-
-@pytest.mark.needs_namespaces
-@of("environments")
-async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(name):
-    """Whole, and cut short in every way."""
-    playable(name)
-    for task_set in map(load_task_set, names("task_sets")):
-        tasks = task_set["validation"][:1]
-        if task_set.oracle is None or not tasks or tasks[0].environment != name:
-            continue
-        solver = task_set.oracle
-        manager = EpisodeManager(lambda task, solver=solver: ScriptedPolicy(solver(task)))
-        solved = await manager.collect(tasks)
-        assert [trajectory.success for trajectory in solved] == [1.0]
-        await check_reward(load("environments", name).reward, solved)
 
 
 @of("estimators")
