@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +213,7 @@ class Ledger:
             self._next_key += 1
         self._written[trajectory.id] = 0
         self._begun.append((key, trajectory.id, *pack_head(trajectory, self._images.append)))
-        self._summaries.append(summary.summary_row(key, replace(trajectory, turns=[], stop_reason=None)))
+        self._summaries.append(summary.begun_row(key, trajectory))
 
     async def _committed(self) -> None:
         """Wait for the commit that ends this pass of the event loop."""
