@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from agentgym.cli.console import Interrupted, out, run
 from agentgym.cli.options import BackendName, RewardName, Seed, split_tasks
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
+
+if TYPE_CHECKING:
+    from agentgym.task import TaskSet
 
 
 def play(
