@@ -217,14 +217,14 @@ class Environment:
         tool = self.tools.get(call.name)
         if tool is None:
             return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
-        run = self._run_call if self.backend is None else self._run_metered_call
+        run = self._run_call if self.backend is None else self._run_metered
         if tool.options.parallel:
             return await run(tool, call)
         async with self._in_order:
             return await run(tool, call)
 
-    async def _run_metered_call(self, tool: Tool, call: Call) -> Result:
-        """As `_run_call`, with what the call used of sandboxes."""
+    async def _run_metered(self, tool: Tool, call: Call) -> Result:
+        """As `_run`, with what the call used of sandboxes."""
         with metered() as meter:
             result = await self._run_call(tool, call)
         return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
