@@ -76,7 +76,7 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool) -> No
         raise RecipeError(
             f"{run.path} already holds a run. Continue it with --resume, give another folder by --out, or remove it."
         )
-    if Recipe.load(file) != recipe:
+    if Recipe.load_recorded(file) != recipe:
         raise RecipeError(
             f"{run.path} holds a run of another recipe: compare {file} with yours. A run is resumed with the recipe "
             "it began with."
