@@ -27,27 +27,27 @@ FULL = 0.9
 """Pay that counts as right: a few pages pay by how near a point or a moment was, and a pixel is as near as one can."""
 CHOICES = tuple(
     f"[...document.querySelectorAll('#area button, #area svg circle, #area svg rect, #area .file, #area td')]"
-    f".filter(e => e.getBoundingClientRect().width)[{place}]"
-    for place in (0, 1, 2)
+    f".filter(e => e.getBoundingClientRect().width)[{index}]"
+    for index in (0, 1, 2)
 )
 """The first things on a page that may be a choice."""
 
 
 @dataclass
-class Found:
-    """What one task did. `right`, `wrong`: what it paid to each player; `said`: why a player was stuck."""
+class PageReport:
+    """What one task did. `right`, `wrong`: what it paid to each player; `problem`: why a player was stuck."""
 
     name: str
     opens: bool = False
     same: bool = False
     right: list[float | None] = field(default_factory=list)
     wrong: float | None = None
-    said: str = ""
+    problem: str = ""
 
     def __str__(self) -> str:
         paid = " ".join("-" if reward is None else f"{reward:.3g}" for reward in self.right) or "no player"
         opened = f"{self.name:28} opens {self.opens!s:5} same {self.same!s:5}"
-        return f"{opened} right {paid:12} wrong {self.wrong} {self.said}"
+        return f"{opened} right {paid:12} wrong {self.wrong} {self.problem}"
 
 
 async def opened(environment: Environment, name: str, seed: int) -> list[Message]:
@@ -62,52 +62,52 @@ async def play_wrongly(page: Page) -> None:
             await page.click(element)
 
 
-async def play_rightly(environment: Environment, found: Found, episodes: int) -> None:
+async def play_rightly(environment: Environment, report: PageReport, episodes: int) -> None:
     """Have the task's player play episodes by the seeds 1, 2, ...; one whose request is unclear is not counted."""
     for seed in range(1, 3 * episodes):
-        if len(found.right) == episodes:
+        if len(report.right) == episodes:
             return
-        page = Page(environment, await opened(environment, found.name, seed))
+        page = Page(environment, await opened(environment, report.name, seed))
         try:
-            await PLAYERS[found.name](page)
+            await PLAYERS[report.name](page)
         except Unclear:
             continue
         except (Stuck, LookupError, ValueError, StopIteration) as error:  # the page is not what was expected
-            found.said = f"{type(error).__name__}: {error}"[:160]
-        found.right.append(page.reward)
+            report.problem = f"{type(error).__name__}: {error}"[:160]
+        report.right.append(page.reward)
 
 
-async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> Found:
-    found = Found(name)
+async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> PageReport:
+    report = PageReport(name)
     async with gate:
         environment = make("agentgym/web-v1", max_chars=20_000)
         try:
             first = await opened(environment, name, 1)
-            found.opens = len(first[-1].text.splitlines()) > 2
-            found.same = await opened(environment, name, 1) == first
+            report.opens = len(first[-1].text.splitlines()) > 2
+            report.same = await opened(environment, name, 1) == first
             if name in PLAYERS:
-                await play_rightly(environment, found, seeds)
+                await play_rightly(environment, report, seeds)
             page = Page(environment, await opened(environment, name, 1))
             try:
                 await play_wrongly(page)
             except Stuck as error:
-                found.said = found.said or str(error)[:160]
-            found.wrong = page.reward
+                report.problem = report.problem or str(error)[:160]
+            report.wrong = page.reward
         except AgentGymError as error:
-            found.said = f"{type(error).__name__}: {error}"[:200]
+            report.problem = f"{type(error).__name__}: {error}"[:200]
         finally:
             await environment.close()
-    return found
+    return report
 
 
-async def run(names: list[str], seeds: int) -> list[Found]:
+async def run(names: list[str], seeds: int) -> list[PageReport]:
     """Look at each task, and print what it did when it is done. Returns: in the order of names."""
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def looked_at(name: str) -> Found:
-        found = await look_at(name, seeds, gate)
-        print(found, flush=True)
-        return found
+    async def looked_at(name: str) -> PageReport:
+        report = await look_at(name, seeds, gate)
+        print(report, flush=True)
+        return report
 
     try:
         return await asyncio.gather(*map(looked_at, names))
@@ -120,9 +120,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="tasks; all by default")
     parser.add_argument("--seeds", type=int, default=2, help="episodes that each player plays")
-    asked = parser.parse_args()
-    names = asked.names or sorted(path.stem for path in (miniwob_folder() / "miniwob").glob("*.html"))
-    rows = asyncio.run(run(names, asked.seeds))
+    arguments = parser.parse_args()
+    names = arguments.names or sorted(path.stem for path in (miniwob_folder() / "miniwob").glob("*.html"))
+    rows = asyncio.run(run(names, arguments.seeds))
     solved = [row for row in rows if row.right and all((reward or 0.0) >= FULL for reward in row.right)]
     punished = [row for row in rows if row.wrong is not None and row.wrong <= 0]
     paid = {row.name for row in solved} | {row.name for row in punished}

@@ -44,8 +44,8 @@ class SymbolicMaths(Reward):
 
 def equivalent(answer: str, gold: str | Iterable[str], *, tolerance: float = 1e-9) -> bool:
     """Whether an answer equals the gold answer, or one of several."""
-    gold_answers = [gold] if isinstance(gold, str) else gold
-    return any(_same(extracted(answer), extracted(text), tolerance) for text in gold_answers)
+    gold_answers, answer = [gold] if isinstance(gold, str) else gold, extracted(answer)
+    return any(_same(answer, extracted(text), tolerance) for text in gold_answers)
 
 
 def extracted(text: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
+import sys
+from collections import Counter
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -27,6 +30,10 @@ for name, value in {
 }.items():
     os.environ.setdefault(name, value)
 
+# Compiled modules are kept even where the shell says otherwise: every worker and hundreds of commands import the same.
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+sys.dont_write_bytecode = False
+
 # A shell's job in the background ignores Ctrl-C, and so would every command that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,6 +41,59 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Nothing here may depend on how fast the machine is at the moment: not an example, nor the making of one.
 hypothesis.settings.register_profile("agentgym", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("agentgym")
+
+
+DURATIONS = Path(__file__).with_name("durations.json")
+"""The seconds that all cases of a test function take together, for each function that takes half a second or more."""
+SLOW_S, LONG_S = 0.5, 5.0
+seconds_of_this_run: Counter[str] = Counter()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-durations", action="store_true", help=f"Write how long tests take into {DURATIONS.name}."
+    )
+
+
+def function_of(node_id: str) -> str:
+    """The id of a test without the parameters of its case."""
+    return node_id.partition("[")[0]
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark slow tests, and let each worker begin with its share of the long ones, so that no worker ends with one."""
+    recorded = json.loads(DURATIONS.read_text())
+    n_cases = Counter(function_of(item.nodeid) for item in items)
+    seconds = {function: recorded.get(function, 0.0) / count for function, count in n_cases.items()}
+    for item in items:
+        if function_of(item.nodeid) in recorded:
+            item.add_marker("slow")
+    if (n_workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))) == 1:
+        return
+    long = sorted(
+        (item for item in items if seconds[function_of(item.nodeid)] >= LONG_S),
+        key=lambda item: -seconds[function_of(item.nodeid)],
+    )
+    short = [item for item in items if seconds[function_of(item.nodeid)] < LONG_S]
+    starts = [len(short) * worker // n_workers for worker in range(n_workers + 1)]
+    items[:] = [
+        item
+        for worker in range(n_workers)
+        for item in (*long[worker::n_workers], *short[starts[worker] : starts[worker + 1]])
+    ]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    seconds_of_this_run[function_of(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the durations, where that was asked for: of the tests that ran, and of others as they were."""
+    if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
+        seconds = {**json.loads(DURATIONS.read_text()), **seconds_of_this_run}
+        slow = {function: round(s, 1) for function, s in sorted(seconds.items()) if s >= SLOW_S}
+        DURATIONS.write_text(json.dumps(slow, indent=1) + "\n")
 
 
 @cache

@@ -122,6 +122,7 @@ def test_the_import_paths_of_the_first_release_still_work():
         ("agentgym.training.signals.with_rows", "agentgym.credit.with_signal_rows"),
         ("agentgym.training.signals.with_signal_rows", "agentgym.credit.with_signal_rows"),
         ("agentgym.training.warm_start.demonstrations", "agentgym.training.demonstrations"),
+        ("agentgym.sandboxes.swe.parameters.Parameters", "agentgym.sandboxes.swe.parameters.RepositoryParameters"),
         ("agentgym.tasks.lottery.Lottery", "agentgym.tasks.generator.TaskGenerator"),
         ("agentgym.tasks.lottery.Place", "agentgym.tasks.generator.TaskSlot"),
     ],

@@ -123,9 +123,11 @@ def test_a_schedule_goes_from_start_to_end_between_begin_and_finish(schedule, pr
 def test_a_scheduled_weight_follows_the_training_and_multiplies_the_given_one():
     """format counts 2.0 * 1.0 at first and 2.0 * 0.5 half-way; success is not touched."""
     both = Combined(
-        Fixed(outcome={"format": 1.0}, weights={"format": 9.0}), Fixed(outcome={"success": 1.0}),
-        weights={"format": 2.0}, schedules={"format": Schedule(1.0, 0.0)},
-    )  # fmt: skip
+        Fixed(outcome={"format": 1.0}, weights={"format": 9.0}),
+        Fixed(outcome={"success": 1.0}),
+        weights={"format": 2.0},
+        schedules={"format": Schedule(1.0, 0.0)},
+    )
     assert both.weights == {"format": 2.0}
     both.set_progress(0.5)
     assert both.weights == {"format": 1.0}
@@ -160,9 +162,9 @@ def test_a_cap_bounds_what_a_component_can_bring_in_an_episode():
 
 @given(values=st.lists(st.floats(-10, 10), min_size=1, max_size=8), cap=st.floats(0, 20))
 def test_no_episode_is_ever_paid_more_than_the_cap(values, cap):
-    one = episode({}, *[{"step": value} for value in values])
-    one.weights = Combined(Fixed(), caps={"step": cap}).weights_for(one)
-    assert abs(one.return_from()) <= cap + 1e-9
+    capped = episode({}, *[{"step": value} for value in values])
+    capped.weights = Combined(Fixed(), caps={"step": cap}).weights_for(capped)
+    assert abs(capped.return_from()) <= cap + 1e-9
 
 
 def test_gates_of_a_part_hold_inside_a_combination():

@@ -134,10 +134,11 @@ def write_golden() -> None:
     data = {
         "trajectory": trajectory_to_json(trajectory),
         "arrays": {
-            "ids": arrays.ids.tolist(), "loss_mask": arrays.loss_mask.astype(int).tolist(),
+            "ids": arrays.ids.tolist(),
+            "loss_mask": arrays.loss_mask.astype(int).tolist(),
             "turn_index": arrays.turn_index.tolist(),
         },
-    }  # fmt: skip
+    }
     GOLDEN.write_text(json.dumps(data) + "\n")
 
 

@@ -43,8 +43,8 @@ class QwenProcessor:
 
     def __call__(self, text, images, **options):
         grid = self.image_processor(images=images, return_tensors="pt")["image_grid_thw"]
-        shown = text[0].replace(self.image_token, self.image_token * int(grid[0].prod() // 4))
-        return {"input_ids": torch.tensor([self.tokenizer.encode(shown, add_special_tokens=False)])}
+        expanded = text[0].replace(self.image_token, self.image_token * int(grid[0].prod() // 4))
+        return {"input_ids": torch.tensor([self.tokenizer.encode(expanded, add_special_tokens=False)])}
 
 
 def llava():
@@ -65,14 +65,24 @@ def qwen2_vl():
     start, end, image, video = tokenizer.convert_tokens_to_ids(marks)
     config = Qwen2VLConfig(
         text_config={
-            "vocab_size": len(tokenizer), "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 2048,
+            "vocab_size": len(tokenizer),
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 2048,
             "rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0},
-            "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": None,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
         },
         vision_config={"depth": 1, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "mlp_ratio": 2},
-        image_token_id=image, video_token_id=video, vision_start_token_id=start, vision_end_token_id=end,
-    )  # fmt: skip
+        image_token_id=image,
+        video_token_id=video,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Qwen2VLForConditionalGeneration(config).eval()

@@ -112,9 +112,9 @@ class PerTurn(TurnKind):
         return stored[rows, : max_turns + self.after_last]
 
     def _require_between(self, name: str, array: Array, checked: Bools) -> None:
-        outside = np.argwhere(((array < self.low) | (array > self.high)) & checked)
-        if len(outside):
-            i, k = (int(x) for x in outside[0])
+        outside = ((array < self.low) | (array > self.high)) & checked
+        if outside.any():
+            i, k = (int(x) for x in np.argwhere(outside)[0])
             limit = f"at least {self.low:g}" if array[i, k] < self.low else f"at most {self.high:g}"
             raise CreditError(f"{name} of trajectory {i}, turn {k} is {array[i, k]}: expected {limit}.")
 
@@ -298,10 +298,9 @@ def _numbers(item: Any, where: str) -> Array:
 
 def _require_finite(name: str, array: Array, checked: Bools, *, nan_is_missing: bool) -> None:
     """Raises: CreditError naming the first infinity, or the first NaN unless NaN means that a value is missing."""
-    bad = np.isinf(array) if nan_is_missing else ~np.isfinite(array)
-    positions = np.argwhere(bad & checked)
-    if len(positions):
-        index = tuple(int(x) for x in positions[0])
+    bad = (np.isinf(array) if nan_is_missing else ~np.isfinite(array)) & checked
+    if bad.any():
+        index = tuple(int(x) for x in np.argwhere(bad)[0])
         where = f"trajectory {index[0]}" + (f", turn {index[1]}" if len(index) > 1 else "")
         hint = (
             " (NaN where a turn has none)."

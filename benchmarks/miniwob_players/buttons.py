@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .elements import PAYING, leaf, nth, one
+from .elements import PAYING, first_of, leaf, nth
 from .page import Page
 from .table import plays
 
@@ -17,35 +17,35 @@ async def paying(page: Page) -> None:
 
 @plays("click-test-transfer")
 async def named_button(page: Page) -> None:
-    (name,) = page.asked(r"Click button (\w+)\.")
+    (name,) = page.match(r"Click button (\w+)\.")
     await page.click(leaf(name))
 
 
 @plays("click-dialog")
 async def dialog(page: Page) -> None:
-    await page.click(one(".ui-dialog-titlebar-close"))
+    await page.click(first_of(".ui-dialog-titlebar-close"))
 
 
 @plays("click-dialog-2")
 async def dialog_button(page: Page) -> None:
-    name = page.said()
-    await page.click(one(".ui-dialog-titlebar-close") if name == "x" else leaf(name))
+    name = page.quoted_text()
+    await page.click(first_of(".ui-dialog-titlebar-close") if name == "x" else leaf(name))
 
 
 @plays("click-button-sequence")
 async def in_turn(page: Page) -> None:
-    await page.click(one("#subbtn"))
-    await page.click(one("#subbtn2"))
+    await page.click(first_of("#subbtn"))
+    await page.click(first_of("#subbtn2"))
 
 
 @plays("click-widget")
 async def widget(page: Page) -> None:
-    await page.click(one(f"#area [data-type={json.dumps(page.said())}]"))
+    await page.click(first_of(f"#area [data-type={json.dumps(page.quoted_text())}]"))
 
 
 @plays("click-color")
 async def colour(page: Page) -> None:
-    (name,) = page.asked(r"on the (\w+) colored")
+    (name,) = page.match(r"on the (\w+) colored")
     await page.click(
         f"[...document.querySelectorAll('.color')].find(e => (e.dataset.color || '').includes({json.dumps(name)}))"
     )
@@ -53,7 +53,7 @@ async def colour(page: Page) -> None:
 
 @plays("click-shades")
 async def shades(page: Page) -> None:
-    (name,) = page.asked(r"shades of (\w+)")
+    (name,) = page.match(r"shades of (\w+)")
     boxes = f"[...document.querySelectorAll('#area [data-color={name}]')]"
     for index in range(await page.js(f"{boxes}.length")):
         await page.click(f"{boxes}[{index}]")
@@ -62,7 +62,7 @@ async def shades(page: Page) -> None:
 
 @plays("grid-coordinate")
 async def coordinate(page: Page) -> None:
-    (at,) = page.asked(r"(\(.*\))")
+    (at,) = page.match(r"(\(.*\))")
     await page.click(f"document.getElementById({json.dumps(at)})")
 
 
@@ -73,7 +73,7 @@ async def focus(page: Page) -> None:
 
 @plays("focus-text-2")
 async def focus_nth(page: Page) -> None:
-    (ordinal,) = page.asked(r"(\d)(?:st|nd|rd|th)")
+    (ordinal,) = page.match(r"(\d)(?:st|nd|rd|th)")
     await page.click(nth("#area input", int(ordinal) - 1))
 
 
@@ -82,7 +82,7 @@ async def ascending(page: Page) -> None:
     """The first click covers the other numbers by squares, which stay in their order."""
     await page.click("[...document.querySelectorAll('svg text')].find(e => e.textContent === '1')")
     for _ in range(4):
-        await page.click(one("svg rect"))
+        await page.click(first_of("svg rect"))
 
 
 @plays("find-greatest")
@@ -107,9 +107,9 @@ async def parity(page: Page) -> None:
 @plays("generate-number")
 async def generate(page: Page) -> None:
     """Ask for numbers until one is as it should be."""
-    kind, limit = page.asked(r"(even|odd|less|greater)(?: than (\d+))?")
+    kind, limit = page.match(r"(even|odd|less|greater)(?: than (\d+))?")
     for _ in range(60):
-        await page.click(one("#generate"))
+        await page.click(first_of("#generate"))
         text = await page.js("document.querySelector('#display-number').textContent.trim()")
         if not text:
             continue
@@ -127,7 +127,7 @@ async def generate(page: Page) -> None:
 @plays("number-checkboxes")
 async def pixels_of_a_digit(page: Page) -> None:
     """The example is a picture; the page's own table says which boxes it shows ticked."""
-    digit = int(page.said())
+    digit = int(page.quoted_text())
     for row, line in enumerate(await page.js(f"PATTERNS[{digit}]")):
         for column, ticked in enumerate(line):
             if ticked:

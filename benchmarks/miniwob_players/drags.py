@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .elements import every, nth, one
+from .elements import every, first_of, nth
 from .page import Page, Stuck
 from .table import plays
 
@@ -15,13 +15,13 @@ BOXES, SHAPES = every("#shape-container"), every("#area_svg > :not(#shape-contai
 
 @plays("drag-box")
 async def box_into_box(page: Page) -> None:
-    await page.drag(one("#draggableSmall"), one("#draggableLarge"))
+    await page.drag(first_of("#draggableSmall"), first_of("#draggableLarge"))
     await page.submit()
 
 
 @plays("drag-circle", "drag-single-shape")
 async def shape_one_way(page: Page) -> None:
-    across, down = WAYS[page.asked(r"Drag the \w+ (left|right|up|down)")[0]]
+    across, down = WAYS[page.match(r"Drag the \w+ (left|right|up|down)")[0]]
     x, y = await page.middle("document.querySelector('#area svg > *')")
     await page.move((x, y), (x + 20 * across, y + 20 * down))
     await page.submit()
@@ -30,7 +30,7 @@ async def shape_one_way(page: Page) -> None:
 @plays("drag-shapes", "drag-shapes-2")
 async def shapes_into_boxes(page: Page) -> None:
     """The wanted ones go into the first box, the others into the second if there is one."""
-    (kind_to_drag,) = page.asked(r"Drag all (\w+)")
+    (kind_to_drag,) = page.match(r"Drag all (\w+)")
     boxes = [await page.middle(f"{BOXES}[{index}]") for index in range(await page.js(f"{BOXES}.length"))]
     kinds = await page.js(f"{SHAPES}.map(e => [e.tagName, e.getAttribute('fill')])")
     for index, kind in enumerate(kinds):
@@ -43,12 +43,12 @@ async def shapes_into_boxes(page: Page) -> None:
 @plays("drag-items")
 async def row_to_a_place(page: Page) -> None:
     """A row is let go a little beyond the one whose place it takes."""
-    name, where = page.asked(r"Drag (\S+) (.*)\.")
+    name, where = page.match(r"Drag (\S+) (.*)\.")
     names = await page.texts(every("#sortable li"))
     start = names.index(name)
     steps = {"up by one position": start - 1, "down by one position": start + 1}
     index = {"to the top": 0, "to the bottom": len(names) - 1, **steps}.get(where)
-    await _sort(page, start, int(page.asked(r"to the (\d)")[0]) - 1 if index is None else index)
+    await _sort(page, start, int(page.match(r"to the (\d)")[0]) - 1 if index is None else index)
 
 
 @plays("drag-sort-numbers")
@@ -78,7 +78,7 @@ def _beyond(way: float) -> int:
 
 @plays("drag-items-grid")
 async def card_to_a_place(page: Page) -> None:
-    name, where = page.asked(r"Drag (\S+) (?:to the )?(.*)\.")
+    name, where = page.match(r"Drag (\S+) (?:to the )?(.*)\.")
     start = (await page.texts(every("#sortable li"))).index(name)
     row, column = divmod(start, 3)
     if where.endswith("by one"):
@@ -94,7 +94,7 @@ async def card_to_a_place(page: Page) -> None:
 @plays("drag-cube")
 async def turn_a_cube(page: Page) -> None:
     """Turn it a little at a time until the side shows: up and down for top and bottom, else around."""
-    target = page.said()
+    target = page.quoted_text()
     for _ in range(80):
         face = await page.js("document.querySelector('.active').textContent")
         if face == target:
@@ -107,7 +107,7 @@ async def turn_a_cube(page: Page) -> None:
 @plays("draw-line")
 async def draw_line(page: Page) -> None:
     """A straight line with the dot in its middle: there the page surely sees the pointer."""
-    x, y = await page.middle(one("#circ"))
+    x, y = await page.middle(first_of("#circ"))
     left, top, right, bottom = await page.box("document.querySelector('#area svg')")
     if "horizontal" in page.ask:
         reach = min(x - left, right - x) - 4
@@ -120,13 +120,13 @@ async def draw_line(page: Page) -> None:
 
 @plays("highlight-text")
 async def highlight(page: Page) -> None:
-    await _mark(page, one("#highlight, #area > div, #area span"))
+    await _mark(page, first_of("#highlight, #area > div, #area span"))
     await page.submit()
 
 
 @plays("highlight-text-2")
 async def highlight_nth(page: Page) -> None:
-    (nth_,) = page.asked(r"(\d)(?:st|nd|rd) paragraph")
+    (nth_,) = page.match(r"(\d)(?:st|nd|rd) paragraph")
     await _mark(page, f"[...document.querySelectorAll('#area p, #area .text, #area div[id^=text]')][{int(nth_) - 1}]")
     await page.submit()
 
@@ -139,7 +139,7 @@ async def _mark(page: Page, element: str) -> None:
 
 @plays("resize-textarea")
 async def resize(page: Page) -> None:
-    _, _, right, bottom = await page.box(one("textarea"))
+    _, _, right, bottom = await page.box(first_of("textarea"))
     by = -15 if "smaller" in page.ask else 15
     across = "width" in page.ask
     corner = right - 4, bottom - 4
@@ -150,7 +150,7 @@ async def resize(page: Page) -> None:
 @plays("daily-calendar")
 async def calendar(page: Page) -> None:
     """Drag over a free stretch of the day, and name it."""
-    length, unit, name, begins, ends = page.asked(
+    length, unit, name, begins, ends = page.match(
         r'Create an? ([\d.]+) (hours?|mins) event named "(.*)", between (\w+) and (\w+)\.'
     )
     halves = round(float(length) * (2 if unit.startswith("hour") else 1 / 30))
@@ -160,14 +160,16 @@ async def calendar(page: Page) -> None:
         for half in range(_half_hours(begins), _half_hours(ends) - halves + 1)
         if not any(busy[half : half + halves])
     )
-    first, last = (one(f"#hh-{half}") for half in (start, start + halves - 1))
+    first, last = (first_of(f"#hh-{half}") for half in (start, start + halves - 1))
     await page.box(last)  # brings it into view
     (x, y), (_, below) = await page.middle(first), await page.middle(last)
     await page.move((x, y - 3), (x, below + 3))
-    if not await page.shows(one("#event-name")):  # it is drawn above where it was dragged, and wants to be let go there
-        await page.click(one("#newEvent"))
-    await page.type(one("#event-name"), name)
-    await page.click(one("#controls .create"))
+    if not await page.shows(
+        first_of("#event-name")
+    ):  # it is drawn above where it was dragged, and wants to be let go there
+        await page.click(first_of("#newEvent"))
+    await page.type(first_of("#event-name"), name)
+    await page.click(first_of("#controls .create"))
 
 
 def _half_hours(hour: str) -> int:
@@ -183,7 +185,7 @@ _BUSY = """(events => [...document.querySelectorAll('.half-hour')].map(e => e.ge
 @plays("hot-cold")
 async def hot_cold(page: Page) -> None:
     """Dragging in from outside tells how warm a point is, and is no click. Each look rules points out."""
-    left, top, right, bottom = (round(side) for side in await page.box(one("#touch-area")))
+    left, top, right, bottom = (round(side) for side in await page.box(first_of("#touch-area")))
     could = [(x, y) for x in range(left, right, 2) for y in range(top, bottom, 2)]
     for _ in range(40):
         x, y = could[len(could) // 2] if len(could) < 30 else _best_look(could)

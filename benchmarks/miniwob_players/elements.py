@@ -29,7 +29,7 @@ def quoted(text: str) -> list[str]:
     return re.findall(r'"(.*?)"', text)
 
 
-def one(selector: str) -> str:
+def first_of(selector: str) -> str:
     """The first element of a selector, seen or not."""
     return f"document.querySelector({json.dumps(selector)})"
 

@@ -6,7 +6,7 @@ import json
 from functools import cache
 
 from .choices import pick_date
-from .elements import every, nth, one
+from .elements import every, first_of, nth
 from .page import Page
 from .table import plays
 
@@ -18,20 +18,20 @@ CARELESS = 0.55
 @plays("buy-ticket")
 async def buy_ticket(page: Page) -> None:
     """Price and duration stand on every ticket."""
-    (criterion,) = page.asked(r"with the (.*)\.")
+    (criterion,) = page.match(r"with the (.*)\.")
     await _take(page, criterion, ".buy-ticket")
 
 
 @plays("book-flight", "book-flight-nodelay")
 async def book_flight(page: Page) -> None:
     """Fill in the form with help of its lists, search, and take the cheapest or shortest flight."""
-    criterion, origin, destination = page.asked(r"Book the (\w+) one-way flight from: (.*) to: (.*) on ")
+    criterion, origin, destination = page.match(r"Book the (\w+) one-way flight from: (.*) to: (.*) on ")
     for field, words in (("#flight-from", origin), ("#flight-to", destination)):
-        await page.type(one(field), words)
+        await page.type(first_of(field), words)
         await page.wait(0.6)
         await page.click(f"{every('.ui-menu-item')}.find(e => e.textContent.includes({json.dumps(words)}))")
     await pick_date(page)
-    await page.click(one("#search"))
+    await page.click(first_of("#search"))
     await _take(page, criterion, ".flight-price")
 
 
@@ -61,14 +61,14 @@ async def order_food(page: Page) -> None:
         )
     ]
     if "each item" in page.ask:
-        names = [name.strip() for name in page.asked(r"each item: (.*)")[0].split(", ")]
+        names = [name.strip() for name in page.match(r"each item: (.*)")[0].split(", ")]
         dish_indices = [index for index, (name, _) in enumerate(dishes) if name in names]
     else:
-        count, kind = page.asked(r"Order (\d+) items that are (\S+)")
+        count, kind = page.match(r"Order (\d+) items that are (\S+)")
         dish_indices = [index for index, (_, kinds) in enumerate(dishes) if kind in kinds][:1] * int(count)
     for index in dish_indices:
         await page.click(nth(".food-item .add", index))
-    await page.click(one("#submit-order button"))
+    await page.click(first_of("#submit-order button"))
 
 
 @plays("tic-tac-toe")
@@ -80,7 +80,7 @@ async def tic_tac_toe(page: Page) -> None:
             for kind in await page.js("[...document.querySelectorAll('#area [data-index]')].map(e => e.className)")
         )
         best = max(_free(cells), key=lambda index: _wins(_with(cells, index, "X"), "O"))
-        await page.click(one(f"#ttt-{best}"))
+        await page.click(first_of(f"#ttt-{best}"))
 
 
 def _free(cells: str) -> list[int]:

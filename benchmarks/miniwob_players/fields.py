@@ -6,7 +6,7 @@ import json
 import operator
 import re
 
-from .elements import beside, nth, one
+from .elements import beside, first_of, nth
 from .page import Page
 from .table import plays
 
@@ -16,13 +16,13 @@ SIGNS = {"+": operator.add, "-": operator.sub, "x": operator.mul, "*": operator.
 
 @plays("enter-text", "enter-text-dynamic")
 async def enter_text(page: Page) -> None:
-    await page.type(FIELD, page.said())
+    await page.type(FIELD, page.quoted_text())
     await page.submit()
 
 
 @plays("enter-text-2")
 async def enter_case(page: Page) -> None:
-    text = page.said()
+    text = page.quoted_text()
     await page.type(FIELD, text.upper() if "upper" in page.ask else text.lower())
     await page.submit()
 
@@ -30,14 +30,14 @@ async def enter_case(page: Page) -> None:
 @plays("enter-password")
 async def enter_password(page: Page) -> None:
     for index in (0, 1):
-        await page.type(nth("input[type=password]", index), page.said())
+        await page.type(nth("input[type=password]", index), page.quoted_text())
     await page.submit()
 
 
 @plays("login-user", "login-user-popup")
 async def login(page: Page) -> None:
     """A window that comes up in between is sent away."""
-    for selector, text in (("input[type=text]", page.said(0)), ("input[type=password]", page.said(1))):
+    for selector, text in (("input[type=text]", page.quoted_text(0)), ("input[type=password]", page.quoted_text(1))):
         await _send_away(page)
         await page.type(nth(selector, 0), text)
     await _send_away(page)
@@ -45,8 +45,8 @@ async def login(page: Page) -> None:
 
 
 async def _send_away(page: Page) -> None:
-    if await page.shows(one("#popup-cancel")):
-        await page.click(one("#popup-cancel"))
+    if await page.shows(first_of("#popup-cancel")):
+        await page.click(first_of("#popup-cancel"))
 
 
 @plays("copy-paste")
@@ -57,7 +57,7 @@ async def copy(page: Page) -> None:
 
 @plays("copy-paste-2")
 async def copy_nth(page: Page) -> None:
-    (ordinal,) = page.asked(r"(\d)(?:st|nd|rd)")
+    (ordinal,) = page.match(r"(\d)(?:st|nd|rd)")
     text = await page.js(f"document.querySelectorAll('textarea')[{int(ordinal) - 1}].value")
     await page.type(nth("input[type=text]", 0), text)
     await page.submit()
@@ -65,7 +65,7 @@ async def copy_nth(page: Page) -> None:
 
 @plays("find-word")
 async def find_word(page: Page) -> None:
-    (ordinal,) = page.asked(r"(\d+)(?:st|nd|rd|th)")
+    (ordinal,) = page.match(r"(\d+)(?:st|nd|rd|th)")
     words = (await page.js("document.querySelector('#area p').textContent")).split()
     await page.type(nth("input[type=text]", 0), words[int(ordinal) - 1].strip(".,"))
     await page.submit()
@@ -82,7 +82,7 @@ async def last_word(page: Page) -> None:
 async def scroll(page: Page) -> None:
     direction = "down" if "bottom" in page.ask else "up"
     for _ in range(30):
-        await page.act("scroll", direction=direction, element=await page.number(one("textarea")))
+        await page.act("scroll", direction=direction, element=await page.number(first_of("textarea")))
     await page.submit()
 
 
@@ -90,19 +90,19 @@ async def scroll(page: Page) -> None:
 async def sign(page: Page) -> None:
     """The fields wake up once the agreement was scrolled through."""
     if "press" not in page.ask:
-        return await page.click(one("#cancel"))
-    name, button = page.asked(r'name "(.*?)" then press "(.*?)"')
+        return await page.click(first_of("#cancel"))
+    name, button = page.match(r'name "(.*?)" then press "(.*?)"')
     for _ in range(60):
         if not await page.js("document.querySelector('#name').disabled"):
             break
-        await page.act("scroll", direction="down", element=await page.number(one("textarea")))
-    await page.type(one("#name"), name)
-    await page.click(one(f"#{button.lower()}"))
+        await page.act("scroll", direction="down", element=await page.number(first_of("textarea")))
+    await page.type(first_of("#name"), name)
+    await page.click(first_of(f"#{button.lower()}"))
 
 
 @plays("read-table")
 async def read_table(page: Page) -> None:
-    (label,) = page.asked(r"value of (.*) into")
+    (label,) = page.match(r"value of (.*) into")
     await page.type(nth("input[type=text]", 0), (await page.js(beside(label))).strip())
     await page.submit()
 
@@ -159,7 +159,7 @@ async def guess(page: Page) -> None:
 @plays("multi-layouts", "multi-orderings")
 async def movies(page: Page) -> None:
     """The label stands before its field, or after it."""
-    genre, director, year = page.asked(r"Search for (.*) movies directed by (.*) from year (.*)\.")
+    genre, director, year = page.match(r"Search for (.*) movies directed by (.*) from year (.*)\.")
     for label, text in (("genre", genre), ("director", director), ("year|date", year)):
         await page.type(
             "[...document.querySelectorAll('#area input')].find(i => "
@@ -172,9 +172,9 @@ async def movies(page: Page) -> None:
 @plays("terminal")
 async def terminal(page: Page) -> None:
     """List the files, and remove one with the extension. The page wants the extension to be in the name but once."""
-    ending = page.asked(r"extension \.(\S+)")[0] if "no file extension" not in page.ask else ""
-    line = one("#terminal-target")
-    await page.click(one("#terminal"))
+    ending = page.match(r"extension \.(\S+)")[0] if "no file extension" not in page.ask else ""
+    line = first_of("#terminal-target")
+    await page.click(first_of("#terminal"))
     await page.type(line, "ls")
     await page.press("Enter")
     files = (await page.js("[...document.querySelectorAll('.terminal-output')].at(-1).textContent")).split()
@@ -191,13 +191,13 @@ async def editor(page: Page) -> None:
         left, top, right, bottom = await page.js(_PLACE_OF_WORDS % json.dumps(words))
         await page.move((left, (top + bottom) / 2), (right, (top + bottom) / 2))
     else:
-        await page.click(one(".ql-editor"))
+        await page.click(first_of(".ql-editor"))
         await page.press("Control+a")
     await page.wait(0.2)  # the editor takes note of what is marked a moment later
     if kind in ("bold", "italics", "underlined"):
-        await page.click(one({"bold": ".ql-bold", "italics": ".ql-italic", "underlined": ".ql-underline"}[kind]))
+        await page.click(first_of({"bold": ".ql-bold", "italics": ".ql-italic", "underlined": ".ql-underline"}[kind]))
     else:
-        await page.click(one(".ql-color .ql-picker-label"))
+        await page.click(first_of(".ql-color .ql-picker-label"))
         shade = await page.js(f"COLOR_MAP[{json.dumps(kind)}][0]")
         await page.click(nth(f".ql-color .ql-picker-item[data-value='{shade}']", 0))
     await page.submit()
@@ -205,8 +205,8 @@ async def editor(page: Page) -> None:
 
 def _asked_of_the_editor(page: Page) -> tuple[str, str]:
     """The words to style, '' for all of them, and the style or colour."""
-    kind = page.asked(r"(?:style|color) (\w+)")[0]
-    return ("" if "everything" in page.ask else page.asked(r"give the text (.*) the (?:style|color)")[0]), kind
+    kind = page.match(r"(?:style|color) (\w+)")[0]
+    return ("" if "everything" in page.ask else page.match(r"give the text (.*) the (?:style|color)")[0]), kind
 
 
 _PLACE_OF_WORDS = """(words => {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .elements import nth, one
+from .elements import first_of, nth
 from .page import Page, Stuck, Unclear
 from .table import plays
 
@@ -18,11 +18,11 @@ from .table import plays
 )
 async def mailbox(page: Page) -> None:
     """Do with the named sender's letter what is asked in one of four phrases."""
-    (sender,) = page.asked(r"email by (\S+) and")
+    (sender,) = page.match(r"email by (\S+) and")
     if "reply" in page.ask:
-        await _do(page, sender, "reply", page.said())
+        await _do(page, sender, "reply", page.quoted_text())
     elif "forward" in page.ask:
-        await _do(page, sender, "forward", page.asked(r"forward that email to (\S+)\.")[0])
+        await _do(page, sender, "forward", page.match(r"forward that email to (\S+)\.")[0])
     else:
         await _do(page, sender, "delete" if "trash" in page.ask else "star")
 
@@ -49,9 +49,9 @@ async def _do(page: Page, sender: str, action: str, words: str = "") -> None:
         await page.click(nth("#email .star", 0))
     elif action == "reply":
         await page.click(nth("#email .email-reply", 0))
-        await page.type(one("#reply-text"), words)
-        await page.click(one("#send-reply"))
+        await page.type(first_of("#reply-text"), words)
+        await page.click(first_of("#send-reply"))
     else:
         await page.click(nth("#email .email-forward", 0))
-        await page.type(one(".forward-sender"), words)
-        await page.click(one("#send-forward"))
+        await page.type(first_of(".forward-sender"), words)
+        await page.click(first_of("#send-forward"))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 
-from .elements import labelled, leaf, nth, one
+from .elements import first_of, labelled, leaf, nth
 from .page import Page, Stuck
 from .table import plays
 
 
 @plays("click-tab")
 async def tab(page: Page) -> None:
-    (number,) = page.asked(r"#(\d)")
+    (number,) = page.match(r"#(\d)")
     await page.click(nth("#area ul li a", int(number) - 1))
 
 
 @plays("click-tab-2", "click-tab-2-easy", "click-tab-2-medium", "click-tab-2-hard")
 async def link_below_a_tab(page: Page) -> None:
-    await _open_until(page, "#area ul li a", labelled("span.alink", page.said()), 0.0)
+    await _open_until(page, "#area ul li a", labelled("span.alink", page.quoted_text()), 0.0)
 
 
 @plays("click-collapsible", "click-collapsible-nodelay")
@@ -29,7 +29,7 @@ async def fold(page: Page) -> None:
 
 @plays("click-collapsible-2", "click-collapsible-2-nodelay")
 async def link_below_a_fold(page: Page) -> None:
-    await _open_until(page, "#area h3", labelled("span.alink", page.said()), 0.8)
+    await _open_until(page, "#area h3", labelled("span.alink", page.quoted_text()), 0.8)
 
 
 async def _open_until(page: Page, openers: str, target: str, wait_s: float) -> None:
@@ -40,13 +40,13 @@ async def _open_until(page: Page, openers: str, target: str, wait_s: float) -> N
             await page.wait(wait_s)
         if await page.js(f"!!({target})"):
             return await page.click(target)
-    raise Stuck(f"no {openers} shows {page.said()!r}")
+    raise Stuck(f"no {openers} shows {page.quoted_text()!r}")
 
 
 @plays("click-menu")
 async def menu(page: Page) -> None:
     """Hover over the names of the path, and click the last."""
-    (path,) = page.asked(r"Select (.*)")
+    (path,) = page.match(r"Select (.*)")
     *above, last = path.split(">")
     for name in above:
         await page.hover(labelled("#menu li > div", name))
@@ -58,8 +58,8 @@ async def menu(page: Page) -> None:
 async def menu_behind_a_button(page: Page) -> None:
     """The item is named, or shown by its icon."""
     icon = await page.js("(e => e && e.classList[1])(document.querySelector('#query .ui-icon'))")
-    target = f"{one(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.said(1))
-    await page.click(one("#open-menu"))
+    target = f"{first_of(f'#menu .{icon}')}.parentElement" if icon else labelled("#menu li > div", page.quoted_text(1))
+    await page.click(first_of("#open-menu"))
     await page.wait(0.3)
     if not await page.shows(target):
         await page.hover(labelled("#menu li > div", "Playback"))
@@ -69,8 +69,8 @@ async def menu_behind_a_button(page: Page) -> None:
 
 @plays("navigate-tree")
 async def tree(page: Page) -> None:
-    """Unfold folders until the named one is in vision_inputs."""
-    named = f"e => e.textContent === {json.dumps(page.said())} && e.offsetParent"
+    """Unfold folders until the named one is in view."""
+    named = f"e => e.textContent === {json.dumps(page.quoted_text())} && e.offsetParent"
     target = f"[...document.querySelectorAll('#tree span')].find({named})"
     for _ in range(30):
         if await page.js(f"!!({target})"):
@@ -79,7 +79,7 @@ async def tree(page: Page) -> None:
             "[...document.querySelectorAll('#tree li.expandable > span.folder')].find(e => e.offsetParent)"
         )
         await page.wait(0.2)
-    raise Stuck(f"no folder shows {page.said()!r}")
+    raise Stuck(f"no folder shows {page.quoted_text()!r}")
 
 
 @plays("click-pie", "click-pie-nodelay")
@@ -87,17 +87,17 @@ async def wheel(page: Page) -> None:
     """The wheel unfolds from its middle."""
     await page.click(labelled("#divWheel text", "+"))
     await page.wait(1.0)
-    await page.click(labelled("#divWheel text", page.said()))
+    await page.click(labelled("#divWheel text", page.quoted_text()))
     await page.wait(1.0)  # it turns before it tells
 
 
 @plays("phone-book")
 async def phone_book(page: Page) -> None:
     """Turn the pages until the person's comes up."""
-    name, kind = page.asked(r"Find (.*) in the contact book and click on their (\w+)")
+    name, kind = page.match(r"Find (.*) in the contact book and click on their (\w+)")
     for _ in range(5):
         if await page.js("document.querySelector('#contact .name').textContent") == name:
-            return await page.click(one(f"#contact a.{kind}"))
+            return await page.click(first_of(f"#contact a.{kind}"))
         await page.click(leaf(">"))
     raise Stuck(f"{name} is not in the book")
 
@@ -105,9 +105,9 @@ async def phone_book(page: Page) -> None:
 @plays("search-engine")
 async def search(page: Page) -> None:
     """Three results stand on a page."""
-    words, ordinal = page.asked(r'"(.*?)".*click the (\d)(?:st|nd|rd|th)')
+    words, ordinal = page.match(r'"(.*?)".*click the (\d)(?:st|nd|rd|th)')
     await page.type(nth("#area input", 0), words)
-    await page.click(one("#search"))
+    await page.click(first_of("#search"))
     for _ in range((int(ordinal) - 1) // 3):
         await page.click(leaf(">"))
     await page.click(nth("#page-content a", (int(ordinal) - 1) % 3))
@@ -116,7 +116,7 @@ async def search(page: Page) -> None:
 @plays("social-media")
 async def one_post(page: Page) -> None:
     """Some buttons are in the post's menu."""
-    user, action = page.asked(r'user (.*), click on the "(.*)"')
+    user, action = page.match(r'user (.*), click on the "(.*)"')
     post = (
         "[...document.querySelectorAll('.media')].find(m => m.querySelector('.username').textContent === "
         f"{json.dumps(user)})"
@@ -129,7 +129,7 @@ async def one_post(page: Page) -> None:
 
 @plays("social-media-all", "social-media-some")
 async def all_posts(page: Page) -> None:
-    action, most, user = page.asked(r'"(.*)" button on (all|\d+) posts? by (\S+)')
+    action, most, user = page.match(r'"(.*)" button on (all|\d+) posts? by (\S+)')
     buttons = (
         f"[...document.querySelectorAll('.media')].filter(m => m.querySelector('.username').textContent === "
         f"{json.dumps(user)}).map(m => m.querySelector('.{action.lower()}'))"

@@ -53,14 +53,14 @@ class Page:
         except ToolError as error:
             raise Stuck(str(error)) from error
 
-    def asked(self, pattern: str) -> tuple[str, ...]:
+    def match(self, pattern: str) -> tuple[str, ...]:
         """The groups of a pattern in what the page asks for. Raises: Stuck if it asks for something else."""
         match = re.search(pattern, self.ask)
         if match is None:
             raise Stuck(f"{self.ask!r} does not match {pattern!r}")
         return match.groups()
 
-    def said(self, index: int = 0) -> str:
+    def quoted_text(self, index: int = 0) -> str:
         """The words that the page puts in quotes, by their place. Raises: Stuck if there are not so many."""
         words = quoted(self.ask)
         if index >= len(words):

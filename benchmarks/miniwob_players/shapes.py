@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 
-from .elements import labelled, one
+from .elements import first_of, labelled
 from .page import Page
 from .table import plays
 
@@ -48,14 +48,14 @@ _GRID = """[...document.querySelectorAll('#area_svg > *')].map(e => {
 
 @plays("click-shape")
 async def click_shape(page: Page) -> None:
-    (words,) = page.asked(r"Click on a (.*)")
+    (words,) = page.match(r"Click on a (.*)")
     index = next(index for index, shape in enumerate(await grid(page)) if shape.fits(words))
     await page.click(f"document.querySelectorAll('#area_svg > *')[{index}]")
 
 
 @plays("count-shape")
 async def count_shapes(page: Page) -> None:
-    (words,) = page.asked(r"How many (.*)s are there")
+    (words,) = page.match(r"How many (.*)s are there")
     count = sum(shape.fits(words) for shape in await grid(page))
     await page.click(labelled("#count-buttons button", str(count)))
 
@@ -67,7 +67,7 @@ async def identify(page: Page) -> None:
         "(/\\d/.test(s.querySelector('text').textContent) ? 'number' : 'letter') : "
         "s.querySelector('rect') ? 'rectangle' : 'triangle')(document.querySelector('#area svg'))"
     )
-    await page.click(one(f"#area-buttons button[data-type={kind}]"))
+    await page.click(first_of(f"#area-buttons button[data-type={kind}]"))
 
 
 @plays("count-sides")

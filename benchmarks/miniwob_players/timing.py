@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .elements import every, one
+from .elements import every, first_of
 from .page import Page
 from .table import plays
 
@@ -10,9 +10,9 @@ from .table import plays
 @plays("button-delay")
 async def two_buttons(page: Page) -> None:
     """Wait in the page, by its own clock: it notes when the first button was pressed."""
-    (seconds,) = page.asked(r"wait (\d+)")
-    await page.click(one("#subbtn"))
-    second = await page.middle(one("#subbtn2"))
+    (seconds,) = page.match(r"wait (\d+)")
+    await page.click(first_of("#subbtn"))
+    second = await page.middle(first_of("#subbtn2"))
     await page.js(f"new Promise(done => setTimeout(done, currentTime + {seconds}000 - Date.now() - 20))")
     await page.act("click_at", x=second[0], y=second[1])
 
@@ -21,7 +21,7 @@ async def two_buttons(page: Page) -> None:
 async def repeat(page: Page) -> None:
     """Watch the buttons light up until they have been dark for a while, then press them in that order."""
     for button in await page.js(_WATCH):
-        await page.click(one(f"#button-{button}"))
+        await page.click(first_of(f"#button-{button}"))
 
 
 _WATCH = """new Promise(done => {
@@ -42,18 +42,18 @@ _WATCH = """new Promise(done => {
 @plays("stock-market")
 async def buy(page: Page) -> None:
     """Buy as soon as the price has been below the limit for three looks: it changes ten times a second."""
-    limit, below = float(page.asked(r"less than \$(\d+\.\d+)")[0]), 0
+    limit, below = float(page.match(r"less than \$(\d+\.\d+)")[0]), 0
     while below < 3:
         price_text = await page.js("document.querySelector('#stock-price').textContent")
         below = below + 1 if price_text.startswith("$") and float(price_text[1:] or "inf") < limit else 0
-    await page.click(one("#buy"))
+    await page.click(first_of("#buy"))
 
 
 @plays("chase-circle")
 async def chase(page: Page) -> None:
     """Keep the pointer on a moving circle: clicking where it is moves the pointer there."""
     while page.reward is None:
-        await page.click(one("#circ"))
+        await page.click(first_of("#circ"))
 
 
 @plays("moving-items")

@@ -27,5 +27,5 @@ async def start() -> Box:
 
 
 if __name__ == "__main__":
-    said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=True).stdout
-    work.main(start, version=said.split()[-1])
+    completed = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=True)
+    work.main(start, version=completed.stdout.split()[-1])

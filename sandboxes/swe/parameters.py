@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
+from agentgym.deprecation import renamed_attributes
 
 from .repository import Repository
 from .sources import PINNED, archive
+
+__getattr__ = renamed_attributes(__name__, {"Parameters": "agentgym.sandboxes.swe.parameters.RepositoryParameters"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,18 @@ def test_no_block_is_overlooked(path):
 
 @pytest.mark.parametrize("path", [*DOCUMENTS, *OTHER_PAGES], ids=page_name)
 def test_every_relative_link_leads_somewhere(path):
-    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        page = path.parent / target if target else path
+        assert page.exists(), f"{path.name} links to {target}"
+        assert not anchor or page.suffix != ".md" or anchor in anchors_of(page), f"{path.name}: {target}#{anchor}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors that a Markdown viewer gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_readmes_own_environment_is_short_and_its_file_map_is_true():

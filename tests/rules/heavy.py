@@ -63,9 +63,15 @@ def distributions_in(requirements: list[str]) -> set[str]:
 
 
 @cache
+def installed() -> dict[str, frozenset[str]]:
+    """The normalised names of the distributions that offer each top-level import name here."""
+    return {name: frozenset(map(normal, owners)) for name, owners in packages_distributions().items()}
+
+
+@cache
 def import_names(distributions: frozenset[str]) -> set[str]:
     """Top-level import names that distributions offer; one that is not installed goes by its own name."""
-    offered = {name for name, owners in packages_distributions().items() if distributions & {normal(o) for o in owners}}
+    offered = {name for name, owners in installed().items() if distributions & owners}
     return offered | {name.replace("-", "_") for name in distributions}
 
 

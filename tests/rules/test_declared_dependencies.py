@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -51,22 +50,21 @@ def test_an_undeclared_or_early_import_is_seen():
     assert "extra 'view'" in objection_to(Path("agentgym/viewer/application.py"), Import("torch", 1, False, False))
 
 
-# what `make setup` installs alone, since what it asks for is not wanted
-WITHOUT_DEPENDENCIES = set(re.findall(r"--no-deps (.+)", (ROOT / "Makefile").read_text())[0].split())
 # each driver of a benchmark's peer runs in a virtual environment of that peer
 PEERS = ROOT / "benchmarks" / "peers"
-AROUND = [
-    path
-    for path in tracked_files()
-    if path.suffix == ".py" and path not in source_files() and (ROOT / path).parent != PEERS
-]
 
 
 def test_every_third_party_import_of_tests_and_benchmarks_is_declared():
-    declared = CORE | OPTIONAL | DEV | WITHOUT_DEPENDENCIES
+    declared = CORE | OPTIONAL | DEV
+    sources = set(source_files())
+    around = [
+        path
+        for path in tracked_files()
+        if path.suffix == ".py" and path not in sources and (ROOT / path).parent != PEERS
+    ]
     assert [
         f"{path}:{statement.line} imports {statement.module}, which no extra declares"
-        for path in AROUND
+        for path in around
         for statement in third_party(path)
         if statement.module.split(".")[0] not in declared | modules_beside(path.parent)
     ] == []

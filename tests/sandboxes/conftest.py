@@ -21,8 +21,8 @@ async def browsers_end(request):
     from agentgym.sandboxes.gui.browsers import chromium
 
     try:
-        for found in (chromium, *getattr(request.module, "NEEDED", ())):
-            found()
+        for check_installed in (chromium, *getattr(request.module, "NEEDED", ())):
+            check_installed()
     except (SandboxUnavailable, MissingExtraError) as error:
         if os.environ.get("CI"):
             raise

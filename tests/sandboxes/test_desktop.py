@@ -19,7 +19,7 @@ from agentgym.sandboxes.desktop.judge import TASK_OVER
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory, Turn
 
-LACKING = load("environments", "agentgym/desktop-v1").unavailable_reason()
+UNAVAILABLE = load("environments", "agentgym/desktop-v1").unavailable_reason()
 KILLED = "kill -9 $(pgrep -f guest.hub) $(pgrep Xvfb)\n"
 
 
@@ -33,7 +33,7 @@ def call(name, **arguments):
     return Message("assistant", "", (Call(name, arguments),))
 
 
-async def played(tasks, script):
+async def play(tasks, script):
     manager = EpisodeManager(lambda task: ScriptedPolicy(script(task)), RolloutConfig(concurrency=2))
     return await manager.collect(tasks)
 
@@ -41,17 +41,17 @@ async def played(tasks, script):
 @pytest.mark.slow
 @pytest.mark.parametrize("player", ["oracle", "imperfect_oracle"])
 @pytest.mark.needs_namespaces
-@pytest.mark.skipif(bool(LACKING), reason=LACKING)
+@pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)
 async def test_each_kind_of_job_is_solved_by_the_oracle_and_not_by_the_imperfect_oracle(player):
     task_set = load_task_set("gui/desktop-v1")
     tasks = [*task_set["validation"][:8], *task_set["held_out"][40:42]]
     assert len({task.tags[1] for task in tasks}) == 10
-    found = await played(tasks, getattr(task_set, player))
-    assert [t.success for t in found] == [float(player == "oracle")] * 10
+    trajectories = await play(tasks, getattr(task_set, player))
+    assert [t.success for t in trajectories] == [float(player == "oracle")] * 10
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.skipif(bool(LACKING), reason=LACKING)
+@pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)
 async def test_what_is_typed_is_seen_and_reaches_the_disk():
     """Through the real editor, with a look at real pixels."""
     environment = make("agentgym/desktop-v1")
@@ -65,8 +65,11 @@ async def test_what_is_typed_is_seen_and_reaches_the_disk():
         drawn = [800 * 600 - {colour: n for n, colour in s.getcolors(2**20)}.get((0, 0, 0), 0) for s in screens]
         assert drawn[0] < 500 < 250_000 < drawn[1]  # a mouse pointer; a window of 640 x 480
         assert "a.txt - Mousepad [Mousepad]" in opened.content[0].text
-        for act in (Call("press", {"keys": "ctrl+End"}), Call("type", {"text": "two [x]\n3"}),
-                    Call("press", {"keys": "ctrl+s"})):  # fmt: skip
+        for act in (
+            Call("press", {"keys": "ctrl+End"}),
+            Call("type", {"text": "two [x]\n3"}),
+            Call("press", {"keys": "ctrl+s"}),
+        ):
             assert (await environment.call(act)).ok
         refused = await environment.call(Call("press", {"keys": "ctrl+s; rm -rf"}))
         assert "is no key" in refused.content
@@ -80,24 +83,27 @@ async def test_what_is_typed_is_seen_and_reaches_the_disk():
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.skipif(bool(LACKING), reason=LACKING)
+@pytest.mark.skipif(bool(UNAVAILABLE), reason=UNAVAILABLE)
 async def test_an_agent_that_kills_the_desktop_is_judged_by_its_files_and_not_retried():
     task = Task("t", "agentgym/desktop-v1", "Do.", parameters={"images": False}, truth={"files": {"a.txt": "1\n"}})
     script = [
-        call("launch", program="terminal"), call("type", text="echo 1 > a.txt\n"), call("type", text=KILLED),
-        call("look"), call("done"),
-    ]  # fmt: skip
-    (found,) = await played([task], lambda _: script)
-    assert found.stop_reason is StopReason.ANSWERED
-    assert not found.provenance.retries
-    assert "has ended" in found.turns[3].results[0].content
-    assert found.outcome == {"success": 1.0, "checks_passed": 1.0}
+        call("launch", program="terminal"),
+        call("type", text="echo 1 > a.txt\n"),
+        call("type", text=KILLED),
+        call("look"),
+        call("done"),
+    ]
+    (trajectory,) = await play([task], lambda _: script)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert not trajectory.provenance.retries
+    assert "has ended" in trajectory.turns[3].results[0].content
+    assert trajectory.outcome == {"success": 1.0, "checks_passed": 1.0}
 
 
 def ended(state, truth, answer="", parameters=None):
-    """An episode whose machine was left in a state."""
-    made = Call("done", {"answer": answer})
-    turn = Turn(0, Message("assistant", "", (made,)), (made,), (Result(TASK_OVER + state, name="done", final=True),))
+    """An episode that left its sandbox in a state."""
+    call = Call("done", {"answer": answer})
+    turn = Turn(0, Message("assistant", "", (call,)), (call,), (Result(TASK_OVER + state, name="done", final=True),))
     task = Task("t", "e", parameters=parameters or {}, truth=truth)
     return Trajectory("r/t#0", task, turns=[turn], stop_reason=StopReason.ANSWERED)
 
@@ -118,7 +124,7 @@ def ended(state, truth, answer="", parameters=None):
         ('{"files": {}, "windows": []}', {"answer": "42", "files": {}}, 0),
         ('{"files": {"b": "given"}, "windows": []}', {"answer": "43"}, 0),
     ],
-)  # fmt: skip
+)
 def test_the_state_is_judged_whole(state, truth, success):
     episode = ended(state, truth, " 42 ", {"files": {"b": "given"}})
     assert load_reward("desktop").outcome(episode)["success"] == success
@@ -145,8 +151,11 @@ def test_the_frame_buffer_becomes_a_png_of_the_same_pixels(tmp_path):
     (tmp_path / "screen").write_bytes(head + body)
     picture = Image.open(io.BytesIO(png(*read_screen(tmp_path / "screen"))))
     assert [picture.getpixel(at) for at in ((0, 0), (1, 0), (0, 1), (1, 1))] == [
-        (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255),
-    ]  # fmt: skip
+        (255, 0, 0),
+        (0, 255, 0),
+        (0, 0, 255),
+        (255, 255, 255),
+    ]
     for broken in (b"", head[:50], head, struct.pack(">25I", *[104, 6, *words[2:]]) + body * 4):
         (tmp_path / "screen").write_bytes(broken)
         with pytest.raises(ValueError, match="frame buffer"):

@@ -26,7 +26,7 @@ async def test_the_memory_run_plays_solved_episodes_and_draws_them(benchmark_mod
     assert "sql" in environments.parts()
     assert "row" not in environments.parts()
     samples = await environments.memory(12, 3)
-    assert [played for played, _ in samples] == [3, 6, 9, 12]
+    assert [episodes for episodes, _ in samples] == [3, 6, 9, 12]
     assert "12 episodes" in environments.drawing(samples)
 
 

@@ -15,8 +15,10 @@ from agentgym.sandboxes.gui.judge import TASK_OVER
 from agentgym.sandboxes.gui.parameters import miniwob_folder
 
 pytestmark = [
-    pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("browsers_end"),
-]  # fmt: skip
+    pytest.mark.needs_namespaces,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("browsers_end"),
+]
 NEEDED = (miniwob_folder,)
 
 
@@ -31,9 +33,12 @@ def players(monkeypatch):
 
 def task(name, seed=1):
     return Task(
-        name, "agentgym/web-v1", "Do what the page asks.",
-        parameters={"site": "miniwob", "page": name, "seed": seed}, truth={"page": True},
-    )  # fmt: skip
+        name,
+        "agentgym/web-v1",
+        "Do what the page asks.",
+        parameters={"site": "miniwob", "page": name, "seed": seed},
+        truth={"page": True},
+    )
 
 
 def reward_of(result):
@@ -87,8 +92,8 @@ async def test_the_start_button_of_the_page_cannot_begin_another_episode():
     """Once the page has paid, nothing that follows counts."""
     async with await Visit.to(task("click-test-2")) as visit:
         await visit.click('button "TWO"')
-        again = await visit.environment.call(Call("click_at", {"x": 80, "y": 100}))
-        assert not again.ok
+        result = await visit.environment.call(Call("click_at", {"x": 80, "y": 100}))
+        assert not result.ok
         assert load_reward("web").weights["page_reward"] == 0.0
 
 

@@ -53,11 +53,11 @@ async def test_where_the_code_is_shown_there_is_nothing_but_edits_of_it():
     await environment.close()
 
 
-@pytest.mark.parametrize(("shown", "expected"), [([], "has no parameters"), (["gone.py"], "no file 'gone.py'")])
-async def test_a_task_that_shows_nothing_is_named(shown, expected):
+@pytest.mark.parametrize(("paths", "expected"), [([], "has no parameters"), (["gone.py"], "no file 'gone.py'")])
+async def test_a_task_that_shows_nothing_is_named(paths, expected):
     environment = agentgym.make("agentgym/swe-given-v1")
     with pytest.raises(TaskError, match=expected):
-        await environment.reset(task(shown=shown).public(), seed=0)
+        await environment.reset(task(shown=paths).public(), seed=0)
     await environment.close()
 
 

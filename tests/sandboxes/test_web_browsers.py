@@ -16,13 +16,15 @@ from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.gui.browsers import browsers_of
 
 pytestmark = [
-    pytest.mark.needs_namespaces, pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("browsers_end"),
-]  # fmt: skip
+    pytest.mark.needs_namespaces,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("browsers_end"),
+]
 SHOP = Task("s", "agentgym/web-v1", "Buy.", parameters={"site": "shop", "data": "web/shop", "seed": 0})
 MAIL = Task("m", "agentgym/web-v1", "Write.", parameters={"site": "mail", "data": "web/mail", "seed": 0})
 
 
-async def test_a_crashed_page_is_a_failure_of_the_machine_and_others_live():
+async def test_a_crashed_page_is_a_failure_of_the_sandbox_and_others_live():
     async with await Visit.to(SHOP) as visit, await Visit.to(MAIL) as other:
         with pytest.raises(SandboxDied):
             await visit.environment._ask({"do": "crash"})
@@ -57,26 +59,26 @@ async def test_an_episode_whose_page_crashes_is_retried_and_nothing_is_lost():
     assert episode.success == 1.0
 
 
-async def test_a_killed_browser_is_replaced_and_its_episodes_are_failures_of_the_machine():
+async def test_a_killed_browser_is_replaced_and_its_episodes_are_failures_of_the_sandbox():
     async with await Visit.to(SHOP) as visit:
         browser = visit.environment._browser
         reply = await browser._control.request({})
         await browser.sandbox.exec(["kill", "-9", str(reply["browser"])])
         with pytest.raises(SandboxDied):
             await visit.click('link "Cart"')
-    async with await Visit.to(SHOP) as again:
-        assert again.environment._browser is not browser
-        assert (await again.click('link "Cart"')).ok
+    async with await Visit.to(SHOP) as next_visit:
+        assert next_visit.environment._browser is not browser
+        assert (await next_visit.click('link "Cart"')).ok
 
 
 async def test_episodes_share_a_browser_and_not_a_state():
-    async with await Visit.to(MAIL) as one, await Visit.to(MAIL) as two:
-        assert one.environment._browser is two.environment._browser
-        await one.click('link "Write"')
-        await one.type('textbox "To"', "a@b.test")
-        await one.click('button "Send"')
-        await two.click('link "Sent"')
-        assert "Nothing was sent." in two.page
+    async with await Visit.to(MAIL) as first, await Visit.to(MAIL) as second:
+        assert first.environment._browser is second.environment._browser
+        await first.click('link "Write"')
+        await first.type('textbox "To"', "a@b.test")
+        await first.click('button "Send"')
+        await second.click('link "Sent"')
+        assert "Nothing was sent." in second.page
 
 
 async def test_a_restored_checkpoint_is_where_the_original_is():

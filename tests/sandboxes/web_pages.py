@@ -56,6 +56,9 @@ def folder_of(path, **bodies):
     for name, body in bodies.items():
         (path / f"{name}.html").write_text(PAGE.format(title=name, body=body), encoding="utf-8")
     return Task(
-        "folder", "agentgym/web-v1", "Look around.",
-        parameters={"site": "folder", "folder": str(path), "page": f"{next(iter(bodies))}.html"}, truth={"effects": {}},
-    )  # fmt: skip
+        "folder",
+        "agentgym/web-v1",
+        "Look around.",
+        parameters={"site": "folder", "folder": str(path), "page": f"{next(iter(bodies))}.html"},
+        truth={"effects": {}},
+    )

@@ -54,6 +54,7 @@ def all_problems() -> dict[str, Problem]:
     }
 
 
+@cache  # as the groups of a problem are: what is computed for them serves every estimator
 def with_tokens(problem: Problem) -> Problem:
     """Two token values per turn: the value before it, and its action value."""
 
