@@ -219,8 +219,8 @@ class EvaluateSection(Section):
     stratum: str | None = None
 
 
-class MachineSection(Section):
-    """The hardware. `threads` None leaves the number to torch; `device` auto takes a GPU if there is one.
+class HardwareSection(Section):
+    """The hardware, [machine]. `threads` None leaves the number to torch; `device` auto takes a GPU if there is one.
 
     `lockstep` waits for every live episode before a batch is sampled, so that batches, and with them every float, are
     the same in every run on a CPU.
@@ -245,7 +245,7 @@ class Recipe(Section):
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
     guard: GuardSection = GuardSection()
-    machine: MachineSection = MachineSection()
+    machine: HardwareSection = HardwareSection()
 
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""

@@ -43,9 +43,9 @@ def test_a_minimal_recipe_is_complete(tmp_path):
 
 
 def test_every_bundled_recipe_loads():
-    found = sorted((ROOT / "recipes").glob("*.toml"))
-    assert found
-    for path in found:
+    paths = sorted((ROOT / "recipes").glob("*.toml"))
+    assert paths
+    for path in paths:
         Recipe.load(path)
 
 
@@ -80,7 +80,7 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (GOOD + "[train]\nstep = 3\n", r"train\.step.*Did you mean 'steps'"),
         (GOOD + "[trian]\nsteps = 3\n", r"'trian'.*Did you mean 'train'"),
@@ -99,9 +99,9 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
         ("name = [broken", r"not valid TOML"),
     ],
 )
-def test_a_wrong_recipe_says_which_key_and_what_to_write(tmp_path, text, told):
+def test_a_wrong_recipe_says_which_key_and_what_to_write(tmp_path, text, message):
     path = write(tmp_path, text)
-    with pytest.raises(RecipeError, match=told) as caught:
+    with pytest.raises(RecipeError, match=message) as caught:
         Recipe.load(path)
     assert str(path) in str(caught.value)
 
@@ -149,7 +149,7 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("also = ['query_evidense']", r"reward\.also = 'query_evidense'.*Did you mean 'query_evidence'"),
         ("options.hidden_tests = { cpu_s = 1 }", r"options\.hidden_tests: no such reward judges here. Judges: sql"),
@@ -159,8 +159,8 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
         ("schedules.x = { start = 1.0, end = 0.0, shape = 'zigzag' }", r"shape = 'zigzag'"),
     ],
 )
-def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
-    with pytest.raises(RecipeError, match=told):
+def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, message):
+    with pytest.raises(RecipeError, match=message):
         Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).make_reward(load_task_set("sql/store-v1"))
 
 
