@@ -14,7 +14,7 @@ RUN         ?= runs/quickstart
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
-BENCHMARKS  ?= overhead episodes sandbox credit environments swe gui viewer training learning
+BENCHMARKS  ?= overhead episodes sandbox pool credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 
 PY         := $(VENV)/bin/python

@@ -7,6 +7,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from agentgym.deprecation import adopt_renamed_members, renamed_member
@@ -54,10 +55,7 @@ class Environment:
     backend: Backend | None = None
     _free_tools: ClassVar[tuple[Tool | Callable[..., Any], ...]] = ()
     _sandboxes: list[Sandbox]
-    _meter: SandboxMeter
-    _default_sandbox: Sandbox | None
-    _in_order: asyncio.Lock
-    _opening: asyncio.Lock
+    _default_sandbox: Sandbox | None = None
     _ended = False
 
     progress = renamed_member("potential")
@@ -68,10 +66,21 @@ class Environment:
         """Sets what every instance has, so that a subclass need not call `super().__init__()`."""
         environment = super().__new__(cls)
         environment._sandboxes = []
-        environment._meter = SandboxMeter()
-        environment._default_sandbox = None
-        environment._in_order, environment._opening = asyncio.Lock(), asyncio.Lock()
         return environment
+
+    @cached_property
+    def _in_order(self) -> asyncio.Lock:
+        """Held by a call of a tool that is not `parallel`."""
+        return asyncio.Lock()
+
+    @cached_property
+    def _opening(self) -> asyncio.Lock:
+        """Held while the default sandbox is opened."""
+        return asyncio.Lock()
+
+    @cached_property
+    def _meter(self) -> SandboxMeter:
+        return SandboxMeter()
 
     def __init_subclass__(cls, *, tools: Iterable[Tool | Callable[..., Any]] = (), **kwargs: Any) -> None:
         """Collect the tools: marked methods, and what the class keyword `tools` adds. Raises: ToolDefinitionError."""
@@ -203,22 +212,22 @@ class Environment:
         Everything the agent does wrong is a result that says what to do instead. What this raises is
         never the agent's fault: SandboxError from the sandbox, any other exception from a broken tool.
         """
-        if self.backend is None:  # no sandbox to be used
-            return await self._call(call)
-        with metered() as meter:
-            result = await self._call(call)
-        return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
-
-    async def _call(self, call: Call) -> Result:
         if call.error is not None:
             return Result(call.error, ResultStatus.MALFORMED, call.name, call.id)
         tool = self.tools.get(call.name)
         if tool is None:
             return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
+        run = self._run if self.backend is None else self._run_metered
         if tool.options.parallel:
-            return await self._run_call(tool, call)
+            return await run(tool, call)
         async with self._in_order:
-            return await self._run_call(tool, call)
+            return await run(tool, call)
+
+    async def _run_metered(self, tool: Tool, call: Call) -> Result:
+        """As `_run`, with what the call used of sandboxes."""
+        with metered() as meter:
+            result = await self._run_call(tool, call)
+        return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
 
     async def _run_call(self, tool: Tool, call: Call) -> Result:
         """Run one call of a tool that exists, and turn every way it may end into a result."""

@@ -1,8 +1,9 @@
-"""What agentgym itself costs: `python benchmarks/overhead.py [--quick] [--json FILE]`.
+"""What agentgym itself costs: `python benchmarks/overhead.py [--quick] [--json FILE] [--against CHECKOUT]`.
 
 One process, a scripted policy, episodes of eight tool calls and a submit on an in-memory counter. Rates are per
 CPU-second of this process, the best of several rounds (others may use the machine); only the latency row is wall time.
-A bare Python loop and gymnasium, taken in the same run, say how fast the machine is.
+A bare Python loop and gymnasium, taken in the same run, say how fast the machine is. With --against, each row is
+compared with that of another checkout instead (see against.py).
 """
 
 from __future__ import annotations
@@ -56,7 +57,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work: for a first look, not for figures")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="compare with another checkout, row by row")
+    parser.add_argument("--only", default="", metavar="TEXT", help="with --against: the rows whose name contains this")
     options = parser.parse_args()
+    if options.against:
+        return compare_with(
+            options.against, rounds=1 if options.quick else 3, only=options.only, json_path=options.json
+        )
     size = 0.1 if options.quick else 1.0
     rows = measure(size, rounds=1 if options.quick else 3)
     show(rows)
@@ -64,6 +71,26 @@ def main() -> int:
         data = {"python": platform.python_version(), "machine": platform.machine(), "quick": options.quick}
         options.json.write_text(json.dumps(data | {"rows": [asdict(r) | {"holds": r.holds} for r in rows]}, indent=1))
     return 0 if all(row.holds for row in rows) else 1
+
+
+def compare_with(checkout: Path, *, rounds: int, only: str, json_path: Path | None) -> int:
+    """Compare each row with another checkout's, print a table. Returns: 0 if no row is slower, else 1."""
+    import against  # beside this file
+
+    comparisons = against.compare(checkout, rounds=rounds, only=only)
+    table = Table(title=f"Speed of this checkout over {checkout}")
+    for column in ("measured", "this, best", "other, best", "ratio", "median ratio", ""):
+        table.add_column(column, justify="left" if column in ("measured", "") else "right")
+    for c in comparisons:
+        best = max if c.is_rate else min
+        verdict = "[green]holds[/]" if c.holds else f"[red]under {against.NO_SLOWER}[/]"
+        figures = (f"{best(c.this):,.4g}", f"{best(c.other):,.4g}", f"{c.ratio:.3f}", f"{c.median_ratio:.3f}")
+        table.add_row(c.name, *figures, verdict)
+    Console().print(table)
+    if json_path:
+        rows = [asdict(c) | {"ratio": c.ratio, "median_ratio": c.median_ratio, "holds": c.holds} for c in comparisons]
+        json_path.write_text(json.dumps({"python": platform.python_version(), "rows": rows}, indent=1))
+    return 0 if all(c.holds for c in comparisons) else 1
 
 
 def measure(size: float, rounds: int) -> list[Row]:

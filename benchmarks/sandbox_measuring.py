@@ -78,13 +78,13 @@ async def in_turn(works: Mapping[str, Work], rounds: int) -> dict[str, list[floa
 
 async def processor_ms(work: Work, rounds: int) -> float:
     """Processor time a round of this process, its children, and of theirs that have ended, in milliseconds."""
-    before = _processor_s()
+    before = processor_s()
     for _ in range(rounds):
         await work()
-    return 1000 * (_processor_s() - before) / rounds
+    return 1000 * (processor_s() - before) / rounds
 
 
-def _processor_s() -> float:
+def processor_s() -> float:
     total = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     for child in children(os.getpid()):
         fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()

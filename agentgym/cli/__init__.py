@@ -10,10 +10,8 @@ from __future__ import annotations
 
 def main() -> None:
     """The `agentgym` command."""
-    import warnings
-
     from agentgym.cli.app import app
-    from agentgym.deprecation import AgentGymDeprecationWarning
+    from agentgym.cli.console import show_our_warnings
 
-    warnings.filterwarnings("default", category=AgentGymDeprecationWarning)  # else Python shows none of them
+    show_our_warnings()
     app()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import warnings
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from agentgym.deprecation import AgentGymDeprecationWarning
 
 T = TypeVar("T")
 
@@ -37,6 +40,25 @@ def err() -> Console:
 def print_error(message: str) -> None:
     """One clean red message."""
     err().print(Text.assemble(("Error: ", "bold red"), (message, "red")), soft_wrap=True)
+
+
+def show_our_warnings() -> None:
+    """Print agentgym's own warnings as one yellow line each, and each once; those of other packages stay as they are.
+
+    Without this, Python shows no deprecation at all, and other warnings with the path of the file that gave them.
+    """
+    show_others, printed = warnings.showwarning, set[str]()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+        if not category.__module__.startswith("agentgym."):
+            show_others(message, category, *place, **options)
+        elif str(message) not in printed:
+            printed.add(str(message))
+            err().print(Text.assemble(("Warning: ", "bold yellow"), (str(message), "yellow")), soft_wrap=True)
+
+    warnings.showwarning = show
+    if not sys.warnoptions:  # `python -W` and PYTHONWARNINGS go first
+        warnings.simplefilter("default", AgentGymDeprecationWarning)
 
 
 @contextmanager

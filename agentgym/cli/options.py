@@ -13,7 +13,22 @@ from agentgym.errors import AgentGymError
 from agentgym.task import SPLITS
 
 if TYPE_CHECKING:
+    from agentgym.registry import Kind
     from agentgym.rollout import RolloutConfig
+
+
+def known_name(kind: Kind) -> Callable[[str | None], str | None]:
+    """An option's callback that refuses a name nothing is registered under, also where it would not be used."""
+
+    def check(name: str | None) -> str | None:
+        from agentgym import registry
+
+        if name is not None and name not in registry.names(kind):
+            registry.load(kind, name)
+        return name
+
+    return check
+
 
 PANEL = "How episodes are played"
 """The part of a command's help that lists the options of `rollout_config`."""
@@ -45,10 +60,18 @@ MaxTurnTokens = Annotated[int, typer.Option(min=1, help="Tokens of one message o
 Seed = Annotated[int, typer.Option(help="Seed of all randomness.", rich_help_panel=PANEL)]
 RewardName = Annotated[
     str | None,
-    typer.Option("--reward", help="Registered reward; by default the environment's own.", rich_help_panel=PANEL),
+    typer.Option(
+        "--reward",
+        callback=known_name("rewards"),
+        help="Registered reward; by default the environment's own.",
+        rich_help_panel=PANEL,
+    ),
 ]
 BackendName = Annotated[
-    str | None, typer.Option("--backend", help="Registered sandbox backend.", rich_help_panel=PANEL)
+    str | None,
+    typer.Option(
+        "--backend", callback=known_name("backends"), help="Registered sandbox backend.", rich_help_panel=PANEL
+    ),
 ]
 
 

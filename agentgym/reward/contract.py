@@ -92,7 +92,7 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
 
     Raises: RewardError naming the reward, the component and the value.
     """
-    if inspect.isawaitable(answer):
+    if not isinstance(answer, dict) and inspect.isawaitable(answer):
         answer = await answer
     if not isinstance(answer, dict):
         raise RewardError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -57,47 +56,46 @@ class TokenLimit(NamedTuple):
     ends_episode: bool
 
 
-@dataclass(slots=True)
 class BudgetUsage:
-    """What one episode has used so far.
+    """What one episode has used of its budgets so far.
 
     Attributes:
         turns, calls: of the whole episode.
         tokens: after the prompt.
         void_turns: in a row, up to the last turn.
-        prompt_tokens: of the first request, as a policy without token ids counted them.
     """
 
-    turns: int = 0
-    calls: int = 0
-    tokens: int = 0
-    void_turns: int = 0
-    prompt_tokens: int = 0
+    def __init__(self, budgets: Budgets) -> None:
+        self.turns = self.calls = self.tokens = self.void_turns = 0
+        self._budgets = budgets
+        self._first_prompt_tokens = 0  # as a policy without token ids counted them
+        self._turn_limit = TokenLimit(budgets.max_turn_tokens, StopReason.MAX_TOKENS, False)
 
-    def count(self, turn: Turn, reply: Reply, budgets: Budgets, *, exact: bool) -> None:
+    def count(self, turn: Turn, reply: Reply, *, exact: bool) -> None:
         """Add a finished turn. `exact`: its token ids are known; else the policy's own counts are taken."""
         self.turns += 1
-        self.calls += min(len(turn.calls), budgets.max_calls - self.calls)
-        spoke_to_environment = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
-        self.void_turns = self.void_turns + 1 if turn.void and not spoke_to_environment else 0
+        self.calls += min(len(turn.calls), self._budgets.max_calls - self.calls)
+        is_speech = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
+        self.void_turns = self.void_turns + 1 if turn.void and not is_speech else 0
         if exact:
             self.tokens += len(turn.token_ids)
         else:
             if turn.index == 0:
-                self.prompt_tokens = reply.prompt_tokens
-            self.tokens = max(reply.prompt_tokens - self.prompt_tokens, 0) + reply.completion_tokens
+                self._first_prompt_tokens = reply.prompt_tokens
+            self.tokens = max(reply.prompt_tokens - self._first_prompt_tokens, 0) + reply.completion_tokens
 
-    def token_limit(self, budgets: Budgets, context_room: int | None) -> TokenLimit:
+    def token_limit(self, context_room: int | None) -> TokenLimit:
         """The least of what the turn, the episode and the policy's context leave for the next message."""
-        limit = TokenLimit(budgets.max_turn_tokens, StopReason.MAX_TOKENS, False)
-        if budgets.max_episode_tokens is not None and budgets.max_episode_tokens - self.tokens < limit.tokens:
-            limit = TokenLimit(budgets.max_episode_tokens - self.tokens, StopReason.MAX_TOKENS, True)
+        limit, max_episode_tokens = self._turn_limit, self._budgets.max_episode_tokens
+        if max_episode_tokens is not None and max_episode_tokens - self.tokens < limit.tokens:
+            limit = TokenLimit(max_episode_tokens - self.tokens, StopReason.MAX_TOKENS, True)
         if context_room is not None and context_room < limit.tokens:
             limit = TokenLimit(context_room, StopReason.CONTEXT_FULL, True)
         return limit
 
-    def used_up(self, budgets: Budgets) -> StopReason | None:
+    def used_up(self) -> StopReason | None:
         """The first budget that leaves nothing for another turn, None if there is none."""
+        budgets = self._budgets
         if budgets.max_episode_tokens is not None and self.tokens >= budgets.max_episode_tokens:
             return StopReason.MAX_TOKENS
         if self.void_turns >= budgets.max_void_turns:

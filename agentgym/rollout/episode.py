@@ -107,7 +107,11 @@ class Episode:
 
     async def _close(self) -> None:
         environment, self._environment = self._environment, None
-        if environment is not None and (close_error := await environment.close()) is not None:
+        if environment is None:
+            return
+        if digests := environment.current.image_digests:  # of sandboxes opened since the reset too
+            self.trajectory.provenance.image_digests = digests
+        if (close_error := await environment.close()) is not None:
             self.trajectory.provenance.close_error = close_error
 
 
@@ -128,7 +132,7 @@ class PlayLoop:
         self._task = trajectory.task.public()
         self._tools = ToolSchemas({}, (), {})
         self._conversation = Conversation((), (), None)
-        self._usage = BudgetUsage()
+        self._usage = BudgetUsage(self._budgets)
         self._ready = False
         self._open_turn: Turn | None = None  # said, and not finished yet
 
@@ -162,7 +166,7 @@ class PlayLoop:
         state = await self._environment.read_state(len(trajectory.turns), self._retries.note)
         if state.checkpoint is not None:
             self._keep_checkpoint(state.checkpoint)
-        limit = usage.token_limit(self._budgets, self._conversation.room(self._policy.context_tokens))
+        limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
 
@@ -178,7 +182,7 @@ class PlayLoop:
         turn.usage.update(await self._environment.usage_since_last(turn.results))
         self._open_turn = None
 
-        usage.count(turn, reply, self._budgets, exact=self._conversation.prefix_ids is not None)
+        usage.count(turn, reply, exact=self._conversation.prefix_ids is not None)
         trajectory.turns.append(turn)
         if self._judge is not None:
             self._retries.activity = f"judging turn {turn.index}"
@@ -190,7 +194,7 @@ class PlayLoop:
             raise EpisodeOver(StopReason.ENVIRONMENT)
         if turn.finish_reason == "length" and limit.ends_episode:
             raise EpisodeOver(limit.reason)
-        if (used_up := usage.used_up(self._budgets)) is not None:
+        if (used_up := usage.used_up()) is not None:
             raise EpisodeOver(used_up)
         self._observe(turn)
         if self._config.ledger is not None:  # the last turn is written with the end
@@ -332,9 +336,11 @@ class PlayLoop:
         """Add the turn to the conversation. Raises: EpisodeOver when what came back leaves no room for a reply."""
         self._retries.activity = f"rendering what came back in turn {turn.index}"
         observation_ids = self._conversation.append(turn)
+        if self._conversation.prefix_ids is None:  # what came back counts with the next reply
+            return
         self._usage.tokens += len(observation_ids)
-        limit = self._usage.token_limit(self._budgets, self._conversation.room(self._policy.context_tokens))
-        if self._conversation.prefix_ids is not None and limit.tokens <= 0:
+        limit = self._usage.token_limit(self._conversation.room(self._policy.context_tokens))
+        if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
         turn.observation_ids = observation_ids
 

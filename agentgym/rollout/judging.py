@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,23 +14,24 @@ from agentgym.trajectory import Trajectory, Turn
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
 class Judge:
-    """A reward as the loop asks it.
+    """Asks a reward, and asks again after a failure.
 
-    Attributes:
+    Args:
         reward: gives the components.
         time_s: how long an answer may take: as long as an episode.
-        retry: told what failed; says whether to ask once more. An answer that is no reward is not asked for twice.
+        retry: called with what failed; returns whether to ask once more. It is not called for an answer that is no
+            reward.
     """
 
-    reward: Reward
-    time_s: float
-    retry: Callable[[Exception], bool]
+    def __init__(self, reward: Reward, time_s: float, retry: Callable[[Exception], bool]) -> None:
+        self.reward = reward
+        self._time_s, self._retry = time_s, retry
+        self._judges_turns = reward.has_stage("turn")
 
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
         """Give a finished turn its components. Raises: RewardError, JudgeError, whatever else the reward raises."""
-        if self.reward.has_stage("turn"):
+        if self._judges_turns:
             turn.rewards = dict(await self.ask(self.reward.turn, turn, trajectory, check=validate_components))
 
     async def judge_end(self, trajectory: Trajectory) -> bool:
@@ -59,15 +59,15 @@ class Judge:
                 answer = stage(*subject)
                 if isinstance(answer, dict):  # nothing to wait for
                     return await check(answer, self.reward)
-                async with asyncio.timeout(self.time_s) as limit:
+                async with asyncio.timeout(self._time_s) as limit:
                     return await check(answer, self.reward)
             except RewardError:
                 raise
             except Exception as error:
                 failure = error
                 if limit is not None and limit.expired():
-                    failure = JudgeError(f"{type(self.reward).__name__} gave no verdict in {self.time_s:g} s")
-                if not self.retry(failure):
+                    failure = JudgeError(f"{type(self.reward).__name__} gave no verdict in {self._time_s:g} s")
+                if not self._retry(failure):
                     if failure is error:
                         raise
                     raise failure from error

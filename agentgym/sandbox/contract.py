@@ -276,6 +276,10 @@ class Sandbox(Protocol):
         Raises: SandboxUnavailable if a new machine is needed and none can be made; SandboxDied.
         """
 
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The requests to its network since it was created or reset, in order; kept after its end."""
+
     async def usage(self) -> Usage:
         """What all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from agentgym.errors import LedgerError
@@ -37,6 +38,8 @@ _PROVENANCE_KEYS = {
     "close_error": "close_error",
 }
 """Fields of Provenance that are plain data, each with its key in files."""
+_read_plain_fields = attrgetter(*_PROVENANCE_KEYS)
+_UNKNOWN: tuple[object, ...] = (None, [], {})
 _PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "group_pending"}
 # "group_pending" is how ledgers before 0.2 marked what is now the column `awaits_group`
 
@@ -179,11 +182,8 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
 
 def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
     """What is known of an episode's making, by the names that ledgers have always used."""
-    row: dict[str, Any] = {}
-    for field, key in _PROVENANCE_KEYS.items():
-        value = getattr(provenance, field)
-        if value is not None and value != [] and value != {}:
-            row[key] = value
+    values = zip(_PROVENANCE_KEYS.values(), _read_plain_fields(provenance), strict=True)
+    row: dict[str, Any] = {key: value for key, value in values if value not in _UNKNOWN}
     if (branch := provenance.branch) is not None:
         row["branch"] = {"of": branch.trajectory, "turn": branch.turn}
     if (replay := provenance.replay) is not None:

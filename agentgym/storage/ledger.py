@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import LedgerError
 from agentgym.messages import ImagePart
 from agentgym.storage import pictures, summary
@@ -148,6 +148,9 @@ class Ledger:
                 summaries.append(summary.summary_row(key, trajectory))
             self._write([], [], ended, summaries, images)
 
+    last_run = renamed_member("last_label")
+
+    @renamed_keywords(run="label")
     def finished(self, label: str) -> set[str]:
         """Ids of the finished episodes whose id begins with a label."""
         return self._ids("turns IS NOT NULL", label)
@@ -214,7 +217,7 @@ class Ledger:
             self._next_key += 1
         self._written[trajectory.id] = 0
         self._begun.append((key, trajectory.id, *pack_head(trajectory, self._images.append)))
-        self._summaries.append(summary.summary_row(key, replace(trajectory, turns=[], stop_reason=None)))
+        self._summaries.append(summary.begun_row(key, trajectory))
 
     async def _committed(self) -> None:
         """Wait for the commit that ends this pass of the event loop."""

@@ -41,15 +41,30 @@ WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * len(C
 
 def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
     """The row of an episode, finished or not, in order of COLUMNS."""
-    task, stop, failures = trajectory.task, trajectory.stop_reason, failures_of(trajectory)
+    stop, failures = trajectory.stop_reason, failures_of(trajectory)
     return (
-        key, trajectory.id, trajectory.id.removesuffix(f"/{task.id}#{trajectory.sample}"), task.id,
-        json.dumps(sorted(set(task.tags))) if task.tags else None, trajectory.sample,
-        task.environment, task.split, None if stop is None else stop.value, trajectory.success,
-        trajectory.return_from(), len(trajectory.turns), *calls_of(trajectory),
-        sum(len(turn.token_ids) for turn in trajectory.turns), trajectory.duration_s,
+        *_identity(key, trajectory),
+        None if stop is None else stop.value,
+        trajectory.success,
+        trajectory.return_from(),
+        len(trajectory.turns),
+        *calls_of(trajectory),
+        sum(len(turn.token_ids) for turn in trajectory.turns),
+        trajectory.duration_s,
         json.dumps(failures) if failures else None,
-    )  # fmt: skip
+    )
+
+
+def begun_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
+    """The row of an episode of which nothing is known yet but its task, in order of COLUMNS."""
+    return (*_identity(key, trajectory), None, None, 0.0, 0, 0, 0, 0, 0.0, None)
+
+
+def _identity(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
+    task = trajectory.task
+    run = trajectory.id.removesuffix(f"/{task.id}#{trajectory.sample}")
+    tags = json.dumps(sorted(set(task.tags))) if task.tags else None
+    return key, trajectory.id, run, task.id, tags, trajectory.sample, task.environment, task.split
 
 
 def create(connection: sqlite3.Connection, where: str = "") -> None:

@@ -126,10 +126,18 @@ def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict
 def holds_lone_surrogate(value: Any) -> bool:
     """Whether plain data holds half a character, which JSON escapes can write and UTF-8 cannot."""
     if isinstance(value, str):
-        return not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value)
+        return not value.isascii() and not _is_utf8(value)
     if isinstance(value, dict):
         return any(holds_lone_surrogate(key) or holds_lone_surrogate(item) for key, item in value.items())
     return isinstance(value, (list, tuple, set, frozenset)) and any(map(holds_lone_surrogate, value))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # ---- from a signature ------------------------------------------------------------------------------------------------

@@ -39,10 +39,12 @@ class Rollouts:
     ) -> None:
         if isinstance(config.reward, str):
             config = replace(config, reward=registry.load_reward(config.reward))
+        self._pool: Pool | None = None
         if pool:
             backend = config.backend or registry.DEFAULT_BACKEND
             backend = registry.load("backends", backend)() if isinstance(backend, str) else backend
-            config = replace(config, backend=Pool(backend, ready=pool))
+            self._pool = Pool(backend, ready=pool)
+            config = replace(config, backend=self._pool)
         self.config, self.ledger = config, ledger
         self._manager: EpisodeManager | None = None
         self._runner = asyncio.Runner()
@@ -132,8 +134,8 @@ class Rollouts:
 
     def close(self) -> None:
         """Close the sandboxes, the event loop and the ledger."""
-        if isinstance(self.config.backend, Pool):
-            self._runner.run(self.config.backend.close())
+        if self._pool is not None:
+            self._runner.run(self._pool.close())
         self._runner.run(self._backends.close())
         self._runner.close()
         if self.ledger is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.evaluation.report.contents import Contents, read
-from agentgym.evaluation.report.credit_lines import credit_of
+from agentgym.evaluation.report.credit_lines import read_credit
 from agentgym.evaluation.report.episode_data import Link, episode_data, image_at, run_of, token_data
 from agentgym.evaluation.report.rows import listed, siblings
 from agentgym.evaluation.report.run_data import run_data, run_summary
@@ -92,7 +92,7 @@ class OpenedRun:
         """One episode, with its group. Raises: LedgerError when there is none."""
         version, trajectory = self.pulse()["version"], self._ledger().load(name)
         group = self._ledger().select({"run": run_of(trajectory), "task": trajectory.task.id}, limit=64)
-        credit = credit_of(self.path / "credit.jsonl", {name, *(row["id"] for row in group)})
+        credit = read_credit(self.path / "credit.jsonl", {name, *(row["id"] for row in group)})
         others = self._ledger().select({"task": trajectory.task.id}, sort="episode", limit=200)
         data = episode_data(trajectory, credit.get(name), link)
         return data | {"group": siblings(group, credit), "same_task": listed(others), "version": version}

@@ -5,12 +5,10 @@ Run from outside of the repository against an installed wheel, this is the test 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 
 import pytest
+from pins import PINS, tools_digest
 
 from agentgym.credit import CreditWarning
 from agentgym.policy import ScriptedPolicy
@@ -35,7 +33,6 @@ from agentgym.testing import (
     check_estimator,
     check_policy,
     check_reward,
-    check_task_set,
 )
 
 EXTRAS = ("torch", "transformers")  # without the extra `train`, policies that need them cannot be imported
@@ -43,7 +40,7 @@ SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
 }
-DEAR = {  # each shares its world or its judge with another one, which is played on one more task
+DEAR = {  # each shares its environment or its judge with another one, which is played on one more task
     "agentgym/swe-edit-v1",
     "agentgym/swe-given-v1",
     "agentgym/sql-duckdb-v1",
@@ -98,27 +95,10 @@ def test_an_environment_says_who_judges_it_and_how_it_is_isolated(name):
     assert make(name).tools
 
 
-@of("task_sets")
-def test_a_task_set_keeps_its_contract(name):
-    check_task_set(name, other_process=False)  # all of them are built in one: below
-
-
-def test_task_sets_are_the_same_in_another_process():
-    """One whose sets and dicts hash differently."""
-    code = "from agentgym.registry import *\nfor n in names('task_sets'): print(n, load_task_set(n).fingerprint())"
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert ran.returncode == 0, ran.stderr
-    theirs = dict(line.split() for line in ran.stdout.splitlines())
-    assert theirs.keys() <= set(names("task_sets"))  # another test may have registered one of its own, here alone
-    assert theirs == {name: load_task_set(name).fingerprint() for name in theirs}
-
-
-@of("task_sets")
-def test_a_task_set_has_three_splits_and_an_oracle(name):
-    task_set = load_task_set(name)
-    assert all(len(tasks) for tasks in task_set.values())
-    assert task_set.oracle is not None
+@of("environments")
+def test_the_tools_of_an_environment_are_those_that_results_were_measured_with(name):
+    if name in PINS["tools"]:
+        assert tools_digest(name) == PINS["tools"][name], "Other tools need another -vN: see docs/stability.md"
 
 
 @of("rewards")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,37 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+IN_SANDBOXES = {
+    "network_allow_list.py": (
+        "-> lamp 42\n",
+        "example.org:80 is not among the places this sandbox may reach",
+        "OSError: .* Network is unreachable",
+        r'"refused": \["example.org:80", "127.0.0.1:\d+"\]',
+        "reward: {'right_and_inside': 0.0}",
+    ),
+    "own_root_filesystem.py": (
+        "python3 -> 10\n",
+        "Read-only file system: '/data/stock.csv'",
+        r"sh -> \[exit code 127\]",
+        "image: sha256:[0-9a-f]{64}\n",
+    ),
+}
+"""Examples that need sandboxes, and what they print."""
+
+
+def _examples() -> Iterator[object]:
+    for path in sorted(EXAMPLES.glob("*.py")):
+        marks = [pytest.mark.needs_namespaces] if path.name in IN_SANDBOXES else []
+        yield pytest.param(path, id=path.name, marks=marks)
+
+
+@pytest.mark.parametrize("path", list(_examples()))
 def test_an_example_runs_and_the_table_names_it(path, tmp_path):
     done = subprocess.run([sys.executable, "-W", "error", path], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    for pattern in IN_SANDBOXES.get(path.name, ()):
+        assert re.search(pattern, done.stdout), f"{pattern!r} is not in:\n{done.stdout}"
     assert f"`{path.name}`" in (EXAMPLES / "README.md").read_text()
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentgym.evaluation.report import policy
 from agentgym.evaluation.report.assets import assets, module, policy_hash, script, served
 from agentgym.evaluation.report.contents import read
-from agentgym.evaluation.report.credit_lines import MANY, Credit, credit_of
+from agentgym.evaluation.report.credit_lines import MANY, LoggedCredit, read_credit
 from agentgym.evaluation.report.embedding import data_element
 from agentgym.evaluation.report.episode_data import episode_data, image_at, token_data
 from agentgym.evaluation.report.run_data import run_data, thinned
@@ -34,17 +34,17 @@ def test_the_last_credit_of_a_trajectory_is_found_whichever_way_the_file_is_read
     text = line("a/b#1", 1, [0.5]) + line('quote"d/é#0', 2, [1, -1]) + line("a/b#10", 3, [9]) + line("a/b#1", 4, [0.25])
     file.write_text(text + '{"trajectory": "a/b#1", "step": 5, "adv')  # a kill in the middle of a line
     asked = ["a/b#1", 'quote"d/é#0', "nobody", *(f"other#{i}" for i in range(more))]
-    assert credit_of(file, asked) == {"a/b#1": Credit((0.25,), 4), 'quote"d/é#0': Credit((1.0, -1.0), 2)}
+    assert read_credit(file, asked) == {"a/b#1": LoggedCredit((0.25,), 4), 'quote"d/é#0': LoggedCredit((1.0, -1.0), 2)}
 
 
 def test_lines_that_are_no_credit_are_passed_over(tmp_path):
     file = tmp_path / "credit.jsonl"
     bad = ["[]", '"a"', '{"trajectory": "a"}', line("a", "1", [1]), line("a", 1, ["x"]), line("a", 1, 3), "a" * 99]
     file.write_text("\n".join(bad) + '\n{"trajectory": "a", "step": 1, "advantages": [NaN]}\n')
-    assert credit_of(file, ["a"]) == {}
-    assert credit_of(tmp_path / "none", ["a"]) == {}
+    assert read_credit(file, ["a"]) == {}
+    assert read_credit(tmp_path / "none", ["a"]) == {}
     file.write_text("")
-    assert credit_of(file, ["a"]) == {}
+    assert read_credit(file, ["a"]) == {}
 
 
 def vocabulary(tmp_path, data):
@@ -101,7 +101,7 @@ def made(**changes) -> Trajectory:
 
 
 def test_an_episode_as_data_is_json_a_browser_reads_with_nothing_hidden_in_it():
-    data = episode_data(made(), Credit((0.5,), 3))
+    data = episode_data(made(), LoggedCredit((0.5,), 3))
     text = json.dumps(data, allow_nan=False)
     assert "\\u202e" not in text
     assert "\\u001b" not in text

@@ -169,6 +169,27 @@ async def test_the_record_names_the_images_of_the_sandboxes(monkeypatch):
     assert (await play(say("submit"))).provenance.image_digests == ["sha256:5678"]
 
 
+async def test_the_record_names_the_image_of_a_sandbox_that_the_first_call_opens(monkeypatch):
+    class Lazy(Environment):
+        sandbox = SandboxSpec(memory_mib=64, insecure_ok=True)
+
+        def __init__(self) -> None:
+            self.backend = shared_backend("namespaces")
+
+        async def reset(self, task, *, seed):
+            return task.opening()
+
+        @tool
+        async def look(self) -> str:
+            """List the files."""
+            return str(await (await self.default_sandbox()).list())
+
+    monkeypatch.setattr(GuestSandbox, "image_digest", "sha256:5678")
+    manager = EpisodeManager(ScriptedPolicy([say("look"), "done"]), RolloutConfig(environment=Lazy))
+    [trajectory] = await manager.collect([Task("t", "test/lazy-v1", "Look.")])
+    assert trajectory.provenance.image_digests == ["sha256:5678"]
+
+
 async def test_parallel_episodes_never_count_each_others_calls():
     played = await asyncio.gather(*(play(writing(count), say("submit")) for count in (10, 200, 3000)))
     assert [one.turns[0].usage["written_bytes"] for one in played] == [about(10), about(200), about(3000)]

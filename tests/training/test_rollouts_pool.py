@@ -7,7 +7,7 @@ import pytest
 from agentgym import Call, Message, load_task_set
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
-from agentgym.sandbox import Pool
+from agentgym.sandbox import NamespacesBackend, Pool
 from agentgym.training import Recipe, Rollouts
 
 SUBMIT = Message("assistant", "", (Call("submit", {"code": "def f(x):\n    return x"}),))
@@ -30,3 +30,20 @@ def test_a_recipe_asks_for_it():
     recipe = {"name": "x", "tasks": {"set": "code/functions-v1"}, "policy": {"tiny": {}}, "episode": {"pool": 4}}
     assert Recipe.model_validate(recipe).episode.pool == 4
     assert Recipe.model_validate(recipe | {"episode": {}}).episode.pool == 0
+
+
+def test_a_pool_is_the_default_on_docker_where_sandboxes_are_slow_to_make():
+    recipe = {"name": "x", "tasks": {"set": "code/functions-v1"}, "policy": {"tiny": {}}}
+    assert Recipe.model_validate(recipe | {"episode": {"backend": "docker"}}).episode.pool == 8
+    assert Recipe.model_validate(recipe | {"episode": {"backend": "docker", "pool": 0}}).episode.pool == 0
+    assert Recipe.model_validate(recipe | {"episode": {"backend": "namespaces"}}).episode.pool == 0
+    assert Recipe.model_validate(recipe).episode.pool == 0
+
+
+def test_the_pool_of_a_caller_is_not_closed():
+    class CallersPool(Pool):
+        async def close(self) -> None:
+            raise AssertionError("it belongs to the caller")
+
+    with Rollouts(RolloutConfig(backend=CallersPool(NamespacesBackend()))):
+        pass

@@ -24,6 +24,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
 from agentgym.training import Recipe, train
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
+from agentgym.training.run import _write_or_compare_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
@@ -200,6 +201,14 @@ def test_an_existing_run_is_not_overwritten(finished_run):
 def test_a_run_is_not_resumed_with_another_recipe(finished_run):
     with pytest.raises(RecipeError, match="another recipe"):
         execute(recipe(train__learning_rate=1e-5), finished_run, resume=True)
+
+
+def test_a_run_of_version_0_1_is_resumed_with_the_same_recipe_although_the_pool_has_another_default(tmp_path):
+    run = RunFolder(tmp_path / "run").create()
+    run.recipe.write_text(recipe(episode__backend="docker", episode__pool=0).to_toml())
+    _write_or_compare_recipe(run, recipe(episode__backend="docker"), resume=True)
+    with pytest.raises(RecipeError, match="another recipe"):
+        _write_or_compare_recipe(run, recipe(episode__backend="docker", train__steps=9), resume=True)
 
 
 def test_the_held_out_split_is_closed_while_training(finished_run):

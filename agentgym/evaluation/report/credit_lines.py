@@ -14,14 +14,14 @@ MANY = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class LoggedCredit:
     """One advantage a turn, in the estimator's units, and the optimiser step it was given at."""
 
     advantages: tuple[float, ...]
     step: int
 
 
-def credit_of(file: Path, trajectories: Iterable[str]) -> dict[str, Credit]:
+def read_credit(file: Path, trajectories: Iterable[str]) -> dict[str, LoggedCredit]:
     """The last credit of each of these trajectories; those that got none, or were cut short by a crash, are left out.
 
     Args:
@@ -38,8 +38,8 @@ def credit_of(file: Path, trajectories: Iterable[str]) -> dict[str, Credit]:
     return {name: credit for name, credit in credit_by_id.items() if credit is not None}
 
 
-def _all(file: Path, ids: set[str]) -> dict[str, Credit]:
-    credit_by_id: dict[str, Credit] = {}
+def _all(file: Path, ids: set[str]) -> dict[str, LoggedCredit]:
+    credit_by_id: dict[str, LoggedCredit] = {}
     with file.open("rb") as open_file:
         for line in open_file:
             name, credit = _read(line)
@@ -48,7 +48,7 @@ def _all(file: Path, ids: set[str]) -> dict[str, Credit]:
     return credit_by_id
 
 
-def _last(text: mmap.mmap, name: str) -> Credit | None:
+def _last(text: mmap.mmap, name: str) -> LoggedCredit | None:
     needle, end = json.dumps(name).encode(), len(text)
     while (at := text.rfind(needle, 0, end)) >= 0:
         start, stop = text.rfind(b"\n", 0, at) + 1, text.find(b"\n", at)
@@ -59,13 +59,13 @@ def _last(text: mmap.mmap, name: str) -> Credit | None:
     return None
 
 
-def _read(line: bytes) -> tuple[str, Credit | None]:
+def _read(line: bytes) -> tuple[str, LoggedCredit | None]:
     """Whose credit a line holds, and what; None for a line that is cut short or holds something else."""
     try:
         row = json.loads(line)
         name, step, values = row["trajectory"], row["step"], row["advantages"]
         if isinstance(name, str) and isinstance(step, int) and all(math.isfinite(v) for v in values):
-            return name, Credit(tuple(map(float, values)), step)
+            return name, LoggedCredit(tuple(map(float, values)), step)
     except (ValueError, KeyError, TypeError):
         pass
     return "", None

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.contents import Contents
-from agentgym.evaluation.report.credit_lines import credit_of
+from agentgym.evaluation.report.credit_lines import read_credit
 from agentgym.evaluation.report.episode_data import episode_data, token_data
 from agentgym.evaluation.report.html import Html
 from agentgym.evaluation.report.rows import listed
@@ -99,7 +99,7 @@ def _whole(contents: Contents, reader: LedgerReader, names: Sequence[str], most_
     episodes: dict[str, Any] = {}
     tokens: dict[str, Any] = {}
     space, refused = most_bytes, 0
-    credit = credit_of(contents.path / "credit.jsonl", names)
+    credit = read_credit(contents.path / "credit.jsonl", names)
     for name in names:
         try:
             trajectory = reader.load(name)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentgym.evaluation.report.credit_lines import Credit
+from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Content, ImagePart, Message, Result
 from agentgym.storage.codec import provenance_to_json
@@ -24,7 +24,9 @@ Link = Callable[[ImagePart, tuple[int, ...]], str]
 """Where a page finds an image, from the image and its place: see `image_at`."""
 
 
-def episode_data(trajectory: Trajectory, credit: Credit | None = None, link: Link | None = None) -> dict[str, Any]:
+def episode_data(
+    trajectory: Trajectory, credit: LoggedCredit | None = None, link: Link | None = None
+) -> dict[str, Any]:
     """A whole episode. Numbers that are not finite become None, as JSON has none.
 
     Args:
@@ -147,7 +149,7 @@ def data_uri(image: ImagePart, _place: tuple[int, ...] = ()) -> str:
     return f"data:{image.media_type};base64,{image.data}"
 
 
-def _turn(turn: Turn, kinds: Sequence[str], credit: Credit | None, link: Link) -> dict[str, Any]:
+def _turn(turn: Turn, kinds: Sequence[str], credit: LoggedCredit | None, link: Link) -> dict[str, Any]:
     known = bool(turn.logprobs)
     return {
         "index": turn.index,

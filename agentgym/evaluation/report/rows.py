@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.evaluation.report.credit_lines import Credit
+from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.evaluation.visible import visible
 from agentgym.messages import StopReason
 
@@ -16,7 +16,7 @@ def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [_row(row) for row in rows]
 
 
-def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, Credit]) -> list[dict[str, Any]]:
+def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, LoggedCredit]) -> list[dict[str, Any]]:
     """The episodes of one task and run, each with the advantages of its turns, None where it got none."""
     given = {name: list(found.advantages) for name, found in credit.items()}
     return [row | {"credit": given.get(row["id"])} for row in listed(group)]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Channel, ExecResult, Sandbox, Snapshot, Usage
+from agentgym.sandbox.contract import Channel, Connection, ExecResult, Sandbox, Snapshot, Usage
 
 T = TypeVar("T")
 
@@ -95,6 +95,10 @@ class Lease:
     async def reset(self) -> None:
         """As `Sandbox.reset`. The sandbox stays with its holder: the pool hands out none twice."""
         await self._call(self._sandbox.reset)
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        return self._sandbox.connections
 
     async def usage(self) -> Usage:
         used = await self._call(self._sandbox.usage)

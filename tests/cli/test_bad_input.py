@@ -1,0 +1,86 @@
+"""What a mistyped or old name prints: one message that gives the right name, before anything starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import tomli_w
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+
+TASKS = ["text/number-guess-v1", "--policy", "oracle", "--limit", "1"]
+RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["eval", "text/number-gues-v1", "--policy", "oracle"], "Did you mean 'text/number-guess-v1'?"),
+        (["eval", "text/number-guess-v1:traim", "--policy", "oracle"], "Splits are train, validation, held_out."),
+        (["eval", "text/number-guess-v1", "--policy", "orakle"], "Did you mean oracle?"),
+        (["rollout", *TASKS, "--backend", "dockr"], "Did you mean 'docker'?"),
+        (["rollout", *TASKS, "--reward", "math_verfy"], "Did you mean 'math_verify'?"),
+        (["rollout", *TASKS, "--import", "nowhere.py"], "--import nowhere.py: there is no such file."),
+        (["play", "agentgym/sqll-v1"], "Did you mean 'agentgym/sql-v1'?"),
+        (["check", "agentgym/sqll-v1"], "Did you mean 'agentgym/sql-v1'?"),
+        (["list", "enviroments"], "environments"),
+        (["train", "nowhere.toml"], "Cannot read the recipe nowhere.toml"),
+        (["show", "nowhere"], "There is no run at nowhere."),
+        (["report", "nowhere"], "nowhere"),
+        (["replay", "nowhere"], "There is no run at nowhere."),
+        (["export", "nowhere", "--out", "nowhere.eval"], "nowhere"),
+        (["dev", "credit-bench", "--estimators", "rlo"], "Did you mean 'rloo'?"),
+        (["eval", *TASKS, "--max-turn-token", "5"], "--max-turn-tokens"),
+        (["eval", *TASKS, "--group-size", "none"], "Invalid value for '--group-size'"),
+        (["evaluate"], "No such command 'evaluate'."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_name_is_one_message_with_the_right_one(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    finished = CliRunner().invoke(app, words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    assert finished.exit_code == 2
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert finished.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def agentgym(*words, **options):
+    return subprocess.run(
+        [sys.executable, "-c", "from agentgym.cli import main; main()", *words],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+
+
+def test_an_old_option_is_reported_in_one_line_and_works():
+    finished = agentgym("power", "--gain", "3", "--rate", "50", "--samples", "4")
+    assert finished.returncode == 0
+    assert finished.stderr.splitlines() == [
+        "Warning: --samples of agentgym power is now --group-size. The old name stops working in agentgym 0.3.0."
+    ]
+    assert "played 4 times each" in finished.stdout
+
+
+def test_old_keys_of_a_recipe_are_reported_in_a_line_each(tmp_path):
+    recipe = tomllib.loads(RECIPE.read_text())
+    recipe["episode"]["turn_tokens"] = recipe["episode"].pop("max_turn_tokens", 64)
+    recipe["evaluate"] = {"samples": 2}
+    recipe["tasks"]["set"] = "nobody/has-it-v1"  # found after the keys were read, so that nothing is trained
+    (tmp_path / "old.toml").write_text(tomli_w.dumps(recipe))
+    finished = agentgym("train", "old.toml", cwd=tmp_path)
+    lines = finished.stderr.splitlines()
+    assert finished.returncode == 2
+    assert [line.partition(". The old name")[0] for line in lines[:-1]] == [
+        "Warning: turn_tokens in [episode] is now max_turn_tokens",
+        "Warning: samples in [evaluate] is now group_size",
+    ]
+    assert lines[-1].startswith("Error: ")
+    assert "nobody/has-it-v1" in lines[-1]

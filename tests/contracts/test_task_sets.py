@@ -1,0 +1,66 @@
+"""Every registered task set keeps the contract; the bundled ones are those that results were measured on.
+
+One test checks everything about a set, because building the larger sets takes seconds of processor time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pins import PINS
+
+from agentgym import TaskSet, load, load_task_set
+from agentgym.registry import names
+from agentgym.testing import check_task_set
+from agentgym.testing.hidden_truth import shown_truth
+
+SAMPLE = 20
+
+
+@pytest.mark.parametrize("name", names("task_sets"))
+def test_a_task_set_keeps_its_contract(name):
+    task_set = load_task_set(name)
+    assert task_set.name == name
+    check_task_set(task_set)
+    assert all(len(tasks) for tasks in task_set.values())
+    assert task_set.oracle is not None
+    if name in PINS["task_sets"]:
+        assert task_set.fingerprint() == PINS["task_sets"][name], "Other tasks need another -vN: see docs/stability.md"
+        check_no_task_is_there_twice(task_set)
+        check_held_out_tasks_have_a_tag_of_their_own(task_set)
+        check_no_prompt_shows_its_truth(task_set)
+        check_the_oracle_begins_with_calls_that_the_environment_takes(task_set)
+
+
+def check_no_task_is_there_twice(task_set: TaskSet) -> None:
+    contents = Counter(task.content_key() for tasks in task_set.values() for task in tasks)
+    assert max(contents.values()) == 1
+    ids = Counter(task.id for tasks in task_set.values() for task in tasks)
+    assert max(ids.values()) == 1
+
+
+def check_held_out_tasks_have_a_tag_of_their_own(task_set: TaskSet) -> None:
+    """A tag such as `unseen_names` says what training never shows, so no other split has it."""
+    known = {tag for split in ("train", "validation") for task in task_set[split] for tag in task.tags}
+    assert [task.id for task in task_set["held_out"] if known.issuperset(task.tags)] == []
+
+
+def check_no_prompt_shows_its_truth(task_set: TaskSet) -> None:
+    """`check_task_set` lets chance have a fifth of the prompts; ours need no chance."""
+    for tasks in task_set.values():
+        for task in tasks[:: max(1, len(tasks) // (5 * SAMPLE))]:
+            prompt = "\n".join(message.text for message in task.opening())
+            assert shown_truth(task.truth, prompt) is None, task.id
+
+
+def check_the_oracle_begins_with_calls_that_the_environment_takes(task_set: TaskSet) -> None:
+    """What follows depends on observations: the tests of each set play whole episodes of a sample."""
+    for tasks in task_set.values():
+        for task in tasks[:: max(1, len(tasks) // SAMPLE)]:
+            script = task_set.oracle(task)
+            message = script(task.opening()) if callable(script) else script[0]
+            tools = load("environments", task.environment).tools
+            assert message.calls, task.id
+            for call in message.calls:
+                tools[call.name].validate(call.arguments)
