@@ -217,7 +217,7 @@ class Environment:
         tool = self.tools.get(call.name)
         if tool is None:
             return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
-        run = self._run if self.backend is None else self._run_metered
+        run = self._run_call if self.backend is None else self._run_metered
         if tool.options.parallel:
             return await run(tool, call)
         async with self._in_order:
@@ -226,10 +226,10 @@ class Environment:
     async def _run_metered(self, tool: Tool, call: Call) -> Result:
         """As `_run`, with what the call used of sandboxes."""
         with metered() as meter:
-            result = await self._run(tool, call)
+            result = await self._run_call(tool, call)
         return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
 
-    async def _run(self, tool: Tool, call: Call) -> Result:
+    async def _run_call(self, tool: Tool, call: Call) -> Result:
         """Run one call of a tool that exists, and turn every way it may end into a result."""
         started = time.perf_counter()
         status, truncated = ResultStatus.OK, False
