@@ -217,7 +217,7 @@ class Environment:
         tool = self.tools.get(call.name)
         if tool is None:
             return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
-        run = self._run if self.backend is None else self._run_metered
+        run = self._run_call if self.backend is None else self._run_metered
         if tool.options.parallel:
             return await run(tool, call)
         async with self._in_order:
