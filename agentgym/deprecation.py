@@ -169,11 +169,14 @@ def _accepting(function: Any, shown_name: str, renames: Mapping[str, str]) -> An
     return with_new_names
 
 
-def renamed_keys(table: Mapping[str, Any], renames: Mapping[str, str], *, where: str) -> dict[str, Any]:
+def renamed_keys(
+    table: Mapping[str, Any], renames: Mapping[str, str], *, where: str, stacklevel: int = 2
+) -> dict[str, Any]:
     """A copy of a table in which old keys have their new names, in the same order.
 
     Args:
         where: what the warning calls the table, for example `[episode]`.
+        stacklevel: 1 points the warning at the caller of this function, 2 at the caller of that one.
     Raises: ValueError if the old and the new key are both there.
     """
     both = [old for old in renames if old in table and renames[old] in table]
@@ -181,7 +184,7 @@ def renamed_keys(table: Mapping[str, Any], renames: Mapping[str, str], *, where:
         old = both[0]
         raise ValueError(f"{where} has both {old} and {renames[old]}, two names of one key: leave {old} out.")
     for old in (name for name in renames if name in table):
-        warn_renamed(f"{old} in {where}", renames[old], stacklevel=2)
+        warn_renamed(f"{old} in {where}", renames[old], stacklevel=stacklevel)
     return {renames.get(key, key): value for key, value in table.items()}
 
 

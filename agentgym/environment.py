@@ -217,13 +217,13 @@ class Environment:
         tool = self.tools.get(call.name)
         if tool is None:
             return Result(self._unknown(call.name), ResultStatus.UNKNOWN_TOOL, call.name, call.id)
-        run = self._run_call if self.backend is None else self._run_call_metered
+        run = self._run_call if self.backend is None else self._run_metered
         if tool.options.parallel:
             return await run(tool, call)
         async with self._in_order:
             return await run(tool, call)
 
-    async def _run_call_metered(self, tool: Tool, call: Call) -> Result:
+    async def _run_metered(self, tool: Tool, call: Call) -> Result:
         """As `_run_call`, with what the call used of sandboxes."""
         with metered() as meter:
             result = await self._run_call(tool, call)

@@ -120,7 +120,7 @@ def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict
         (folder / "evaluation").mkdir(parents=True)
         shutil.copy(measured[0], folder / "evaluation")
     run = RunFolder(folder)
-    if run.recipe.is_file() and Recipe.load(run.recipe) != recipe:
+    if run.recipe.is_file() and Recipe.load_recorded(run.recipe) != recipe:
         raise RecipeError(f"{folder} was run with other settings: give another --out, or remove it.")
     if not (folder / "evaluation" / "after.json").is_file():
         _train(recipe, folder)

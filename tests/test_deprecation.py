@@ -43,6 +43,10 @@ from agentgym.deprecation import (
 from agentgym.policy import Sampling
 from agentgym.rollout import Fork
 from agentgym.rollout.old_keywords import takes_old_keywords
+from agentgym.storage import Ledger
+from agentgym.tools import Tool, ToolOptions
+
+BUDGETS = Budgets(max_turns=2)
 
 
 def warns(match: str):
@@ -123,6 +127,11 @@ def test_the_import_paths_of_the_first_release_still_work():
         ("agentgym.training.signals.with_signal_rows", "agentgym.credit.with_signal_rows"),
         ("agentgym.training.warm_start.demonstrations", "agentgym.training.demonstrations"),
         ("agentgym.sandboxes.swe.parameters.Parameters", "agentgym.sandboxes.swe.parameters.RepositoryParameters"),
+        ("agentgym.tools.tools_of", "agentgym.tools.collect_tools"),
+        ("agentgym.episode.branch.Fork", "agentgym.rollout.Fork"),
+        ("agentgym.episode.branch.Divergence", "agentgym.rollout.Divergence"),
+        ("agentgym.episode.branch.tree_labels", "agentgym.rollout.tree_labels"),
+        ("agentgym.episode.run_folder.RunFolder", "agentgym.storage.RunFolder"),
         ("agentgym.tasks.lottery.Lottery", "agentgym.tasks.generator.TaskGenerator"),
         ("agentgym.tasks.lottery.Place", "agentgym.tasks.generator.TaskSlot"),
     ],
@@ -179,6 +188,42 @@ async def test_a_rollout_and_an_evaluation_as_version_0_1_wrote_them_still_run()
     with warns(r"samples=, seed= of evaluate"):
         evaluation = await evaluate(ScriptedPolicy(guess), "text/number-guess-v1", "train", limit=2, samples=2, seed=5)
     assert evaluation.group_size == 2
+
+
+async def test_checkpoints_given_to_the_manager_are_filled_in():
+    """Version 0.1 took them there; they are an argument of collect() now."""
+    task = load_task_set("text/number-guess-v1")["train"][0]
+    checkpoints = {(task.id, 0, 0): None}
+    with warns(r"checkpoints= of EpisodeManager\(\) is now checkpoints= of its collect\(\)") as caught:
+        manager = EpisodeManager(ScriptedPolicy(guess), RolloutConfig(budgets=BUDGETS), checkpoints=checkpoints)
+    assert caught[0].filename == __file__
+    await manager.collect([task])
+    assert checkpoints[task.id, 0, 0] is not None
+
+
+def test_a_tool_is_made_from_a_function_as_version_0_1_did():
+    def double(self, number: int) -> int:
+        """Double a number."""
+        return 2 * number
+
+    with warns(r"Tool\(function\) is now Tool.from_function\(function\)") as caught:
+        old = Tool(double, ToolOptions(name="twice"))
+    assert caught[0].filename == __file__
+    assert old.schema() == Tool.from_function(double, ToolOptions(name="twice")).schema()
+    assert old.validate({"number": "4"}) == {"number": 4}
+    with warns(r"Tool\(function\)"):
+        assert Tool(function=double).name == "double"
+    with pytest.raises(TypeError):
+        Tool("double")
+
+
+def test_a_ledger_is_asked_for_runs_by_the_old_names(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with warns("Ledger.last_run is now Ledger.last_label"):
+        assert ledger.last_run() is None
+    with warns(r"run= of Ledger.finished\(\) is now label="):
+        assert ledger.finished(run="run") == set()
+    ledger.close()
 
 
 def guess(messages):

@@ -59,7 +59,7 @@ def audit(
     from agentgym.training import Recipe
 
     run_folder = RunFolder.existing(folder)
-    recipe = Recipe.load(run_folder.recipe)
+    recipe = Recipe.load_recorded(run_folder.recipe)
     task_set = recipe.tasks.load()
     groups = _groups(run_folder, prefix)
     chosen, recorded = [], {}

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from agentgym import __version__
-from agentgym.deprecation import renamed_keywords
+from agentgym.deprecation import renamed_keywords, warn_renamed
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
@@ -39,6 +39,7 @@ class EpisodeManager:
         config: how episodes are played.
         ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
         label: begins the id of every trajectory, where a run is given no label of its own.
+        checkpoints: of agentgym 0.1, until 0.3.0: give them to `collect`.
     Raises: UnknownNameError for an unknown reward.
     """
 
@@ -51,8 +52,12 @@ class EpisodeManager:
         *,
         ledger: Ledger | None = None,
         label: str = "run",
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.policy, self.config, self.ledger, self.label = policy, config, ledger, label
+        self._checkpoints = checkpoints
+        if checkpoints is not None:
+            warn_renamed("checkpoints= of EpisodeManager()", "checkpoints= of its collect()", stacklevel=3)
         self._environments = EnvironmentFactory(config, policy)
 
     @renamed_keywords(seen="on_trajectory")
@@ -173,7 +178,10 @@ class EpisodeManager:
         label, ledger = label or self.label, self.ledger if record else None
         rollout = self.config if temperature is None else self.config.at_temperature(temperature)
         config = replace(
-            self._episode_config(rollout), seed_parts=(rollout.seed, label), ledger=ledger, checkpoints=checkpoints
+            self._episode_config(rollout),
+            seed_parts=(rollout.seed, label),
+            ledger=ledger,
+            checkpoints=self._checkpoints if checkpoints is None else checkpoints,
         )
         episodes = EpisodeFactory(self.policy, config, self._provenance(config))
         groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
-from agentgym.deprecation import renamed_keys
+from agentgym.deprecation import AgentGymDeprecationWarning, renamed_keys, warn_renamed
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.reward import Reward
@@ -97,12 +97,6 @@ class EpisodeSection(Section):
         """Making a container takes half a second: a pool takes a third off the wall time of an episode with one."""
         return {"pool": 8, **table} if isinstance(table, dict) and table.get("backend") == "docker" else table
 
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_old_keys(cls, table: Any) -> Any:
-        names = {"max_tokens": "max_episode_tokens", "turn_tokens": "max_turn_tokens"}
-        return renamed_keys(table, names, where="[episode]") if isinstance(table, dict) else table
-
     def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
         """Return the RolloutConfig of these values."""
         budgets = Budgets(
@@ -139,13 +133,6 @@ class WarmStartSection(Section):
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
-
-    @model_validator(mode="before")
-    @classmethod
-    def _current_keys(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        return renamed_keys(table, {"novice": "imperfect_oracle"}, where="[warm_start]")
 
 
 class SignalsSection(Section):
@@ -232,11 +219,6 @@ class EvaluateSection(Section):
     `stratum` is the tag of the tasks that the headline figure is about; the tables show all tasks.
     """
 
-    @model_validator(mode="before")
-    @classmethod
-    def _accept_old_keys(cls, table: Any) -> Any:
-        return renamed_keys(table, {"samples": "group_size"}, where="[evaluate]") if isinstance(table, dict) else table
-
     tasks: Count | None = None
     group_size: Count = 1
     temperature: Annotated[float, Field(ge=0)] = 0.0
@@ -244,8 +226,8 @@ class EvaluateSection(Section):
     stratum: str | None = None
 
 
-class MachineSection(Section):
-    """The hardware. `threads` None leaves the number to torch; `device` auto takes a GPU if there is one.
+class HardwareSection(Section):
+    """The hardware, [machine]. `threads` None leaves the number to torch; `device` auto takes a GPU if there is one.
 
     `lockstep` waits for every live episode before a batch is sampled, so that batches, and with them every float, are
     the same in every run on a CPU.
@@ -270,7 +252,7 @@ class Recipe(Section):
     train: TrainSection = TrainSection()
     evaluate: EvaluateSection = EvaluateSection()
     guard: GuardSection = GuardSection()
-    machine: MachineSection = MachineSection()
+    machine: HardwareSection = HardwareSection()
 
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""
@@ -294,19 +276,28 @@ class Recipe(Section):
             raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path} is not valid TOML: {error}.") from error
+        data = _with_current_keys(data, str(path))
         for override in overrides:
             _override(data, override)
         return cls.parse(data, str(path))
 
     @classmethod
+    def load_recorded(cls, path: Path) -> Recipe:
+        """Read the recipe that a run folder keeps. Its old keys give no warning: nobody should edit a record.
+
+        Raises: as `load`.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AgentGymDeprecationWarning)
+            return cls.load(path)
+
+    @classmethod
     def parse(cls, data: dict[str, Any], where: str = "recipe") -> Recipe:
         """Check recipe data: keys, values, and that every name in it is registered. Raises: RecipeError."""
         try:
-            recipe = cls.model_validate(_with_current_keys(data))
+            recipe = cls.model_validate(_with_current_keys(data, where))
         except ValidationError as error:
             raise RecipeError(_explain(error, where)) from error
-        except ValueError as error:  # a key is there under its old and its new name
-            raise RecipeError(f"{where}: {error}") from error
         recipe._check_names(where)
         return recipe
 
@@ -356,19 +347,29 @@ def _override(data: dict[str, Any], text: str) -> None:
         section = section.setdefault(part, {})
         if not isinstance(section, dict):
             raise RecipeError(f"--set {text!r}: {part!r} is a value, not a section.")
-    section[last] = parsed
+    section_name = ".".join(path)
+    if last in (renames := RENAMED_KEYS.get(section_name, {})):
+        warn_renamed(f"{last} in [{section_name}]", renames[last], stacklevel=2)
+    section[renames.get(last, last)] = parsed
 
 
-def _with_current_keys(data: dict[str, Any]) -> dict[str, Any]:
-    """A copy of recipe data in which renamed keys have their present names; each old key gives a warning."""
+def _with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
+    """A copy of recipe data in which renamed keys have their present names; each old key gives a warning.
+
+    Raises: RecipeError if a section has a key under both its names.
+    """
     current = copy.deepcopy(data)
     for path, renames in RENAMED_KEYS.items():
         *parents, last = path.split(".")
         section: Any = current
         for name in parents:
             section = section.get(name) if isinstance(section, dict) else None
-        if isinstance(section, dict) and isinstance(section.get(last), dict):
-            section[last] = renamed_keys(section[last], renames, where=f"[{path}]")
+        if not isinstance(section, dict) or not isinstance(section.get(last), dict):
+            continue
+        try:
+            section[last] = renamed_keys(section[last], renames, where=f"[{path}]", stacklevel=3)
+        except ValueError as error:
+            raise RecipeError(f"{where}: {error}") from error
     return current
 
 
@@ -381,6 +382,8 @@ def _explain(error: ValidationError, where: str) -> str:
             close = get_close_matches(str(item["loc"][-1]), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known)}."
             lines.append(f"there is no key {key!r}.{hint}")
+        elif item["type"] == "value_error":
+            lines.append(f"{key}: {item['ctx']['error']}")
         elif item["type"] == "missing":
             lines.append(f"the key {key!r} is missing")
         else:

@@ -76,7 +76,10 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool) -> No
         raise RecipeError(
             f"{run.path} already holds a run. Continue it with --resume, give another folder by --out, or remove it."
         )
-    if Recipe.load(file) != recipe:
+    recorded = Recipe.load_recorded(file)
+    # How many sandboxes wait ready changes no episode, and its default for Docker was once another.
+    same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})
+    if recorded.model_copy(update={"episode": same_pool}) != recipe:
         raise RecipeError(
             f"{run.path} holds a run of another recipe: compare {file} with yours. A run is resumed with the recipe "
             "it began with."

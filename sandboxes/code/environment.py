@@ -1,4 +1,4 @@
-"""`agentgym/code-v1`: write a Python function in a sandbox, with visible tests; hidden ones judge it elsewhere."""
+"""`agentgym/code-v1`: write a Python function in a sandbox. Hidden tests judge it in another sandbox."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ class Code(Environment):
     """Function writing in a sandbox without network. Not isolated: the agent's own runs share its files under /work.
 
     Task parameters: `tests`, a list of visible assertions such as "assert f(2) == 4" (may be empty);
-    `setup`, code to run before them (optional). The hidden tests are in the task's truth, which never comes
-    here: the reward `hidden_tests` runs them in another sandbox.
+    `setup`, code to run before them (optional). The hidden tests are in the task's truth, which an environment
+    never gets: the reward `hidden_tests` runs them.
     """
 
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json",))
     reward = "hidden_tests"
+    _bench: Workbench
+    _tests: list[str]
+    _setup: str
+    _observed: ObservedState
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open an empty sandbox. Raises: TaskError if the visible tests are no list of text."""
@@ -53,6 +57,7 @@ class Code(Environment):
         await self._open(task, checkpoint)
 
     async def _open(self, task: Task, checkpoint: Checkpoint | None) -> None:
+        """Read the task's parameters and open the sandbox: an empty one, or one with the checkpoint's files."""
         self._tests, self._setup = assertions_of(task), text_of(task, "setup")
         self._observed = ObservedState(repr(self._tests), checkpoint.data["seen"] if checkpoint else ())
         self._bench = Workbench(self, {}, checkpoint=checkpoint)

@@ -27,7 +27,7 @@ class CodeFiles(Environment):
         self._read(task, None)
         return [Message("system", SYSTEM), *task.opening()]
 
-    @tool(name="list")
+    @tool(name="list", parallel=False)
     async def list_files(self, path: str = ".") -> str:
         """Show the names in a folder. Folders end with a slash."""
         sandbox = await self._bench.sandbox()
@@ -37,7 +37,7 @@ class CodeFiles(Environment):
             raise ToolError(f"{path} cannot be listed: {error.strerror or error}.") from error
         return cut("\n".join(names), MAX_CHARS) or "[empty]"
 
-    @tool
+    @tool(parallel=False)
     async def read(self, path: str, first_line: int = 1) -> str:
         """Show up to 200 lines of a file.
 
@@ -79,7 +79,7 @@ class CodeFiles(Environment):
         await self._bench.write(path, text.replace(old, new))
         return "Replaced."
 
-    @tool
+    @tool(parallel=False)
     async def search(self, pattern: str, path: str = ".") -> str:
         """Find lines in all files.
 

@@ -70,10 +70,7 @@ class Desktop(Environment):
         if self._channel is not None:
             await self._channel.close()
         self._channel, self._ended_by_agent = None, False
-        if self._sandbox is None:
-            self._sandbox = await self.open_sandbox()
-        else:
-            await self._sandbox.reset()
+        self._sandbox = await self.empty_sandbox()
         await self._sandbox.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
         for path, text in self._files.items():
             await self._sandbox.write(f"{HOME}/{path}", text.encode())

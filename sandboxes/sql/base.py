@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from abc import ABC, abstractmethod
 from typing import Any
 
 from agentgym import (
@@ -26,7 +27,7 @@ FILE = "database.sqlite"
 MAX_JUDGED_ROWS = 10_000
 
 
-class SqlEnvironment(Environment):
+class SqlEnvironment(Environment, ABC):
     """A database in a sandbox, and the tools to see what tables it has. Subclasses add the others, and an engine."""
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32, preload=("json", "re", "sqlite3"))
@@ -46,9 +47,9 @@ class SqlEnvironment(Environment):
             system += "\n" + await self._ask("schema")
         return [Message("system", system), *task.opening()]
 
+    @abstractmethod
     async def open_database(self, content: bytes) -> GuestObject:
         """Bring an SQLite file into a fresh sandbox. Returns: the engine that answers questions about it there."""
-        raise NotImplementedError(f"{type(self).__name__} has no engine: override `open_database`.")
 
     @tool(parallel=False)
     async def tables(self) -> str:

@@ -65,17 +65,17 @@ class SweEdit(Environment):
         await self._fork_from(self._base)
         return [Message("system", SYSTEM), *task.opening()]
 
-    @tool
+    @tool(parallel=False)
     async def files(self, path: str = ".") -> str:
         """List the files under a folder."""
         return await self._ask("listing", _inside(path))
 
-    @tool
+    @tool(parallel=False)
     async def search(self, pattern: str, path: str = ".") -> str:
         """Find lines that match a regular expression."""
         return await self._ask("search", pattern, _inside(path))
 
-    @tool
+    @tool(parallel=False)
     async def view(self, path: str, start: int = 1, count: int = 80) -> str:
         """Show lines of a file, with their numbers."""
         lines = (await self._text(path)).split("\n")
@@ -85,7 +85,7 @@ class SweEdit(Environment):
         remaining = len(lines) - first + 1 - len(page)
         return self._observed.add(_cut(numbered) + (f"\n[{remaining} more lines]" if remaining else ""))
 
-    @tool
+    @tool(parallel=False)
     async def replace(self, path: str, old: str, new: str) -> str:
         """Replace a piece of a file that occurs exactly once."""
         text = await self._text(path)
@@ -97,7 +97,7 @@ class SweEdit(Environment):
         await self._write(path, text.replace(old, new))
         return f"Replaced at line {at} of {path}.{await self._syntax_note(path)}"
 
-    @tool
+    @tool(parallel=False)
     async def create(self, path: str, content: str) -> str:
         """Write a new file."""
         inside = _inside(path)
@@ -106,7 +106,7 @@ class SweEdit(Environment):
         await self._write(path, content)
         return f"Created {path}.{await self._syntax_note(path)}"
 
-    @tool
+    @tool(parallel=False)
     async def patch(self, diff: str) -> str:
         """Apply a unified diff."""
         try:
@@ -115,12 +115,12 @@ class SweEdit(Environment):
             raise ToolError(str(error)) from error
         return "Applied."
 
-    @tool(timeout_s=TEST_S + 30)
+    @tool(timeout_s=TEST_S + 30, parallel=False)
     async def test(self, selection: str = "") -> str:
         """Run tests, all or those of a file, a test id or a word of their names."""
         return self._observed.add(await self._run_tests(_selected(selection)))
 
-    @tool(final=True, max_output_chars=400_000, timeout_s=TEST_S + 60)
+    @tool(final=True, max_output_chars=400_000, timeout_s=TEST_S + 60, parallel=False)
     async def submit(self) -> str:
         """Hand in the changes as they are."""
         self._submits += 1
@@ -267,7 +267,7 @@ class Swe(SweEdit):
     Task parameters and judging: as `SweEdit`.
     """
 
-    @tool(timeout_s=SHELL_S + 10)
+    @tool(timeout_s=SHELL_S + 10, parallel=False)
     async def shell(self, command: str) -> str:
         """Run a command in the repository."""
         path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.path)

@@ -29,7 +29,7 @@ class SweGiven(SweEdit):
             raise TaskError(f"{task.id}: parameters['shown']: {error}") from error
         return [Message("system", GIVEN), *opening, Message(last.role, "\n\n".join([last.text, *code]))]
 
-    @tool
+    @tool(parallel=False)
     async def edit(self, old: str, new: str) -> str:
         """Replace a piece of the code shown that occurs exactly once."""
         texts = {path: await self._text(path) for path in self._task.shown}

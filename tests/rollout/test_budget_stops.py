@@ -11,6 +11,7 @@ from agentgym.errors import ContextFull
 from agentgym.messages import Call, Message, ResultStatus, StopReason
 from agentgym.policy import Policy, Reply
 from agentgym.rollout import Budgets
+from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, Counter, FakeClock
 from agentgym.testing.byte_renderer import END, PROMPT
 from agentgym.tools import tool
@@ -87,6 +88,24 @@ async def test_a_prompt_that_does_not_fit_is_context_full_without_a_turn():
     trajectory = await play(Long(context_tokens=5))
     assert (trajectory.stop_reason, trajectory.turns) == (StopReason.CONTEXT_FULL, [])
     assert not trajectory.valid
+
+
+async def test_a_first_request_that_does_not_fit_is_recorded_and_neither_retried_nor_trained_on(tmp_path):
+    """No retry makes the prompt shorter, so it is no failure of the infrastructure; without a turn it is not valid."""
+
+    class Full(Policy):
+        requests = 0
+
+        async def generate(self, request):
+            self.requests += 1
+            raise ContextFull("9000 tokens do not fit 8192")
+
+    policy, ledger = Full(), Ledger(tmp_path / "ledger.sqlite")
+    trajectory = await play(policy, ledger=ledger)
+    assert (trajectory.stop_reason, trajectory.turns, trajectory.error) == (StopReason.CONTEXT_FULL, [], None)
+    assert (policy.requests, trajectory.valid, trajectory.provenance.retries) == (1, False, [])
+    assert ledger.load(trajectory.id) == trajectory
+    ledger.close()
 
 
 async def test_an_observation_that_does_not_fit_ends_the_episode_before_it_is_recorded():

@@ -67,7 +67,7 @@ def words_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
     if path in EXEMPT or path.parts[:2] == ("tests", "rules") or "version_0_1" in path.parts:
         return
     fixed = [node for node in ast.walk(tree) if keeps_its_name(node)]
-    fixed_names = {child for node in fixed for child in (node, *getattr(node, "targets", ()))}
+    fixed_names = {child for node in fixed for child in (node, *names_it_fixes(node))}
     for node in ast.walk(tree):
         for name in () if node in fixed_names else names_defined_by(node):
             if word := private_word_of(name):
@@ -78,13 +78,25 @@ def words_in(tree: ast.Module, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def keeps_its_name(node: ast.AST) -> bool:
-    """Whether a definition cannot be renamed: an alias, `old = renamed_member("new")`, or a tool that agents see."""
+    """Whether a definition cannot be renamed.
+
+    An alias, `old = renamed_member("new")`; a tool, which agents see; a key of a recipe, which is in users' files.
+    """
     match node:
+        case ast.ClassDef(bases=[ast.Name(id="Section")]):
+            return True
         case ast.Assign(value=ast.Call(func=ast.Name(id="renamed_member"))):
             return True
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return any(ast.unparse(decorator).startswith("tool") for decorator in node.decorator_list)
     return False
+
+
+def names_it_fixes(node: ast.AST) -> list[ast.expr]:
+    """The names that keep theirs with a definition that cannot be renamed: of a section its keys, not its methods."""
+    if isinstance(node, ast.ClassDef):
+        return [child.target for child in node.body if isinstance(child, ast.AnnAssign)]
+    return list(getattr(node, "targets", ()))
 
 
 def names_defined_by(node: ast.AST) -> list[str]:

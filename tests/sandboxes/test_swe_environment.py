@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import tarfile
 
@@ -58,6 +59,17 @@ async def environment():
 
 async def use(environment, tool, **arguments):
     return await environment.call(Call(tool, arguments))
+
+
+async def test_edits_of_one_turn_are_made_one_after_another(environment):
+    """Calls of a turn run at the same time; two edits of one file that did so would lose one of them."""
+    edits = [("x + 2", "x * 2"), ("x // 2", "x / 2"), ("def half", "def halve"), ("def double", "def twice")]
+    results = await asyncio.gather(
+        *(use(environment, "replace", path="thing.py", old=old, new=new) for old, new in edits),
+        use(environment, "shell", command="cat thing.py"),
+    )
+    assert all(result.ok for result in results)
+    assert results[-1].content == "def twice(x):\n    return x * 2\n\n\ndef halve(x):\n    return x / 2"
 
 
 async def play(*calls: Call, task: Task | None = None):

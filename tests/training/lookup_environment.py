@@ -1,4 +1,4 @@
-"""Two worlds for training tests, written as a user would: look a number up and answer with it; press a button."""
+"""Two environments for training tests, written as a user would: look a number up and answer with it; press a button."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Right(Reward):
 
     def outcome(self, episode):
         last = episode.turns[-1].calls[-1:]
-        said = last[0].arguments.get("text") if last and last[0].name == "answer" else None
-        return {"success": float(said == episode.task.truth)}
+        answer_text = last[0].arguments.get("text") if last and last[0].name == "answer" else None
+        return {"success": float(answer_text == episode.task.truth)}
 
 
 class Looked(Reward):
@@ -65,8 +65,8 @@ def oracle(task: Task):
 
 def imperfect_oracle(task: Task):
     """Looks into the box beside the one that was asked for."""
-    asked = task.prompt.split()[-1]
-    beside = "abcd"["abcd".index(asked) - 1]
+    question = task.prompt.split()[-1]
+    beside = "abcd"["abcd".index(question) - 1]
 
     def script(messages):
         seen = [m.text for m in messages if m.role == "tool"]
@@ -78,12 +78,12 @@ def imperfect_oracle(task: Task):
 
 
 def tasks(split: str, count: int) -> list[Task]:
-    made = []
+    new_tasks = []
     for index in range(count):
         rng = random.Random(seed_of(NAME, split, index))
         boxes = {letter: str(rng.randrange(10)) for letter in "abcd"}
         box = rng.choice("abcd")
-        made.append(
+        new_tasks.append(
             Task(
                 f"{split}-{index}",
                 NAME,
@@ -93,7 +93,7 @@ def tasks(split: str, count: int) -> list[Task]:
                 split=split,
             )
         )
-    return made
+    return new_tasks
 
 
 def task_set() -> TaskSet:
@@ -133,11 +133,11 @@ def _presser(side: str):
 
 def press_set() -> TaskSet:
     sizes = (("train", 64), ("validation", 16), ("held_out", 16))
-    made = {
+    splits = {
         split: [Task(f"{split}-{i}", PRESS, f"{split} {i}", truth="right", split=split) for i in range(size)]
         for split, size in sizes
     }
-    return TaskSet(PRESS, made, oracle=_presser("right"), imperfect_oracle=_presser("left"))
+    return TaskSet(PRESS, splits, oracle=_presser("right"), imperfect_oracle=_presser("left"))
 
 
 register(PRESS, Press)

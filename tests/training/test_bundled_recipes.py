@@ -40,8 +40,8 @@ pytestmark = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem
 def playable(path):
     """Skips a recipe, with the environment's own words, where this machine lacks a program that it needs."""
     for name in {task.environment for task in Recipe.load(path).tasks.load()["train"]}:
-        if lacking := load("environments", name).unavailable_reason():
-            pytest.skip(f"{path.stem}: {lacking}")
+        if reason := load("environments", name).unavailable_reason():
+            pytest.skip(f"{path.stem}: {reason}")
 
 
 @pytest.mark.usefixtures("playable")
@@ -63,11 +63,11 @@ def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     task_set = recipe.tasks.load()
     call_format: CallFormat = load("call_formats", recipe.policy.call_format)()
     with Rollouts(replace(recipe.rollout_config(task_set), concurrency=4)) as rollouts:
-        played = demonstrations(rollouts, task_set, 16, imperfect_oracle=recipe.warm_start.imperfect_oracle)
-    assert len(played) == 16, "the oracle did not solve all of its share within the recipe's turns"
-    tokenizer = make_tokenizer(texts(played, call_format), vocab_size=recipe.policy.tiny.vocabulary)
+        trajectories = demonstrations(rollouts, task_set, 16, imperfect_oracle=recipe.warm_start.imperfect_oracle)
+    assert len(trajectories) == 16, "the oracle did not solve all of its share within the recipe's turns"
+    tokenizer = make_tokenizer(texts(trajectories, call_format), vocab_size=recipe.policy.tiny.vocabulary)
     renderer = TemplateRenderer(tokenizer, call_format)
-    for trajectory in played:
+    for trajectory in trajectories:
         tokenise(trajectory, renderer)
         after_prompt = len(trajectory.arrays().ids) - len(trajectory.prompt_ids)
         assert after_prompt <= recipe.episode.max_episode_tokens, trajectory.task.id

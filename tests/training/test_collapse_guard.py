@@ -110,9 +110,9 @@ def test_the_forecast_is_the_posterior_mean_of_the_textbook_formula(n, data, siz
     assert zero_gradient_forecast(s, n, size) == pytest.approx(want, abs=2e-3)
 
 
-def episode(group: int, sample: int, *, said: str, success: float, stop=StopReason.ANSWERED, call=True) -> Trajectory:
-    calls = (Call("look", {"at": said}),) if call else ()
-    turn = Turn(0, Message("assistant", said, calls), calls, tuple(Result("x") for _ in calls), token_ids=[1] * 10)
+def episode(group: int, sample: int, *, text: str, success: float, stop=StopReason.ANSWERED, call=True) -> Trajectory:
+    calls = (Call("look", {"at": text}),) if call else ()
+    turn = Turn(0, Message("assistant", text, calls), calls, tuple(Result("x") for _ in calls), token_ids=[1] * 10)
     return Trajectory(
         f"t{group}#{sample}",
         Task(f"t{group}", "e"),
@@ -125,14 +125,14 @@ def episode(group: int, sample: int, *, said: str, success: float, stop=StopReas
 
 def test_a_batch_is_diagnosed_by_hand():
     """Two groups of two: one alike and without gradient; in the other an episode ends at work, and one has no tool."""
-    played = [
-        episode(0, 0, said="all the same", success=1.0),
-        episode(0, 1, said="all the same", success=1.0),
-        episode(1, 0, said="one thing", success=1.0, stop=StopReason.MAX_TURNS),
-        episode(1, 1, said="another matter", success=0.0, call=False),
+    trajectories = [
+        episode(0, 0, text="all the same", success=1.0),
+        episode(0, 1, text="all the same", success=1.0),
+        episode(1, 0, text="one thing", success=1.0, stop=StopReason.MAX_TURNS),
+        episode(1, 1, text="another matter", success=0.0, call=False),
     ]
     credit = [np.zeros(1), np.zeros(1), np.ones(1), -np.ones(1)]
-    got = diagnose(played, credit, 2)
+    got = diagnose(trajectories, credit, 2)
     assert got["guard/zero_gradient"] == 0.5
     assert got["guard/no_tool"] == 0.25
     assert got["guard/ended_on_tool"] == 0.25
@@ -143,7 +143,7 @@ def test_a_batch_is_diagnosed_by_hand():
 
 
 def test_a_batch_of_failed_episodes_says_nothing():
-    assert diagnose([episode(0, 0, said="x", success=0.0, stop=StopReason.INFRA_ERROR)], [np.zeros(1)], 1) == {}
+    assert diagnose([episode(0, 0, text="x", success=0.0, stop=StopReason.INFRA_ERROR)], [np.zeros(1)], 1) == {}
 
 
 def test_a_healthy_checkpoint_outlives_the_one_it_was_made_from(tmp_path):
@@ -177,21 +177,21 @@ def test_a_real_run_that_collapses_stops_at_its_last_healthy_checkpoint_and_says
     data["train"] |= {"tasks_per_step": 4, "group_size": 8}
     data["guard"] = {"on_alarm": "stop", "patience": 2, "baseline_steps": 2}
     folder = test_run.execute(Recipe.parse(data), tmp_path / "run").path
-    told = json.loads((folder / "guard.json").read_text())
-    assert told["stopped"]
-    assert told["alarms"][0]["reason"]
+    report = json.loads((folder / "guard.json").read_text())
+    assert report["stopped"]
+    assert report["alarms"][0]["reason"]
     rows = RunFolder.existing(folder).metrics("train")
     assert rows[-1]["step"] < 16
     assert {"guard/zero_gradient", "guard/zero_forecast", "guard/drift", "guard/diversity"} <= set(rows[0])
     assert rows[0]["guard/drift"] < 1e-3  # what is trained on is what was sampled
     step = healthy_step(folder / "checkpoints" / "healthy")
     assert step is not None
-    assert step < told["alarms"][0]["step"]
+    assert step < report["alarms"][0]["step"]
     final = folder / "checkpoints" / "final" / "model.safetensors"
     healthy = folder / "checkpoints" / "healthy" / "model.safetensors"
     from safetensors.torch import load_file
 
-    shown = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "300"}).stdout
-    assert f"guard, step {told['alarms'][0]['step']}: " in shown
+    output = CliRunner().invoke(app, ["show", str(folder)], env={"COLUMNS": "300"}).stdout
+    assert f"guard, step {report['alarms'][0]['step']}: " in output
     ours, theirs = load_file(final), load_file(healthy)
     assert all((ours[name] == theirs[name]).all() for name in theirs)

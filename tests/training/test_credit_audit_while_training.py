@@ -59,16 +59,18 @@ register("test/restless-counter-v1", Restless)
 
 @pytest.fixture
 def rollouts() -> Iterator[Rollouts]:
-    with Rollouts(RolloutConfig(reward=Outcome(), seed=3)) as made:
-        yield made
+    with Rollouts(RolloutConfig(reward=Outcome(), seed=3)) as opened:
+        yield opened
 
 
-def batch(rollouts: Rollouts, world: str = "test/audited-counter-v1") -> tuple[list[Trajectory], list[np.ndarray]]:
+def batch(
+    rollouts: Rollouts, environment: str = "test/audited-counter-v1"
+) -> tuple[list[Trajectory], list[np.ndarray]]:
     """Two groups with the credit of `rloo`."""
-    tasks = [Task(f"t{n}", world, "Count to 2.", parameters={"target": 2}, truth=2) for n in range(2)]
-    played = rollouts.play(Gambler(), tasks, label="train-000000", group_size=SIZE)
-    groups = [Group.from_trajectories(played[at : at + SIZE]) for at in (0, SIZE)]
-    return played, [one for group in groups for one in estimator("rloo")(group)]
+    tasks = [Task(f"t{n}", environment, "Count to 2.", parameters={"target": 2}, truth=2) for n in range(2)]
+    trajectories = rollouts.play(Gambler(), tasks, label="train-000000", group_size=SIZE)
+    groups = [Group.from_trajectories(trajectories[at : at + SIZE]) for at in (0, SIZE)]
+    return trajectories, [advantages for group in groups for advantages in estimator("rloo")(group)]
 
 
 def audit_of(rollouts: Rollouts, **options: int) -> CreditAudit:
@@ -79,14 +81,14 @@ def audit_of(rollouts: Rollouts, **options: int) -> CreditAudit:
 
 def test_the_decisive_turn_has_the_sign_of_the_truth_and_the_cost_is_told(rollouts: Rollouts):
     """Six trajectories of three turns, played on twice from two of them each; 1.5 s on a clock of two ticks."""
-    played, credit = batch(rollouts)
-    found = audit_of(rollouts)(0, played, credit)
-    assert found["audit/sign"] == 1.0
-    assert found["audit/rank"] > 0.3
-    assert (found["audit/turns"], found["audit/episodes"], found["audit/diverged"]) == (18, 24, 0)
-    assert found["audit/seconds"] == 1.5
-    assert found["audit/zero_gradient"] == 0.0
-    assert 0 <= found["audit/singletons"] <= 1
+    trajectories, credit = batch(rollouts)
+    metrics = audit_of(rollouts)(0, trajectories, credit)
+    assert metrics["audit/sign"] == 1.0
+    assert metrics["audit/rank"] > 0.3
+    assert (metrics["audit/turns"], metrics["audit/episodes"], metrics["audit/diverged"]) == (18, 24, 0)
+    assert metrics["audit/seconds"] == 1.5
+    assert metrics["audit/zero_gradient"] == 0.0
+    assert 0 <= metrics["audit/singletons"] <= 1
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,6 @@ def test_every_so_many_steps_of_the_recipe(rollouts: Rollouts, every: int, itera
     assert [step for step in range(0, 6, iterations) if audit(step, [], [])] == audited
 
 
-def test_a_world_that_cannot_be_replayed_costs_its_episodes_and_training_goes_on(rollouts: Rollouts):
-    found = audit_of(rollouts)(0, *batch(rollouts, "test/restless-counter-v1"))
-    assert found == {"audit/turns": 0, "audit/episodes": 24, "audit/diverged": 24, "audit/seconds": 1.5}
+def test_an_environment_that_cannot_be_replayed_costs_its_episodes_and_training_goes_on(rollouts: Rollouts):
+    metrics = audit_of(rollouts)(0, *batch(rollouts, "test/restless-counter-v1"))
+    assert metrics == {"audit/turns": 0, "audit/episodes": 24, "audit/diverged": 24, "audit/seconds": 1.5}

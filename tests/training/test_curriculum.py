@@ -41,7 +41,7 @@ def test_it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest():
 
 
 @pytest.mark.parametrize(
-    ("played", "cap"),
+    ("outcomes", "cap"),
     [
         (groups(0, 1.0, count=7), 0),  # 7 of 8 prompts
         (groups(0, 1.0, count=8), 1),
@@ -50,18 +50,18 @@ def test_it_begins_with_the_easiest_and_rises_level_by_level_to_the_hardest():
         (groups(1, 1.0, count=50), 0),  # another level says nothing of this one
     ],
 )
-def test_it_rises_after_eight_prompts_at_nine_in_ten(played, cap):
+def test_it_rises_after_eight_prompts_at_nine_in_ten(outcomes, cap):
     curriculum = Curriculum(TASKS)
-    curriculum.update(played)
+    curriculum.update(outcomes)
     assert curriculum.cap == cap
 
 
 def test_failed_episodes_are_no_evidence():
-    curriculum, played = Curriculum(TASKS), groups(0, 1.0, count=8)
-    for group in played:
+    curriculum, outcomes = Curriculum(TASKS), groups(0, 1.0, count=8)
+    for group in outcomes:
         for trajectory in group:
             trajectory.stop_reason = StopReason.INFRA_ERROR
-    curriculum.update(played)
+    curriculum.update(outcomes)
     assert curriculum.cap == 0
 
 
@@ -76,14 +76,14 @@ def test_levels_of_the_window_are_drawn_equally_often_whatever_their_number_of_t
 @given(st.integers(0, 50), st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1)), max_size=12))
 @settings(max_examples=50, deadline=None)
 def test_one_that_went_through_a_checkpoint_goes_on_as_one_that_did_not(step, history):
-    whole, resumed = Curriculum(TASKS, seed=3), Curriculum(TASKS, seed=3)
+    uninterrupted, resumed = Curriculum(TASKS, seed=3), Curriculum(TASKS, seed=3)
     for level, success in history:
-        whole.update(groups(level, success))
-    resumed.load(json.loads(json.dumps(whole.state())))
+        uninterrupted.update(groups(level, success))
+    resumed.load(json.loads(json.dumps(uninterrupted.state())))
     for _ in range(3):
-        assert whole.draw(8, step) == resumed.draw(8, step)
-        assert whole.update(groups(whole.cap, 1.0)) == resumed.update(groups(resumed.cap, 1.0))
-    assert whole.state() == resumed.state()
+        assert uninterrupted.draw(8, step) == resumed.draw(8, step)
+        assert uninterrupted.update(groups(uninterrupted.cap, 1.0)) == resumed.update(groups(resumed.cap, 1.0))
+    assert uninterrupted.state() == resumed.state()
 
 
 def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
@@ -121,5 +121,5 @@ def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_c
     train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["curriculum/cap"] for row in rows if row["phase"] == "train"] == [1.0, 1.0]
-    kept = json.loads((tmp_path / "run" / "checkpoints" / "checkpoint-2" / FILE).read_text())
-    assert kept["cap"] == 1.0
+    state = json.loads((tmp_path / "run" / "checkpoints" / "checkpoint-2" / FILE).read_text())
+    assert state["cap"] == 1.0

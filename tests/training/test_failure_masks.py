@@ -29,26 +29,26 @@ GOOD = episode(turn(0), turn(1, content="b"), turn(2, content="c"))
 
 
 def test_by_default_nothing_is_masked_and_only_failed_episodes_are_excluded():
-    assert {one.treatment for name, one in FAILURES.items() if name != "failed"} == {"scored"}
+    assert {failure.treatment for name, failure in FAILURES.items() if name != "failed"} == {"scored"}
     assert FAILURES["failed"].treatment == "excluded"
     assert apply_failure_masks([BAD], [CREDIT], {})[0] is CREDIT
 
 
 def test_mask_turn_takes_the_advantage_of_the_turn_alone():
-    got = apply_failure_masks([BAD, GOOD], [CREDIT, CREDIT], {"malformed": "mask_turn"})
-    assert [one.tolist() for one in got] == [[1.0, 0.0, 3.0], [1.0, 2.0, 3.0]]
+    masked = apply_failure_masks([BAD, GOOD], [CREDIT, CREDIT], {"malformed": "mask_turn"})
+    assert [advantages.tolist() for advantages in masked] == [[1.0, 0.0, 3.0], [1.0, 2.0, 3.0]]
 
 
 def test_mask_episode_takes_that_of_every_turn():
-    got = apply_failure_masks([BAD, GOOD], [CREDIT, CREDIT], {"void": "mask_episode"})
-    assert [one.tolist() for one in got] == [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]
+    masked = apply_failure_masks([BAD, GOOD], [CREDIT, CREDIT], {"void": "mask_episode"})
+    assert [advantages.tolist() for advantages in masked] == [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]]
     ended = episode(*GOOD.turns, stop=StopReason.MAX_TURNS, success=0.0)
     assert apply_failure_masks([ended], [CREDIT], {"no_answer": "mask_episode"})[0].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with_news_is_not():
-    again = episode(turn(0), turn(1), turn(2, content="b"))
-    assert apply_failure_masks([again], [CREDIT], {"repeated": "mask_turn"})[0].tolist() == [1.0, 0.0, 3.0]
+    repeated = episode(turn(0), turn(1), turn(2, content="b"))
+    assert apply_failure_masks([repeated], [CREDIT], {"repeated": "mask_turn"})[0].tolist() == [1.0, 0.0, 3.0]
     changed = episode(turn(0), turn(1), turn(2, content="b"))
     changed.turns[1].results = (Result("news"),)
     assert apply_failure_masks([changed], [CREDIT], {"repeated": "mask_turn"})[0] is not None
@@ -56,7 +56,7 @@ def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with
 
 
 @pytest.mark.parametrize(
-    ("failures", "told"),
+    ("failures", "message"),
     [
         ({"voids": "scored"}, "no such kind"),
         ({"failed": "scored"}, "always excluded"),
@@ -65,7 +65,7 @@ def test_a_call_that_is_repeated_with_the_same_result_can_be_masked_and_one_with
         ({"void": "drop"}, "train.failures.void"),
     ],
 )
-def test_a_recipe_with_a_treatment_that_makes_no_sense_is_refused(failures, told):
+def test_a_recipe_with_a_treatment_that_makes_no_sense_is_refused(failures, message):
     data = {"name": "x", "tasks": {"set": "sql/store-v1"}, "policy": {"tiny": {}}, "train": {"failures": failures}}
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
         Recipe.parse(data)

@@ -62,11 +62,11 @@ def test_an_arm_is_an_estimator_with_its_wrappers_and_a_wrong_one_is_refused_bef
 
 
 def test_every_arm_has_a_folder_of_its_own(learning: Any):
-    one, other = (
+    first, second = (
         learning.Arm(text, text, 0).folder for text in ("rloo | gated(threshold=1.0)", "rloo | gated(threshold=10)")
     )
-    assert one != other
-    assert one.startswith("rloo-gated-threshold-1-0-")
+    assert first != second
+    assert first.startswith("rloo-gated-threshold-1-0-")
     assert learning.Arm("outcome", "grpo", 0).folder == "outcome"
 
 

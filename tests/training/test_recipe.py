@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, load_task_set
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
+from agentgym.training.recipe import RENAMED_KEYS
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -40,9 +43,9 @@ def test_a_minimal_recipe_is_complete(tmp_path):
 
 
 def test_every_bundled_recipe_loads():
-    found = sorted((ROOT / "recipes").glob("*.toml"))
-    assert found
-    for path in found:
+    paths = sorted((ROOT / "recipes").glob("*.toml"))
+    assert paths
+    for path in paths:
         Recipe.load(path)
 
 
@@ -77,7 +80,7 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (GOOD + "[train]\nstep = 3\n", r"train\.step.*Did you mean 'steps'"),
         (GOOD + "[trian]\nsteps = 3\n", r"'trian'.*Did you mean 'train'"),
@@ -96,9 +99,9 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
         ("name = [broken", r"not valid TOML"),
     ],
 )
-def test_a_wrong_recipe_says_which_key_and_what_to_write(tmp_path, text, told):
+def test_a_wrong_recipe_says_which_key_and_what_to_write(tmp_path, text, message):
     path = write(tmp_path, text)
-    with pytest.raises(RecipeError, match=told) as caught:
+    with pytest.raises(RecipeError, match=message) as caught:
         Recipe.load(path)
     assert str(path) in str(caught.value)
 
@@ -146,7 +149,7 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("also = ['query_evidense']", r"reward\.also = 'query_evidense'.*Did you mean 'query_evidence'"),
         ("options.hidden_tests = { cpu_s = 1 }", r"options\.hidden_tests: no such reward judges here. Judges: sql"),
@@ -156,42 +159,60 @@ def test_a_recipe_puts_rewards_together_with_options_weights_schedules_gates_and
         ("schedules.x = { start = 1.0, end = 0.0, shape = 'zigzag' }", r"shape = 'zigzag'"),
     ],
 )
-def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, told):
-    with pytest.raises(RecipeError, match=told):
+def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, message):
+    with pytest.raises(RecipeError, match=message):
         Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).make_reward(load_task_set("sql/store-v1"))
 
 
-def test_every_renamed_key_still_works_and_warns(tmp_path):
-    old = {
-        "episode": {"max_tokens": 300, "turn_tokens": 30},
-        "warm_start": {"novice": 0.25},
-        "train": {"signals": {"trunks": 3}},
-        "evaluate": {"samples": 5},
-    }
-    with pytest.warns(DeprecationWarning, match="0.3.0") as warned:
-        recipe = Recipe.parse(tomllib.loads(GOOD) | old)
-    assert (recipe.episode.max_episode_tokens, recipe.episode.max_turn_tokens) == (300, 30)
-    assert recipe.warm_start is not None
-    assert recipe.warm_start.imperfect_oracle == 0.25
-    assert (recipe.train.signals.root_episodes, recipe.evaluate.group_size) == (3, 5)
-    assert sorted(str(warning.message).split(" ")[0] for warning in warned) == [
-        "max_tokens",
-        "novice",
-        "samples",
-        "trunks",
-        "turn_tokens",
+OLD_KEYS = {
+    ("episode", "max_tokens"): "max_episode_tokens",
+    ("episode", "turn_tokens"): "max_turn_tokens",
+    ("warm_start", "novice"): "imperfect_oracle",
+    ("train.signals", "trunks"): "root_episodes",
+    ("evaluate", "samples"): "group_size",
+}
+"""Every key of version 0.1 that has another name now."""
+
+
+def test_the_table_of_renamed_keys_is_the_one_of_this_test():
+    assert {
+        (section, old): new for section, renames in RENAMED_KEYS.items() for old, new in renames.items()
+    } == OLD_KEYS
+
+
+@pytest.mark.parametrize(("section", "old"), OLD_KEYS)
+@pytest.mark.parametrize("given_in", ["file", "override"])
+def test_every_key_of_version_0_1_works_and_warns_once_with_its_section_and_new_name(tmp_path, section, old, given_in):
+    new, number = OLD_KEYS[section, old], 0.25 if old == "novice" else 3
+    text, overrides = f"[{section}]\n{old} = {number}\n", []
+    if given_in == "override":
+        text, overrides = f"[{section}]\n{new} = {2 * number}\n", [f"{section}.{old}={number}"]
+    path = write(tmp_path, GOOD + text)
+    with pytest.warns(AgentGymDeprecationWarning) as warned:
+        recipe = Recipe.load(path, overrides)
+    assert attrgetter(f"{section}.{new}")(recipe) == number
+    assert [str(warning.message) for warning in warned] == [
+        f"{old} in [{section}] is now {new}. The old name stops working in agentgym 0.3.0."
     ]
-    assert old["evaluate"] == {"samples": 5}, "the caller's data is not changed"
+    assert warned[0].filename == __file__
 
 
-def test_a_key_under_both_its_names_is_refused():
-    with pytest.raises(RecipeError, match=r"\[evaluate\] has both samples and group_size"):
-        Recipe.parse(tomllib.loads(GOOD) | {"evaluate": {"samples": 5, "group_size": 5}})
+@pytest.mark.parametrize(("section", "old"), OLD_KEYS)
+def test_a_key_under_both_its_names_is_refused(tmp_path, section, old):
+    new = OLD_KEYS[section, old]
+    path = write(tmp_path, GOOD + f"[{section}]\n{old} = 0.5\n{new} = 0.5\n")
+    with pytest.raises(RecipeError, match=rf"recipe.toml: \[{section}\] has both {old} and {new}"):
+        Recipe.load(path)
 
 
-def test_the_old_key_novice_still_works_and_warns_and_both_names_are_an_error(tmp_path):
-    with pytest.warns(DeprecationWarning, match=r"novice in \[warm_start\] is now imperfect_oracle"):
-        recipe = Recipe.load(write(tmp_path, GOOD + "[warm_start]\nnovice = 0.5\n"))
-    assert recipe.warm_start.imperfect_oracle == 0.5
-    with pytest.raises(RecipeError, match="two names of one key"):
-        Recipe.load(write(tmp_path, GOOD + "[warm_start]\nnovice = 0.5\nimperfect_oracle = 0.5\n"))
+def test_old_keys_of_data_that_is_parsed_work_and_the_callers_data_is_not_changed():
+    old = {"evaluate": {"samples": 5}}
+    with pytest.warns(AgentGymDeprecationWarning, match=r"samples in \[evaluate\] is now group_size"):
+        assert Recipe.parse(tomllib.loads(GOOD) | old).evaluate.group_size == 5
+    assert old == {"evaluate": {"samples": 5}}
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_recipe_that_a_run_folder_keeps_gives_no_warning_for_its_old_keys(tmp_path):
+    recipe = Recipe.load_recorded(write(tmp_path, GOOD + "[evaluate]\nsamples = 5\n"))
+    assert recipe == Recipe.parse(tomllib.loads(GOOD) | {"evaluate": {"group_size": 5}})

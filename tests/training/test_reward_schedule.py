@@ -14,13 +14,13 @@ from agentgym.training import Rollouts
 from agentgym.training.branching import Branching
 
 
-class Said(Environment):
+class AnswerOnly(Environment):
     """Nothing but talk, in memory: nothing to be isolated."""
 
 
 def test_a_reward_follows_the_training_and_stays_the_same_one_from_step_to_step():
     """Half-way the weight is half; validation tells no progress, and changes nothing."""
-    register("test/said-v1", Said)
+    register("test/said-v1", AnswerOnly)
     reward = Combined(load_reward("answer_match"), schedules={"success": Schedule(1.0, 0.0)})
     tasks = [Task("t", "test/said-v1", truth={"answer": "x"})]
     with Rollouts(RolloutConfig(reward=reward)) as rollouts:

@@ -17,9 +17,9 @@ SUBMIT = Message("assistant", "", (Call("submit", {"code": "def f(x):\n    retur
 def test_rollouts_take_their_sandboxes_from_a_pool_and_end_it():
     tasks = list(load_task_set("code/functions-v1")["train"])[:6]
     with Rollouts(RolloutConfig(concurrency=2), pool=2) as rollouts:
-        played = rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="a")
-        played += rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="b")
-        assert all(trajectory.valid for trajectory in played)
+        trajectories = rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="a")
+        trajectories += rollouts.play(ScriptedPolicy([SUBMIT]), tasks, label="b")
+        assert all(trajectory.valid for trajectory in trajectories)
         assert isinstance(rollouts.config.backend, Pool)
         assert rollouts.config.backend.stats().hits > 0
         assert rollouts.config.backend.stats().leased == 0

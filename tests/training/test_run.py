@@ -24,6 +24,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
 from agentgym.training import Recipe, train
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
+from agentgym.training.run import _write_or_compare_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
@@ -55,8 +56,8 @@ def recipe(**changes) -> Recipe:
     return Recipe.parse(data)
 
 
-def execute(made: Recipe, folder: Path, **options):
-    return train(made, folder=folder, console=Console(file=io.StringIO()), **options)
+def execute(chosen: Recipe, folder: Path, **options):
+    return train(chosen, folder=folder, console=Console(file=io.StringIO()), **options)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -65,45 +66,45 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "final" / "model.safetensors")
 
 
-def assert_equal_weights(one: Path, other: Path) -> None:
-    ours, theirs = weights(one), weights(other)
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        assert torch.equal(value, theirs[name]), name
+def assert_equal_weights(first: Path, second: Path) -> None:
+    first_weights, second_weights = weights(first), weights(second)
+    assert first_weights.keys() == second_weights.keys()
+    for name, value in first_weights.items():
+        assert torch.equal(value, second_weights[name]), name
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def finished_run(tmp_path_factory) -> Path:
     """One run from nothing to its report."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
+    folder = tmp_path_factory.mktemp("finished") / "run"
     execute(recipe(), folder)
     return folder
 
 
-def test_every_stage_leaves_its_result(whole):
+def test_every_stage_leaves_its_result(finished_run):
     for name in ("recipe.toml", "ledger.sqlite", "metrics.jsonl", "credit.jsonl", "report.html"):
-        assert (whole / name).stat().st_size > 0, name
+        assert (finished_run / name).stat().st_size > 0, name
     for name in ("warm_start", "final", "checkpoint-4"):
-        assert (whole / "checkpoints" / name / "model.safetensors").is_file(), name
+        assert (finished_run / "checkpoints" / name / "model.safetensors").is_file(), name
     for when in ("before", "after"):
-        rows = json.loads((whole / "evaluation" / f"{when}.json").read_text())["rows"]
+        rows = json.loads((finished_run / "evaluation" / f"{when}.json").read_text())["rows"]
         assert len(rows) == 16
-    assert list((whole / "tensorboard").glob("events.*"))
+    assert list((finished_run / "tensorboard").glob("events.*"))
 
 
-def test_metrics_hold_every_phase_and_only_numbers(whole):
-    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+def test_metrics_hold_every_phase_and_only_numbers(finished_run):
+    rows = [json.loads(line) for line in (finished_run / "metrics.jsonl").read_text().splitlines()]
     assert {"warm_start", "warm_start_validation", "train", "validation"} <= {row["phase"] for row in rows}
     steps = [row["step"] for row in rows if row["phase"] == "train"]
     assert steps == [1, 2, 3, 4]
     assert all(isinstance(v, (int, float)) for row in rows for k, v in row.items() if k != "phase")
 
 
-def test_the_ledger_and_the_credit_file_name_the_same_turns(whole):
+def test_the_ledger_and_the_credit_file_name_the_same_turns(finished_run):
     from agentgym.storage.ledger import Ledger
 
-    ledger = Ledger(whole / "ledger.sqlite")
-    credit = [json.loads(line) for line in (whole / "credit.jsonl").read_text().splitlines()]
+    ledger = Ledger(finished_run / "ledger.sqlite")
+    credit = [json.loads(line) for line in (finished_run / "credit.jsonl").read_text().splitlines()]
     assert len(credit) == 4 * 8
     for row in credit:
         trajectory = ledger.load(row["trajectory"])
@@ -112,20 +113,20 @@ def test_the_ledger_and_the_credit_file_name_the_same_turns(whole):
     ledger.close()
 
 
-def test_a_run_that_resumes_from_a_checkpoint_ends_bit_equal(whole, tmp_path):
+def test_a_run_that_resumes_from_a_checkpoint_ends_bit_equal(finished_run, tmp_path):
     copy = tmp_path / "run"
-    shutil.copytree(whole, copy)
+    shutil.copytree(finished_run, copy)
     shutil.rmtree(copy / "checkpoints" / "final")
     shutil.rmtree(copy / "checkpoints" / "checkpoint-4")
     (copy / "evaluation" / "after.json").unlink()
     for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"):
         (copy / name).unlink(missing_ok=True)  # so that its episodes are played anew, not read back
     execute(recipe(), copy, resume=True)
-    assert_equal_weights(whole, copy)
+    assert_equal_weights(finished_run, copy)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(whole, tmp_path, how):
+def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(finished_run, tmp_path, how):
     folder = tmp_path / "run"
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
@@ -143,12 +144,12 @@ def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(whole, tmp_path, h
     process.send_signal(how)
     assert process.wait(60) != 0
     execute(recipe(), folder, resume=True)
-    assert_equal_weights(whole, folder)
+    assert_equal_weights(finished_run, folder)
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows if row["phase"] == "train"] == [1, 2, 3, 4]
 
 
-def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(whole, tmp_path):
+def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(finished_run, tmp_path):
     """Every second of four steps, with its cost; the weights are those of the run without."""
     folder = tmp_path / "run"
     execute(recipe(train__audit_every=2, train__audit_sample=4, train__audit_continuations=2), folder)
@@ -160,15 +161,15 @@ def test_an_audited_run_logs_how_its_credit_agrees_and_learns_the_same(whole, tm
         assert row["audit/episodes"] % 2 == 0
         assert row["audit/diverged"] == 0
         assert 0 <= row["audit/zero_gradient"] <= 1
-    assert_equal_weights(whole, folder)
+    assert_equal_weights(finished_run, folder)
 
 
 @pytest.mark.parametrize("text", ["sibling", "tree", "ragen", "hca", "hcapo", "otb"])
-def test_every_signal_an_estimator_asks_for_is_made_while_training(whole, tmp_path, text):
+def test_every_signal_an_estimator_asks_for_is_made_while_training(finished_run, tmp_path, text):
     """The estimators whose signals cost most: trees grown, critics of tokens, hindsight, the length of scores."""
-    made = recipe(train__estimator=text, train__steps=1, train__group_size=4)
-    data = made.model_dump(exclude_none=True)
-    data["policy"] = {"path": str(whole / "checkpoints" / "warm_start"), "call_format": "hermes"}
+    chosen = recipe(train__estimator=text, train__steps=1, train__group_size=4)
+    data = chosen.model_dump(exclude_none=True)
+    data["policy"] = {"path": str(finished_run / "checkpoints" / "warm_start"), "call_format": "hermes"}
     data["warm_start"] = None
     data["evaluate"]["tasks"] = 2
     execute(Recipe.parse({key: value for key, value in data.items() if value is not None}), tmp_path / "run")
@@ -192,24 +193,32 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
     assert latest_checkpoint(tmp_path) == tmp_path / "checkpoint-4"
 
 
-def test_an_existing_run_is_not_overwritten(whole):
+def test_an_existing_run_is_not_overwritten(finished_run):
     with pytest.raises(RecipeError, match="already holds a run"):
-        execute(recipe(), whole)
+        execute(recipe(), finished_run)
 
 
-def test_a_run_is_not_resumed_with_another_recipe(whole):
+def test_a_run_is_not_resumed_with_another_recipe(finished_run):
     with pytest.raises(RecipeError, match="another recipe"):
-        execute(recipe(train__learning_rate=1e-5), whole, resume=True)
+        execute(recipe(train__learning_rate=1e-5), finished_run, resume=True)
 
 
-def test_the_held_out_split_is_closed_while_training(whole):
+def test_a_run_of_version_0_1_is_resumed_with_the_same_recipe_although_the_pool_has_another_default(tmp_path):
+    run = RunFolder(tmp_path / "run").create()
+    run.recipe.write_text(recipe(episode__backend="docker", episode__pool=0).to_toml())
+    _write_or_compare_recipe(run, recipe(episode__backend="docker"), resume=True)
+    with pytest.raises(RecipeError, match="another recipe"):
+        _write_or_compare_recipe(run, recipe(episode__backend="docker", train__steps=9), resume=True)
+
+
+def test_the_held_out_split_is_closed_while_training(finished_run):
     with training_only(), pytest.raises(HeldOutError):
         load_task_set(lookup_environment.NAME)["held_out"]
 
 
-def test_a_checkpoint_is_trained_further_through_the_same_path(whole, tmp_path):
+def test_a_checkpoint_is_trained_further_through_the_same_path(finished_run, tmp_path):
     data = recipe().model_dump(exclude_none=True)
-    data["policy"] = {"path": str(whole / "checkpoints" / "final")}
+    data["policy"] = {"path": str(finished_run / "checkpoints" / "final")}
     data.pop("warm_start")
     data["train"] |= {"steps": 1, "generation": "trl"}
     folder = execute(Recipe.parse(data), tmp_path / "run").path
@@ -241,7 +250,7 @@ def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
     assert after.low > before.high
 
 
-def test_the_control_measurement_answers_from_another_world(tmp_path):
+def test_the_control_measurement_answers_from_another_environment(tmp_path):
     data = recipe(warm_start__steps=1, train__steps=0).model_dump(exclude_none=True)
     data["evaluate"] |= {"control": {"boxes": {}}, "tasks": 2}
     run = execute(Recipe.parse(data), tmp_path / "run")

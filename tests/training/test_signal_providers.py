@@ -90,13 +90,13 @@ def test_a_privileged_critic_reads_what_the_policy_may_not(model: Any):
     rng = np.random.default_rng(2)
 
     def hidden(size: int) -> list[Trajectory]:
-        found = []
+        trajectories = []
         for number in range(size):
             right = bool(rng.random() < 0.5)
-            one = episode(number, True, truth="yes" if right else "no")
-            one.outcome = {"success": float(right)}
-            found.append(one)
-        return found
+            trajectory = episode(number, True, truth="yes" if right else "no")
+            trajectory.outcome = {"success": float(right)}
+            trajectories.append(trajectory)
+        return trajectories
 
     def encode(text: str) -> list[int]:
         return [50] if "yes" in text else [51]
@@ -112,9 +112,9 @@ def test_a_privileged_critic_reads_what_the_policy_may_not(model: Any):
 
 def test_a_critic_learns_the_return_that_its_estimator_weighs(model: Any):
     """Turn rewards 1 and 2 at half their weight, the outcome 1, decay 0.5: 1 + 1 at the last, 0.5 + 0.5 * 2 before."""
-    one = episode(0, True)
-    one.turns[0].rewards, one.turns[1].rewards = {"found": 1.0}, {"found": 2.0}
-    np.testing.assert_allclose(ReturnSpec(gamma=0.5, turn_weight=0.5).returns_to_go(one), [1.5, 2.0])
+    trajectory = episode(0, True)
+    trajectory.turns[0].rewards, trajectory.turns[1].rewards = {"found": 1.0}, {"found": 2.0}
+    np.testing.assert_allclose(ReturnSpec(gamma=0.5, turn_weight=0.5).returns_to_go(trajectory), [1.5, 2.0])
 
 
 def test_a_critic_of_tokens_knows_the_end_once_the_telling_token_was_said(model: Any):
@@ -140,9 +140,9 @@ def test_hindsight_is_learnt_where_a_turn_tells_the_end_and_nowhere_else(model: 
     )
     for _ in range(24):
         figures = learnt.update(batch(rng))
-    told, wrong = episode(0, True), episode(1, False)
+    typical, wrong = episode(0, True), episode(1, False)
     wrong.outcome = {"success": 1.0}  # said BAD, and succeeded all the same: unlikely to one who knows
-    given = learnt.signals([told, wrong], 0)["hindsight"]
+    given = learnt.signals([typical, wrong], 0)["hindsight"]
     assert given[0][0] == pytest.approx(np.log(2), abs=0.3)
     assert given[0][1] == pytest.approx(0.0, abs=0.1)
     assert given[1][0] < -1
@@ -203,11 +203,11 @@ ANSWERS = TaskSet("acme/answers", {"train": [Task("t", "x/y-v1", "q")]}, answer=
 
 def test_the_gold_answer_is_scored_before_each_turn_and_after_the_last():
     """Prefixes of 2, 4 and 5 tokens: prompt; + turn 0 and its observation; + turn 1."""
-    one = episode(0, True)
-    assert [len(prefix) for prefix in prefixes(one)] == [2, 4, 5]
+    trajectory = episode(0, True)
+    assert [len(prefix) for prefix in prefixes(trajectory)] == [2, 4, 5]
     with Rollouts() as rollouts:
         source = GoldAnswer(Scorer(), ANSWERS, rollouts)
-        given = source.signals([one, episode(1, False, stop=StopReason.INFRA_ERROR)], 0)
+        given = source.signals([trajectory, episode(1, False, stop=StopReason.INFRA_ERROR)], 0)
     np.testing.assert_allclose(given["gold_logprobs"][0], [-1 / 2, -1 / 4, -1 / 5])
     assert given["gold_logprobs"][1] == [0.0] * 3
 
@@ -247,28 +247,28 @@ def counted():
 
 def test_playing_on_values_every_state(counted: Any):
     """After turn 0 the end is certain, so every continuation has the trajectory's own return."""
-    rollouts, played = counted
-    given = MonteCarloContinuations(Gambler(), rollouts, samples=3).signals(played, 0)["continuations"]
-    assert {t.outcome_reward for t in played} == {0.0, 1.0}
-    for trajectory, values in zip(played, given, strict=True):
+    rollouts, trajectories = counted
+    given = MonteCarloContinuations(Gambler(), rollouts, samples=3).signals(trajectories, 0)["continuations"]
+    assert {t.outcome_reward for t in trajectories} == {0.0, 1.0}
+    for trajectory, values in zip(trajectories, given, strict=True):
         assert len(values) == 4
-        assert values[0] == [t.outcome_reward for t in played]
+        assert values[0] == [t.outcome_reward for t in trajectories]
         assert values[1] == values[2] == [trajectory.outcome_reward] * 3
         assert values[3] == [trajectory.outcome_reward]
 
 
 def test_leaving_a_turn_out_shows_what_it_was_for(counted: Any):
     """Without its addition the counter is at 0; without the addition of 0 nothing changes; without submit no end."""
-    rollouts, played = counted
-    given = LeaveOneOutReplays(rollouts, exact=3).signals(played, 0)["counterfactuals"]
-    for trajectory, returns in zip(played, given, strict=True):
+    rollouts, trajectories = counted
+    given = LeaveOneOutReplays(rollouts, exact=3).signals(trajectories, 0)["counterfactuals"]
+    for trajectory, returns in zip(trajectories, given, strict=True):
         won = trajectory.outcome_reward
         assert len(returns) == 8
         assert returns[frozenset()] == 0.0
         assert returns[frozenset({0, 1, 2})] == won
         assert returns[frozenset({0, 2})] == won
         assert returns[frozenset({1, 2})] == returns[frozenset({0, 1})] == 0.0
-    fewer = LeaveOneOutReplays(rollouts).signals(played[:1], 0)["counterfactuals"][0]
+    fewer = LeaveOneOutReplays(rollouts).signals(trajectories[:1], 0)["counterfactuals"][0]
     assert set(fewer) == {frozenset(), frozenset({0, 1, 2}), frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
@@ -315,11 +315,11 @@ def rising(group: Group) -> Array:
 
 
 def test_a_group_gets_the_signals_of_its_own_trajectories(model: Any):
-    played = batch(np.random.default_rng(5), size=4)
+    trajectories = batch(np.random.default_rng(5), size=4)
     with pytest.raises(MissingSignalError, match="values"):
-        rising(groups_of(played, 2)[0])
-    signals = Critic(model).signals(played, 0)
-    with_values = groups_of(played, 2, signals=signals)
+        rising(groups_of(trajectories, 2)[0])
+    signals = Critic(model).signals(trajectories, 0)
+    with_values = groups_of(trajectories, 2, signals=signals)
     np.testing.assert_array_equal(with_values[1].values[0], signals["values"][2])  # type: ignore[index]
     assert np.isfinite(np.concatenate(rising(with_values[1]))).all()
 
@@ -359,8 +359,8 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             """Needs all there is."""
             return np.zeros(group.turn_mask.shape)
 
-        made = providers_for(everything, SignalsSection(), **options)
-        assert {type(source) for source in made} == {
+        providers = providers_for(everything, SignalsSection(), **options)
+        assert {type(provider) for provider in providers} == {
             GoldAnswer,
             ContributionModel,
             LeaveOneOutReplays,
@@ -370,4 +370,4 @@ def test_only_what_the_estimator_requires_is_made(model: Any):
             BranchLabels,
         }
         prompted = providers_for(estimator("hca"), SignalsSection(hindsight="prompted"), **options)
-        assert [type(source) for source in prompted] == [PromptedHindsight]
+        assert [type(provider) for provider in prompted] == [PromptedHindsight]

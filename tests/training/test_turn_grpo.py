@@ -32,13 +32,13 @@ class Given:
     def __init__(self, vocabulary: int) -> None:
         self._rng = np.random.default_rng(1)
         self._vocabulary = vocabulary
-        self.played: list[Trajectory] = []
+        self.trajectories: list[Trajectory] = []
 
-    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **told: Any) -> list[Trajectory]:
-        self.told = told
-        self.played = [self._episode(task, sample) for task in tasks for sample in range(group_size)]
-        self.played[1].stop_reason = StopReason.INFRA_ERROR
-        return self.played
+    def play(self, policy: Policy, tasks: list[Task], *, group_size: int, **options: Any) -> list[Trajectory]:
+        self.options = options
+        self.trajectories = [self._episode(task, sample) for task in tasks for sample in range(group_size)]
+        self.trajectories[1].stop_reason = StopReason.INFRA_ERROR
+        return self.trajectories
 
     def _episode(self, task: Task, sample: int) -> Trajectory:
         def draw(count: int) -> list[int]:
@@ -104,13 +104,13 @@ def test_every_turn_gets_its_advantage_and_nothing_else_does(tokenizer, tmp_path
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.model.train()
     batch = trainer._generate_and_score_completions(rows())
-    played = trainer._rollouts.played
+    trajectories = trainer._rollouts.trajectories
     expected = np.zeros(batch["advantages"].shape)
     for start in (0, GROUP):
-        credit = estimator("return_to_go")(Group.from_trajectories(played[start : start + GROUP]))
+        credit = estimator("return_to_go")(Group.from_trajectories(trajectories[start : start + GROUP]))
         for row, advantages in enumerate(credit, start):
-            if played[row].valid:
-                for (first, last), advantage in zip(played[row].turn_spans(), advantages, strict=True):
+            if trajectories[row].valid:
+                for (first, last), advantage in zip(trajectories[row].turn_spans(), advantages, strict=True):
                     expected[row, first:last] = advantage
     assert np.abs(expected).max() > 0
     np.testing.assert_allclose(batch["advantages"].numpy(), expected, rtol=1e-6)
@@ -123,7 +123,7 @@ def test_the_reward_is_told_how_much_of_the_training_is_done(tokenizer, tmp_path
     for step, progress in ((0, 0.0), (2, 0.25), (9, 1.0)):
         trainer.state.global_step = step
         trainer._generate_and_score_completions(rows())
-        assert trainer._rollouts.told["progress"] == progress
+        assert trainer._rollouts.options["progress"] == progress
 
 
 def test_the_loss_sees_only_the_agents_tokens_and_no_failed_episode(tokenizer, tmp_path):
@@ -131,7 +131,7 @@ def test_the_loss_sees_only_the_agents_tokens_and_no_failed_episode(tokenizer, t
     trainer.model.train()
     batch = trainer._generate_and_score_completions(rows())
     mask = (batch["completion_mask"] * batch["tool_mask"]).numpy()
-    for row, trajectory in enumerate(trainer._rollouts.played):
+    for row, trajectory in enumerate(trainer._rollouts.trajectories):
         arrays = trajectory.arrays()
         if trajectory.valid:
             own = arrays.loss_mask[arrays.prompt_length :].astype(int)
@@ -202,10 +202,10 @@ def test_a_failure_is_treated_as_the_recipe_says(tokenizer, tmp_path):
     play = trainer._rollouts.play
 
     def cut(*arguments: Any, **options: Any) -> list[Trajectory]:
-        played = play(*arguments, **options)
-        for trajectory in played:
+        trajectories = play(*arguments, **options)
+        for trajectory in trajectories:
             trajectory.turns[0].finish_reason = "length"
-        return played
+        return trajectories
 
     trainer._rollouts.play = cut
     assert not trainer._generate_and_score_completions(rows())["advantages"].any()
@@ -239,13 +239,13 @@ def test_a_turn_is_weighed_by_what_the_trained_policy_says_of_it(tokenizer, tmp_
     """E20: exp(sum of log pi_train + 1) of each turn's tokens, capped at 2, times the estimator's advantage."""
     trainer = off_policy_trainer(tokenizer, tmp_path, "return_to_go | off_policy(over='mean', high=0.01)")
     batch = trainer._generate_and_score_completions(rows())
-    played = trainer._rollouts.played
+    trajectories = trainer._rollouts.trajectories
     checked = 0
     for begin in (0, GROUP):
-        credit = estimator("return_to_go")(Group.from_trajectories(played[begin : begin + GROUP]))
+        credit = estimator("return_to_go")(Group.from_trajectories(trajectories[begin : begin + GROUP]))
         for row, advantages in enumerate(credit, begin):
-            for (start, end), advantage in zip(played[row].turn_spans(), advantages, strict=True):
-                if played[row].valid:
+            for (start, end), advantage in zip(trajectories[row].turn_spans(), advantages, strict=True):
+                if trajectories[row].valid:
                     weight = min(np.exp(log_ratios_of(trainer, batch, row, start, end).mean()), 0.01)
                     np.testing.assert_allclose(batch["advantages"][row, start:end], weight * advantage, rtol=1e-4)
                     checked += 1
@@ -256,7 +256,7 @@ def test_what_the_advantages_correct_is_not_corrected_again(tokenizer, tmp_path)
     """TRL's own ratio starts at 1: the old log-probabilities are those of the policy being trained."""
     trainer = off_policy_trainer(tokenizer, tmp_path, "rloo | off_policy")
     batch = trainer._generate_and_score_completions(rows())
-    (start, end), *_ = trainer._rollouts.played[0].turn_spans()
+    (start, end), *_ = trainer._rollouts.trajectories[0].turn_spans()
     gaps = log_ratios_of(trainer, batch, 0, start, end)
     np.testing.assert_allclose(batch["old_per_token_logps"][0, start:end], gaps - 1.0, rtol=1e-4)
 
@@ -275,18 +275,18 @@ def test_scores_are_as_long_as_the_policys_probabilities_say(tokenizer, tmp_path
     batch = trainer._generate_and_score_completions(rows())
     looked = trainer._second_pass(batch)
     assert looked is not None
-    played = trainer._rollouts.played
-    given = looked.signals(batch, played)["score_norms"]
+    trajectories = trainer._rollouts.trajectories
+    given = looked.signals(batch, trajectories)["score_norms"]
     at = batch["prompt_ids"].shape[1]
     for row in (0, 2, 5):
         ids = torch.cat([batch["prompt_ids"][row], batch["completion_ids"][row]])[None]
         mask = torch.cat([batch["prompt_mask"][row], batch["completion_mask"][row]])[None]
         with torch.no_grad():
             chances = trainer.model(ids, attention_mask=mask).logits[0].double().softmax(-1)
-        for (start, end), norm in zip(played[row].turn_spans(), given[row], strict=True):
-            wanted = sum(
+        for (start, end), norm in zip(trajectories[row].turn_spans(), given[row], strict=True):
+            expected = sum(
                 float(1 - 2 * chances[at + t - 1, ids[0, at + t]] + chances[at + t - 1].square().sum())
                 for t in range(start, end)
             )
-            assert norm == pytest.approx(wanted, rel=1e-4)
+            assert norm == pytest.approx(expected, rel=1e-4)
     assert batch["advantages"].any()

@@ -38,18 +38,18 @@ class Lamps(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         self._colours = iter([RED, BLUE, RED, BLUE]) if task.parameters["lit"] else iter(())
-        return [Message("user", (TextPart("look"), *self._shown()))]
+        return [Message("user", (TextPart("look"), *self._pictures()))]
 
     async def respond(self, message: Message) -> list[Message]:
-        return [Message("user", (*self._shown(), TextPart("and now?")))]
+        return [Message("user", (*self._pictures(), TextPart("and now?")))]
 
     @tool
     def look(self) -> str:
         """Look."""
         return "Nothing."
 
-    def _shown(self) -> list[Any]:
-        return [one for one in [next(self._colours, None)] if one is not None]
+    def _pictures(self) -> list[Any]:
+        return [picture for picture in [next(self._colours, None)] if picture is not None]
 
 
 class Luck(Reward):
@@ -63,7 +63,7 @@ register("test/lamps-v1", Lamps)
 
 
 @pytest.fixture(scope="module", params=[llava, qwen2_vl])
-def made(request):
+def model_and_renderer(request):
     processor, model = request.param()
     return model, TemplateRenderer(processor.tokenizer, Hermes(), images=ImageTokens(processor))
 
@@ -74,8 +74,8 @@ def talker(model, renderer) -> VisionPolicy:
 
 
 @pytest.fixture
-def trainer(made, tmp_path):
-    model, renderer = made
+def trainer(model_and_renderer, tmp_path):
+    model, renderer = model_and_renderer
     rollouts = Rollouts(RolloutConfig(reward=Luck(), budgets=Budgets(max_turns=3, max_void_turns=9), concurrency=6))
     settings: dict[str, Any] = dict(
         output_dir=str(tmp_path),
@@ -117,11 +117,11 @@ def gap(trainer, batch) -> torch.Tensor:
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     trainer._images = batch["row_images"]
     with torch.no_grad():
-        found, _, _ = trainer._get_per_token_logps_and_entropies(
+        recomputed, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model.eval(), ids, mask, batch["completion_ids"].size(1), batch_size=2
         )
     own = (batch["completion_mask"] * batch["tool_mask"]).bool()
-    return (found - batch["sampling_per_token_logps"]).abs()[own]
+    return (recomputed - batch["sampling_per_token_logps"]).abs()[own]
 
 
 def test_sampler_and_trainer_agree_on_every_token_of_rows_with_and_without_images(trainer):
@@ -170,12 +170,12 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
         vision_inputs.model_kwargs(batch["prompt_ids"], batch["row_images"], trainer.model)
 
 
-def test_a_critic_that_would_be_blind_is_refused(made):
-    model, renderer = made
-    told = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, task_set=None)
+def test_a_critic_that_would_be_blind_is_refused(model_and_renderer):
+    model, renderer = model_and_renderer
+    options = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, task_set=None)
     with pytest.raises(CreditError, match=r"turn_gae requires values: .* computed without images"):
-        providers_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **told)
-    assert providers_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **told) == []
+        providers_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **options)
+    assert providers_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **options) == []
 
 
 async def test_trls_own_generation_refuses_images():

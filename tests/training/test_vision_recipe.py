@@ -42,8 +42,8 @@ class Colour(Reward):
     """1 for the right colour."""
 
     def outcome(self, episode):
-        said = [call.arguments.get("colour") for turn in episode.turns for call in turn.calls]
-        return {"success": float(said[-1:] == [episode.task.truth])}
+        answers = [call.arguments.get("colour") for turn in episode.turns for call in turn.calls]
+        return {"success": float(answers[-1:] == [episode.task.truth])}
 
 
 def walls() -> TaskSet:
@@ -75,7 +75,7 @@ register("test_colour", Colour, kind="rewards")
 
 def test_a_vision_checkpoint_is_warm_started_and_trained_by_a_recipe(tmp_path):
     words = ["Which colour?", "Say it.", *[Hermes().render((Call("say", {"colour": c}),)) for c in ("red", "blue")]]
-    schema = json.dumps([one.schema() for one in load("environments", "test/walls-v1").tools.values()])
+    schema = json.dumps([tool.schema() for tool in load("environments", "test/walls-v1").tools.values()])
     processor = make_processor(make_tokenizer([*words, schema] * 8, 420), side=SIDE)
     model = make_vision_model(processor, hidden=32, layers=1, side=SIDE)
     model.save_pretrained(tmp_path / "made")

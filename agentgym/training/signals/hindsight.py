@@ -93,7 +93,8 @@ class LearnedHindsight:
         for start in range(0, len(valid), self._batch_size):
             batch = valid[start : start + self._batch_size]
             with torch.no_grad():
-                without_outcome, with_outcome = (self._logprobs(batch, [shown] * len(batch)) for shown in (False, True))
+                without_outcome = self._logprobs(batch, [False] * len(batch))
+                with_outcome = self._logprobs(batch, [True] * len(batch))
             for t, plain, informed in zip(batch, without_outcome, with_outcome, strict=True):
                 gains += [float((informed - plain)[begin:end].sum()) for begin, end in t.turn_spans()]
         return {"hindsight": _rows_of(trajectories, iter(gains))}

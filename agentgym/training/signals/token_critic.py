@@ -36,7 +36,7 @@ class TokenCritic:
             rows, self.scorer.read([_token_positions(trajectories[row]) for row in rows]), strict=True
         ):
             ends = np.cumsum([len(turn.token_ids) for turn in trajectories[row].turns])
-            values[row] = [one.tolist() for one in np.split(numbers[:, 0], ends[:-1])]
+            values[row] = [turn_values.tolist() for turn_values in np.split(numbers[:, 0], ends[:-1])]
         return {"token_values": values}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:

@@ -84,7 +84,7 @@ class RunContext:
 
     def learner(self, model: Any, processing_class: Any) -> Learner:
         """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it."""
-        tokenizer, machine = tokenizer_of(processing_class), self.recipe.machine
+        tokenizer, hardware = tokenizer_of(processing_class), self.recipe.machine
         policy_class, images = TransformersPolicy, None
         if tokenizer is not processing_class:
             from agentgym.policy.image_tokens import ImageTokens
@@ -92,7 +92,7 @@ class RunContext:
 
             policy_class, images = VisionPolicy, ImageTokens(processing_class)
         renderer = TemplateRenderer(tokenizer, self.call_format(), images=images)
-        policy = policy_class(model, renderer, max_batch=machine.max_batch, lockstep=machine.lockstep)
+        policy = policy_class(model, renderer, max_batch=hardware.max_batch, lockstep=hardware.lockstep)
         policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
         return Learner(model, processing_class, policy, renderer)
 
