@@ -34,7 +34,10 @@ from agentgym.errors import AgentGymError
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
-RENAMED_COMMANDS = {
+RENAMED_COMMANDS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("rescore",): ("episodes", "rescore"),
+    ("replay",): ("episodes", "replay"),
+    ("fork",): ("episodes", "fork"),
     ("credit", "bench"): ("dev", "credit-bench"),
     ("credit", "bias"): ("dev", "credit-bias"),
     ("sandbox", "attack"): ("dev", "sandbox-attack"),
@@ -42,7 +45,7 @@ RENAMED_COMMANDS = {
 RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = {
     "eval": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
     "rollout": {"--max-tokens": "--max-turn-tokens"},
-    "fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
+    "episodes fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
     "power": {"--samples": "--group-size"},
 }
 """Old options by command. Old spellings work until the release that agentgym.deprecation names."""
@@ -79,13 +82,15 @@ class Commands(TyperGroup):
 
 def current_spelling(arguments: list[str]) -> list[str]:
     """Arguments in which old commands and options have their present names; an old one gives a deprecation warning."""
-    old_command = tuple(arguments[:2])
-    if old_command in RENAMED_COMMANDS:
-        new_command = RENAMED_COMMANDS[old_command]
-        warn_renamed(f"agentgym {' '.join(old_command)}", f"agentgym {' '.join(new_command)}")
-        arguments = [*new_command, *arguments[2:]]
-    if arguments and arguments[0] in RENAMED_OPTIONS:
-        arguments = renamed_options(arguments, RENAMED_OPTIONS[arguments[0]], where=f"agentgym {arguments[0]}")
+    for old_command in (tuple(arguments[:1]), tuple(arguments[:2])):
+        if old_command in RENAMED_COMMANDS:
+            new_command = RENAMED_COMMANDS[old_command]
+            warn_renamed(f"agentgym {' '.join(old_command)}", f"agentgym {' '.join(new_command)}")
+            arguments = [*new_command, *arguments[len(old_command) :]]
+            break
+    for command, renames in RENAMED_OPTIONS.items():
+        if arguments[: len(command.split())] == command.split():
+            arguments = renamed_options(arguments, renames, where=f"agentgym {command}")
     return arguments
 
 
@@ -121,7 +126,7 @@ def _top(
     """
 
 
-START, MEASURE, INSPECT, BUILD = "Play and train", "Evaluate", "Look at runs", "Tasks, sandboxes, maintenance"
+START, MEASURE, INSPECT, BUILD = "Play and train", "Evaluate", "Look at runs", "Tasks and sandboxes"
 
 for name, command, panel in (
     ("list", listing.list_names, START),
@@ -131,17 +136,15 @@ for name, command, panel in (
     ("eval", evaluate.evaluate, MEASURE),
     ("compare", compare.compare, MEASURE),
     ("power", compare.power, MEASURE),
-    ("rescore", rerun.rescore, MEASURE),
     ("show", show.show, INSPECT),
     ("view", view.view, INSPECT),
     ("report", report.report, INSPECT),
     ("export", export.export, INSPECT),
-    ("replay", rerun.replay, INSPECT),
-    ("fork", rerun.fork, INSPECT),
     ("check", check.check, BUILD),
 ):
     app.command(name, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
+app.add_typer(rerun.app, name="episodes", rich_help_panel=INSPECT)
 app.add_typer(credit.app, name="credit", rich_help_panel=INSPECT)
-app.add_typer(dev.app, name="dev", rich_help_panel=BUILD)
+app.add_typer(dev.app, name="dev", hidden=True)  # for maintainers: docs/credit.md, docs/security.md

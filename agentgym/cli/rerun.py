@@ -1,4 +1,4 @@
-"""`agentgym rescore`, `replay` and `fork`: judge saved episodes again, repeat them, continue them from a turn."""
+"""`agentgym episodes`: judge saved episodes again, repeat them, continue them from a turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder w
 MOST_SHOWN = 20
 REPLAYS_AT_ONCE = 16
 
+app = typer.Typer(help="Saved episodes: judge them again, repeat them, continue one of them.", no_args_is_help=True)
 
+
+@app.command("rescore")
 def rescore(
     folder: RunArgument,
     label: Annotated[str, typer.Argument(metavar="LABEL", help="The evaluation to judge again, e.g. after.")],
@@ -35,7 +38,7 @@ def rescore(
 ) -> None:
     """Judge the saved episodes of an evaluation with another reward, without playing them again.
 
-    Example: [b]agentgym rescore runs/quickstart after --reward answer_match[/b]
+    Example: [b]agentgym episodes rescore runs/quickstart after --reward answer_match[/b]
     """
     from agentgym import registry
     from agentgym.cli.tables import evaluation_table
@@ -71,6 +74,7 @@ def rescore(
     console.print(f"Record: {path}", markup=False, soft_wrap=True)
 
 
+@app.command("replay")
 def replay(
     folder: RunArgument,
     episode: Annotated[str | None, typer.Option(metavar="ID", help="Replay only this episode.")] = None,
@@ -82,7 +86,7 @@ def replay(
     """Repeat the calls of saved episodes in fresh environments and report the first turn with another result.
 
     Ends with exit code 1 if an episode diverges.
-    Example: [b]agentgym replay runs/quickstart --list held-out-after --limit 20[/b]
+    Example: [b]agentgym episodes replay runs/quickstart --list held-out-after --limit 20[/b]
     """
     from itertools import islice
 
@@ -113,6 +117,7 @@ def replay(
         raise typer.Exit(1)
 
 
+@app.command("fork")
 def fork(
     folder: RunArgument,
     episode: Annotated[str, typer.Option(metavar="ID", help="The episode to fork.")],
@@ -137,7 +142,7 @@ def fork(
 ) -> None:
     """Continue a saved episode from one of its turns, by another policy or by hand. Earlier turns are repeated.
 
-    Example: [b]agentgym fork runs/quickstart --episode 'held-out-after/h-0001#0' --turn 2[/b]
+    Example: [b]agentgym episodes fork runs/quickstart --episode 'held-out-after/h-0001#0' --turn 2[/b]
     """
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy

@@ -68,7 +68,7 @@ class TaskOutcome:
                 raise EvaluationError(
                     f"{self.task!r} was judged without the component {also!r} (it has "
                     f"{', '.join(components) or 'none'}). Judge the episodes again with a reward that returns it: "
-                    "agentgym rescore."
+                    "agentgym episodes rescore."
                 )
             verdicts.append(float(value >= 1.0 and components[also] >= 1.0))
         return verdicts

@@ -32,7 +32,7 @@ RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
         (["train", "nowhere.toml"], "Cannot read the recipe nowhere.toml"),
         (["show", "nowhere"], "There is no run at nowhere."),
         (["report", "nowhere"], "nowhere"),
-        (["replay", "nowhere"], "There is no run at nowhere."),
+        (["episodes", "replay", "nowhere"], "There is no run at nowhere."),
         (["export", "nowhere", "--out", "nowhere.eval"], "nowhere"),
         (["dev", "credit-bench", "--estimators", "rlo"], "Did you mean 'rloo'?"),
         (["eval", *TASKS, "--max-turn-token", "5"], "--max-turn-tokens"),

@@ -31,9 +31,9 @@ COMMANDS = [
     "tasks check",
     "compare",
     "power",
-    "rescore",
-    "replay",
-    "fork",
+    "episodes rescore",
+    "episodes replay",
+    "episodes fork",
     "export",
     "dev credit-bench",
     "dev credit-bias",
@@ -61,8 +61,11 @@ def test_help_is_quick_to_load_and_names_every_command():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=SETTING)
     assert done.returncode == 0, done.stderr
-    for command in COMMANDS:
-        assert command.split()[0] in done.stdout
+    commands = {command.split()[0] for command in COMMANDS} - {"dev"}  # for maintainers: it works, but is not listed
+    assert len(commands) <= 16
+    for command in commands:
+        assert f"│ {command} " in done.stdout
+    assert "│ dev " not in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

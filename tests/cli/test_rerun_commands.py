@@ -40,19 +40,19 @@ def test_an_evaluation_is_judged_again(played):
         "        return {'success': float(episode.task.truth % 2 == 0)}\n"
         'register("acme_even", Even, kind="rewards")\n'
     )
-    done = agentgym("rescore", played, "held_out", "--reward", "acme_even", code=code)
+    done = agentgym("episodes", "rescore", played, "held_out", "--reward", "acme_even", code=code)
     assert done.exit_code == 0, done.output
     assert "5 verdicts differ" in done.stdout
     assert "held_out-21#0: 1 -> 0" in done.stdout
     record = json.loads((played / "evaluation" / "held_out-acme_even.json").read_text())
     assert sum(row["success"][0] for row in record["rows"]) == 5
-    wrong = agentgym("rescore", played, "before", "--reward", "acme_even", code=code)
+    wrong = agentgym("episodes", "rescore", played, "before", "--reward", "acme_even", code=code)
     assert wrong.exit_code == 2
     assert "Cannot read the evaluation" in wrong.stderr
 
 
 def test_a_replay_says_that_all_is_as_it_was_or_where_it_is_not(played):
-    done = agentgym("replay", played)
+    done = agentgym("episodes", "replay", played)
     assert done.exit_code == 0, done.output
     assert "10 of 10 episodes came out as recorded" in done.stdout
     code = played.parent / "changed_world.py"
@@ -64,18 +64,36 @@ def test_a_replay_says_that_all_is_as_it_was_or_where_it_is_not(played):
             "        self.value = int(task.id == 'held_out-22')\n        return opening\n",
         )
     )
-    run = [sys.executable, "-c", "from agentgym.cli import main; main()", "replay", str(played), "--import", str(code)]
+    run = [
+        sys.executable,
+        "-c",
+        "from agentgym.cli import main; main()",
+        "episodes",
+        "replay",
+        str(played),
+        "--import",
+        str(code),
+    ]
     done = subprocess.run(run, capture_output=True, text=True, env=SETTING)
     assert done.returncode == 1, done.stderr
     assert "9 of 10 episodes came out as recorded" in done.stdout
     assert "held_out-22#0: Turn 0 differs in its result: recorded ['tool: 22'], replayed ['tool: 23']" in done.stdout
-    assert agentgym("replay", played, "--list", "nothing").exit_code == 2
+    assert agentgym("episodes", "replay", played, "--list", "nothing").exit_code == 2
 
 
 def test_an_episode_is_played_on_by_hand_and_by_a_policy(played):
     episode = "evaluation/held_out/held_out-20#0"
     done = agentgym(
-        "fork", played, "--episode", episode, "--turn", 2, "--out", played.parent / "forks", stdin="add(3)\nsubmit()\n"
+        "episodes",
+        "fork",
+        played,
+        "--episode",
+        episode,
+        "--turn",
+        2,
+        "--out",
+        played.parent / "forks",
+        stdin="add(3)\nsubmit()\n",
     )
     assert done.exit_code == 0, done.output
     assert "submitted 23" in done.stdout
@@ -88,10 +106,10 @@ def test_an_episode_is_played_on_by_hand_and_by_a_policy(played):
         "register('acme_eager', lambda: ScriptedPolicy(lambda m: Message('assistant', '', (Call('submit'),))), "
         "kind='policies')\n"
     )
-    words = ["fork", played, "--episode", episode, "--turn", 2]
+    words = ["episodes", "fork", played, "--episode", episode, "--turn", 2]
     done = agentgym(*words, "--policy", "acme_eager", "--group-size", 2, code=code)
     assert done.exit_code == 0, done.output
     assert done.stdout.count("submitted 20") == 2
-    late = agentgym("fork", played, "--episode", episode, "--turn", 9)
+    late = agentgym("episodes", "fork", played, "--episode", episode, "--turn", 9)
     assert late.exit_code == 2
     assert "has 2 turns" in late.stderr

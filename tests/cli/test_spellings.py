@@ -59,7 +59,7 @@ def test_old_commands_work_and_are_reported_with_the_new_name(old):
 def test_help_fits_80_columns_and_shows_the_commands_in_groups():
     lines = agentgym("--help").stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    for panel in ("Play and train", "Evaluate", "Look at runs", "Tasks, sandboxes, maintenance"):
+    for panel in ("Play and train", "Evaluate", "Look at runs", "Tasks and sandboxes"):
         assert any(panel in line for line in lines)
 
 

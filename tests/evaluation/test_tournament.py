@@ -64,7 +64,7 @@ def test_a_second_verdict_has_to_hold_as_well():
     assert one.success(also="process").value == pytest.approx(sum(r.success[0] for r in one.rows) / len(one.rows) / 2)
     assert one.pass_curve(also="process")[2].value == pytest.approx(np.mean([r.success[0] for r in one.rows]))
     assert compare(one, one, also="process").difference.value == 0.0
-    with pytest.raises(EvaluationError, match=r"without the component 'proces'.*agentgym rescore"):
+    with pytest.raises(EvaluationError, match=r"without the component 'proces'.*agentgym episodes rescore"):
         one.success(also="proces")
 
 
