@@ -17,9 +17,9 @@ SMALL = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_fi
 @pytest.fixture(scope="module")
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """A backend by registered name, `namespaces` if the test does not say."""
-    made = registry.load("backends", getattr(request, "param", "namespaces"))()
-    yield made
-    asyncio.run(made.close())
+    created = registry.load("backends", getattr(request, "param", "namespaces"))()
+    yield created
+    asyncio.run(created.close())
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ def containers(*, of_everybody: bool = False) -> set[str]:
     """Names of the containers, running or not, that this process made: other tests may run at the same time."""
     client = daemon()
     try:
-        found = client.api.containers(all=True, filters={"label": LABEL})
+        listed = client.api.containers(all=True, filters={"label": LABEL})
     finally:
         client.close()
     ours = f"{os.getpid()}:"
-    return {one["Names"][0].strip("/") for one in found if of_everybody or one["Labels"][LABEL].startswith(ours)}
+    return {row["Names"][0].strip("/") for row in listed if of_everybody or row["Labels"][LABEL].startswith(ours)}
 
 
 def inspected(name: str) -> dict[str, Any]:

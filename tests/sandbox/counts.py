@@ -16,24 +16,24 @@ def processes_below(pid: int) -> set[int]:
             continue
         if fields[0] != "Z":
             parents[int(status.parent.name)] = int(fields[1])
-    found, front = set(), {pid}
+    below, front = set(), {pid}
     while front:
-        front = {child for child, parent in parents.items() if parent in front} - found
-        found |= front
-    return found
+        front = {child for child, parent in parents.items() if parent in front} - below
+        below |= front
+    return below
 
 
 def guests_below(pid: int) -> set[int]:
     """Process 1 of each sandbox below a process, whatever runs in it left out."""
-    found = set()
-    for one in processes_below(pid):
+    guests = set()
+    for pid_below in processes_below(pid):
         try:
-            inside = Path(f"/proc/{one}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()
+            inside = Path(f"/proc/{pid_below}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()
         except (OSError, IndexError):
             continue
         if inside[1:] == ["1"]:
-            found.add(one)
-    return found
+            guests.add(pid_below)
+    return guests
 
 
 def groups(spawner: int) -> set[str]:

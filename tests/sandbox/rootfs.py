@@ -70,8 +70,8 @@ _ASK = (
 def assemble(folder: Path, interpreter: str) -> Path:
     """Make the file system in a folder, with the interpreter as /usr/bin/python3 under its own prefix."""
     real = os.path.realpath(interpreter)
-    asked = subprocess.run([real, "-S", "-E", "-c", _ASK], capture_output=True, text=True, check=True)
-    _, library, version = json.loads(asked.stdout)
+    answer = subprocess.run([real, "-S", "-E", "-c", _ASK], capture_output=True, text=True, check=True)
+    _, library, version = json.loads(answer.stdout)
     for name in ("usr/bin", "etc", "opt"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "bin").symlink_to("usr/bin")
@@ -81,10 +81,10 @@ def assemble(folder: Path, interpreter: str) -> Path:
         (folder / "usr/bin/python3").symlink_to(real)
     binaries = [real, *(str(path) for path in Path(library).glob("lib-dynload/*.so"))]
     for name in PROGRAMS:
-        found = shutil.which(name, path="/usr/bin:/bin")
-        if found is not None:
-            shutil.copy2(os.path.realpath(found), folder / "usr/bin" / name)
-            binaries.append(found)
+        program = shutil.which(name, path="/usr/bin:/bin")
+        if program is not None:
+            shutil.copy2(os.path.realpath(program), folder / "usr/bin" / name)
+            binaries.append(program)
     for needed in _libraries(binaries):
         _copy(needed, folder)
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -93,8 +93,8 @@ def assemble(folder: Path, interpreter: str) -> Path:
 
 
 def _libraries(binaries: list[str]) -> set[str]:
-    shown = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
-    return set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", shown, re.MULTILINE))
+    listing = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
+    return set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listing, re.MULTILINE))
 
 
 def _copy(path: str, folder: Path) -> None:

@@ -70,7 +70,7 @@ async def watched(backend: NamespacesBackend) -> dict[str, object]:
 async def main() -> None:
     backend = NamespacesBackend()
     capabilities = await backend.probe()
-    said: dict[str, object] = {
+    report: dict[str, object] = {
         "uid": os.getuid(),
         "available": capabilities.available,
         "level": capabilities.level,
@@ -82,32 +82,34 @@ async def main() -> None:
     try:
         await (await backend.create(SandboxSpec())).close()
     except LimitUnenforceable as error:
-        said["refused"] = str(error)
+        report["refused"] = str(error)
     try:
         await check_backend(backend)
     except ConformanceError as error:
-        said["findings"] = error.findings
+        report["findings"] = error.findings
     sandbox = await backend.create(SandboxSpec(insecure_ok=True))
-    said["outside"] = (await sandbox.run_python("print(open('/proc/self/uid_map').read())")).text.split()
-    said["watched"] = dict.fromkeys(capabilities.watched, "")
+    report["outside"] = (await sandbox.run_python("print(open('/proc/self/uid_map').read())")).text.split()
+    report["watched"] = dict.fromkeys(capabilities.watched, "")
     if capabilities.watched:
-        said["watchdog"] = await watched(backend)
+        report["watchdog"] = await watched(backend)
     await sandbox.run_python("import os; os.mkdir('d'); open('d/f', 'w').write('x' * 9999)")
     snapshot = await sandbox.snapshot()
     fork = await backend.create(SandboxSpec(insecure_ok=True), snapshot=snapshot)
     guest = fork._guest
     await fork.run_python("import os; os.remove('d/f'); os.rmdir('d'); open('d', 'w').close(); open('/tmp/t', 'w')")
     changed = await fork.snapshot()
-    again = await backend.create(SandboxSpec(insecure_ok=True), snapshot=changed)
+    second = await backend.create(SandboxSpec(insecure_ok=True), snapshot=changed)
     await fork.reset()
-    said["layers"] = {
-        "stacked": guest.base_snapshot is snapshot and again._guest.base_snapshot is changed,
-        "same": [(await fork.snapshot()).id == snapshot.id, (await again.snapshot()).id == changed.id],
+    report["layers"] = {
+        "stacked": guest.base_snapshot is snapshot and second._guest.base_snapshot is changed,
+        "same": [(await fork.snapshot()).id == snapshot.id, (await second.snapshot()).id == changed.id],
         "in_place": fork._guest is guest,
-        "seen": (await again.exec(["sh", "-c", "ls -a /tmp /tmp/.. /dev/shm | grep -E '^[0-9a-f]{64}$|changes'"])).text,
+        "seen": (
+            await second.exec(["sh", "-c", "ls -a /tmp /tmp/.. /dev/shm | grep -E '^[0-9a-f]{64}$|changes'"])
+        ).text,
     }
     await backend.close()
-    print(json.dumps(said))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

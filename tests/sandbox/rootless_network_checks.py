@@ -7,28 +7,30 @@ import json
 import os
 
 from counts import open_files
-from network_world import CERTIFICATE, NAMES, World, service_threads
+from local_network import CERTIFICATE, NAMES, LocalNetwork, service_threads
 
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 
 
 async def main() -> None:
-    world = World()
+    network = LocalNetwork()
     before = (open_files(), service_threads())
-    backend = NamespacesBackend(proxy=world.proxy())
+    backend = NamespacesBackend(proxy=network.proxy())
     sandbox = await backend.create(SandboxSpec(network=NAMES, insecure_ok=True))
     await sandbox.write("ca.pem", CERTIFICATE.read_bytes())
-    said: dict[str, object] = {"uid": os.getuid()}
+    report: dict[str, object] = {"uid": os.getuid()}
     for name, url in (("plain", "http://allowed.test/a"), ("tls", "https://allowed.test/b"), ("evil", "http://evil/")):
-        said[name] = (await sandbox.exec(["curl", "-sS", "--cacert", "ca.pem", url])).text
-    code = f"import socket; print(socket.socket().connect_ex(('127.0.0.1', {world.plain.port})))"
-    said["direct"] = (await sandbox.run_python(code)).text
-    said["connections"] = [(one.host, one.port, one.allowed) for one in sandbox.connections]
+        report[name] = (await sandbox.exec(["curl", "-sS", "--cacert", "ca.pem", url])).text
+    code = f"import socket; print(socket.socket().connect_ex(('127.0.0.1', {network.plain.port})))"
+    report["direct"] = (await sandbox.run_python(code)).text
+    report["connections"] = [
+        (connection.host, connection.port, connection.allowed) for connection in sandbox.connections
+    ]
     await backend.close()
-    said["left"] = [now - then for now, then in zip((open_files(), service_threads()), before, strict=True)]
-    world.close()
-    print(json.dumps(said))
+    report["left"] = [now - then for now, then in zip((open_files(), service_threads()), before, strict=True)]
+    network.close()
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

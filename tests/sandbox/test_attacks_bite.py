@@ -29,8 +29,8 @@ pytestmark = pytest.mark.skipif(
 class Nothing:
     """Speaks as much of a sandbox's contract as these attacks need, and isolates nothing."""
 
-    def __init__(self, told=()) -> None:
-        self.told = dict(told)
+    def __init__(self, environment=()) -> None:
+        self.environment = dict(environment)
         self.folder = tempfile.mkdtemp(prefix="agentgym-nothing-")
         os.chmod(self.folder, 0o777)
 
@@ -46,7 +46,7 @@ class Nothing:
                 group=NOBODY,
                 extra_groups=[],
                 start_new_session=True,
-                env={"PATH": "/usr/bin:/bin", **self.told},
+                env={"PATH": "/usr/bin:/bin", **self.environment},
             )
             try:
                 await asyncio.wait_for(started.wait(), timeout_s)
@@ -71,16 +71,16 @@ class Nothing:
 
 
 class NoBackend:
-    """Makes them. Each is told what those before it were told."""
+    """Makes them. Each has the environment variables of all that were made before it."""
 
     name = "nothing"
 
     def __init__(self) -> None:
-        self.told = {}
+        self.environment = {}
 
     async def create(self, spec, *, snapshot=None) -> Nothing:
-        self.told.update(spec.environment)
-        return Nothing(self.told)
+        self.environment.update(spec.environment)
+        return Nothing(self.environment)
 
     async def probe(self) -> Capabilities:
         return Capabilities(True, "process")
@@ -108,7 +108,7 @@ BITE = {
 
 @pytest.mark.parametrize("name", BITE)
 async def test_an_attack_gets_through_where_nothing_isolates(name):
-    (case,) = [one for one in ATTACKS if one.name == name]
+    (case,) = [attack for attack in ATTACKS if attack.name == name]
     backend, host, sandbox, neighbour = NoBackend(), Host(), Nothing(), Nothing()
     try:
         with pytest.raises((Breach, TimeoutError, AssertionError), match=BITE[name]) as caught:

@@ -32,13 +32,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     cases = []
     for name in registry.names("backends"):
-        made = registry.load("backends", name)()
+        backend = registry.load("backends", name)()
 
-        async def probe(made=made):
+        async def probe(backend=backend):
             try:
-                return await made.probe()
+                return await backend.probe()
             finally:
-                await made.close()
+                await backend.close()
 
         capabilities = asyncio.run(probe())
         if capabilities.available:
@@ -77,10 +77,10 @@ async def test_a_backend_that_does_not_keep_its_limits_is_found_out():
             )
     finally:
         await backend.close()
-    found = " ".join(caught.value.findings)
+    findings = " ".join(caught.value.findings)
     for word in ("fork bomb", "disk filler", "inode filler", "open files filler", "snapshots restore"):
-        assert word in found
-    assert "network" not in found, "what it does keep is no finding"
+        assert word in findings
+    assert "network" not in findings, "what it does keep is no finding"
 
 
 async def test_a_backend_that_is_not_available_is_one_finding():
@@ -112,10 +112,10 @@ async def test_every_check_gets_a_verdict_and_those_that_make_no_sense_say_why()
     backend = Weak()
     try:
         only = ("cpu_hog", "snapshots_restore_every_file", "hard_links", "a_command_ends_in_a_result")
-        verdicts = {one.name: one async for one in run_checks(backend, only=only)}
+        verdicts = {verdict.name: verdict async for verdict in run_checks(backend, only=only)}
     finally:
         await backend.close()
-    assert {name: one.outcome for name, one in verdicts.items()} == {
+    assert {name: verdict.outcome for name, verdict in verdicts.items()} == {
         "cpu_hog": "left out",
         "snapshots_restore_every_file": "left out",
         "hard_links": "passed",
@@ -149,9 +149,9 @@ async def test_a_backend_that_leaves_things_behind_is_found_out():
             await check_backend(backend, only=("hard_links",))
     finally:
         await backend.close()
-        for one in backend.left:
-            one.kill()
-            one.communicate()
+        for leftover in backend.left:
+            leftover.kill()
+            leftover.communicate()
 
 
 def test_there_are_as_many_checks_as_promised_each_with_a_sentence_of_its_own():

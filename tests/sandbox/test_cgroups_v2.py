@@ -35,17 +35,17 @@ pytestmark = [
 
 
 def groups_with(name: str, content: str) -> list[Path]:
-    found = [group / name for group in TREE.glob("**/agentgym-*/*") if (group / name).exists()]
-    return [path.parent for path in found if path.read_text() == content]
+    groups = [group / name for group in TREE.glob("**/agentgym-*/*") if (group / name).exists()]
+    return [path.parent for path in groups if path.read_text() == content]
 
 
 async def test_every_limit_is_set_in_one_tree(backend):
     spec = SandboxSpec(memory_mib=100, disk_mib=8, processes=20, cpu_cores=0.5)
     sandbox = await backend.create(spec)
     (group,) = groups_with("memory.max", f"{100 << 20}\n")
-    found = {name: (group / name).read_text().strip() for name in ("pids.max", "cpu.max")}
-    assert found["pids.max"] == "21"
-    assert found["cpu.max"] == "50000 100000"
+    limits = {name: (group / name).read_text().strip() for name in ("pids.max", "cpu.max")}
+    assert limits["pids.max"] == "21"
+    assert limits["cpu.max"] == "50000 100000"
     result = await sandbox.run_python("x = bytearray(300 << 20)")
     assert (result.ok, result.oom_killed) == (False, True)
     assert (await sandbox.usage()).peak_memory_mib > 50
@@ -72,8 +72,8 @@ def test_an_ordinary_user_with_a_delegated_group_has_every_limit(delegated):
     script = f"echo $$ > {delegated}/cgroup.procs; exec {command}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert (said["level"], said["missing"], said["refused"]) == ("ns+cgroup", {}, "")
-    assert said["findings"] == []
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert (report["level"], report["missing"], report["refused"]) == ("ns+cgroup", {}, "")
+    assert report["findings"] == []
     left = [path.name for path in delegated.iterdir() if path.is_dir()]
     assert left == ["agentgym-host"], "where the user's own processes had to go"

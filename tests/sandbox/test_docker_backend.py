@@ -21,16 +21,16 @@ pytestmark = pytest.mark.needs_docker
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[DockerBackend]:
-    made = DockerBackend()
-    yield made
-    asyncio.run(made.close())
+    created = DockerBackend()
+    yield created
+    asyncio.run(created.close())
 
 
 @pytest.fixture
 async def sandbox(backend, small):
-    made = await backend.create(small)
-    yield made
-    await made.close()
+    created = await backend.create(small)
+    yield created
+    await created.close()
 
 
 def only(names: set[str]) -> str:
@@ -75,8 +75,8 @@ async def test_the_guest_is_root_with_three_capabilities_that_it_cannot_pass_on(
 async def test_the_daemon_is_asked_for_every_wall(backend, small):
     before = containers()
     sandbox = await backend.create(dataclasses.replace(small, cpu_cores=0.5))
-    asked = inspected(only(containers() - before))
-    host = asked["HostConfig"]
+    container = inspected(only(containers() - before))
+    host = container["HostConfig"]
     assert host["CapDrop"] == ["ALL"]
     assert sorted(host["CapAdd"]) == ["KILL", "SETGID", "SETPCAP", "SETUID"]
     assert host["SecurityOpt"] == ["no-new-privileges"]
@@ -91,10 +91,10 @@ async def test_the_daemon_is_asked_for_every_wall(backend, small):
     assert (host["PidsLimit"], host["NanoCpus"]) == (small.processes + 1, 500_000_000)
     assert host["Tmpfs"].pop("/sys/kernel") == "ro,size=4k"
     assert set(host["Tmpfs"]) == {"/work", "/tmp", "/dev/shm"}
-    sizes = [dict(one.partition("=")[::2] for one in options.split(",")) for options in host["Tmpfs"].values()]
+    sizes = [dict(option.partition("=")[::2] for option in options.split(",")) for options in host["Tmpfs"].values()]
     assert sum(int(size["size"]) for size in sizes) <= small.disk_mib << 20
     assert sum(int(size["nr_inodes"]) - 1 for size in sizes) <= small.inodes
-    assert [mount["RW"] for mount in asked["Mounts"]] == [False, False]
+    assert [mount["RW"] for mount in container["Mounts"]] == [False, False]
     assert not host["Binds"]
     assert not host["Devices"]
     await sandbox.close()
@@ -214,7 +214,7 @@ async def test_a_snapshot_of_namespaces_is_restored_with_the_same_hash(backend, 
 @pytest.fixture
 def image_of():
     """Makes an image of a few files, and removes it afterwards."""
-    client, made = daemon(), []
+    client, images = daemon(), []
 
     def make(files: dict[str, bytes]) -> str:
         data = io.BytesIO()
@@ -223,14 +223,14 @@ def image_of():
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
-        made.append(f"agentgym-test/{os.getpid()}:{len(made)}")
+        images.append(f"agentgym-test/{os.getpid()}:{len(images)}")
         client.api.import_image_from_data(
-            data.getvalue(), repository=made[-1].split(":")[0], tag=made[-1].split(":")[1]
+            data.getvalue(), repository=images[-1].split(":")[0], tag=images[-1].split(":")[1]
         )
-        return made[-1]
+        return images[-1]
 
     yield make
-    for name in made:
+    for name in images:
         client.images.remove(name, force=True)
     client.close()
 
@@ -238,14 +238,14 @@ def image_of():
 @pytest.fixture
 def built():
     """Builds an image on top of the standard one, and removes it afterwards."""
-    client, made = daemon(), []
+    client, images = daemon(), []
 
     def make(lines: str) -> str:
-        made.append(f"agentgym-test/built-{os.getpid()}:{len(made)}")
-        client.images.build(fileobj=io.BytesIO(f"FROM agentgym/base\n{lines}\n".encode()), tag=made[-1], rm=True)
-        return made[-1]
+        images.append(f"agentgym-test/built-{os.getpid()}:{len(images)}")
+        client.images.build(fileobj=io.BytesIO(f"FROM agentgym/base\n{lines}\n".encode()), tag=images[-1], rm=True)
+        return images[-1]
 
     yield make
-    for name in made:
+    for name in images:
         client.images.remove(name, force=True)
     client.close()

@@ -44,9 +44,9 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[DockerBackend]:
-    made = DockerBackend()
-    yield made
-    asyncio.run(made.close())
+    created = DockerBackend()
+    yield created
+    asyncio.run(created.close())
 
 
 async def test_a_closed_backend_leaves_nothing(small):
@@ -56,19 +56,19 @@ async def test_a_closed_backend_leaves_nothing(small):
     await warm.close()
     files = open_files()
     backend = DockerBackend()
-    one, two, three = [await backend.create(small) for _ in range(3)]
+    first, second, third = [await backend.create(small) for _ in range(3)]
     assert len(containers() - before[0]) == 3
-    await one.run_python("x = 1", session="a")
-    await one.open_channel(["cat"])
-    restored = await backend.create(small, snapshot=await two.snapshot())
+    await first.run_python("x = 1", session="a")
+    await first.open_channel(["cat"])
+    restored = await backend.create(small, snapshot=await second.snapshot())
     await restored.reset()
-    endless = asyncio.create_task(three.exec(["sh", "-c", "while :; do sleep 0.01; done"]))
+    endless = asyncio.create_task(third.exec(["sh", "-c", "while :; do sleep 0.01; done"]))
     await asyncio.sleep(0.2)
-    await asyncio.gather(two.close(), two.close())
+    await asyncio.gather(second.close(), second.close())
     await backend.close()
     with pytest.raises(SandboxDied):
         await endless
-    threads = {one.name for one in threading.enumerate() if one.name.startswith("agentgym-docker")}
+    threads = {first.name for first in threading.enumerate() if first.name.startswith("agentgym-docker")}
     assert (containers(), meeting_folders(), threads) == before
     assert open_files() == files
 
@@ -125,9 +125,9 @@ async def test_a_cancelled_creation_leaves_nothing(small, after_s):
 
 async def test_creations_beyond_what_the_daemon_can_take_wait_their_turn(backend, small):
     sandboxes = await asyncio.gather(*(backend.create(small) for _ in range(12)))
-    results = await asyncio.gather(*(one.run_python(f"print({n})") for n, one in enumerate(sandboxes)))
+    results = await asyncio.gather(*(sandbox.run_python(f"print({n})") for n, sandbox in enumerate(sandboxes)))
     assert [result.text for result in results] == [f"{n}\n" for n in range(12)]
-    await asyncio.gather(*(one.close() for one in sandboxes))
+    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
 
 
 def test_a_host_killed_outright_leaves_a_folder_at_most_and_that_is_cleaned():
@@ -135,12 +135,12 @@ def test_a_host_killed_outright_leaves_a_folder_at_most_and_that_is_cleaned():
         [sys.executable, "-c", HOST.format(then="await asyncio.sleep(60)")], stdout=subprocess.PIPE, text=True
     )
     assert host.stdout is not None
-    pid, made = json.loads(host.stdout.readline())
-    assert len(set(made) & containers(of_everybody=True)) == 1
+    pid, names = json.loads(host.stdout.readline())
+    assert len(set(names) & containers(of_everybody=True)) == 1
     host.kill()
     host.wait()
     host.stdout.close()
-    _eventually(lambda: not set(made) & containers(of_everybody=True))
+    _eventually(lambda: not set(names) & containers(of_everybody=True))
     assert len(meeting_folders(pid)) <= 1, "0 if another backend came by and cleaned"
     asyncio.run(_clean())
     assert meeting_folders(pid) == set()
@@ -149,8 +149,8 @@ def test_a_host_killed_outright_leaves_a_folder_at_most_and_that_is_cleaned():
 def test_a_process_that_never_closes_its_backend_leaves_nothing():
     host = subprocess.run([sys.executable, "-c", HOST.format(then="pass")], capture_output=True, text=True, timeout=60)
     assert (host.returncode, host.stderr) == (0, "")
-    pid, made = json.loads(host.stdout)
-    _eventually(lambda: not set(made) & containers(of_everybody=True))
+    pid, names = json.loads(host.stdout)
+    _eventually(lambda: not set(names) & containers(of_everybody=True))
     assert meeting_folders(pid) == set()
 
 
@@ -167,14 +167,14 @@ async def test_containers_of_dead_owners_are_removed_and_others_left_alone(backe
         "odd": _created({LABEL: "x"}),
     }
     try:
-        listed = {one.id: one for one in await backend.running()}
-        found = {word: listed[name] for word, name in names.items() if name in listed}  # others may clean, too
-        assert all(one.orphaned == (word in ("dead", "recycled")) for word, one in found.items())
-        assert {word for word, one in found.items() if one.owner} == {"ours"}
-        said = " ".join(await backend.clean())
-        kept = {names[word] for word in ("ours", "elsewhere", "odd")}
-        assert not [name for name in kept if name in said]
-        assert set(names.values()) & containers(of_everybody=True) == kept
+        listed = {entry.id: entry for entry in await backend.running()}
+        present = {word: listed[name] for word, name in names.items() if name in listed}  # others may clean, too
+        assert all(entry.orphaned == (word in ("dead", "recycled")) for word, entry in present.items())
+        assert {word for word, entry in present.items() if entry.owner} == {"ours"}
+        report = " ".join(await backend.clean())
+        spared = {names[word] for word in ("ours", "elsewhere", "odd")}
+        assert not [name for name in spared if name in report]
+        assert set(names.values()) & containers(of_everybody=True) == spared
     finally:
         for name in set(names.values()) & containers(of_everybody=True):
             remove(name)
@@ -182,12 +182,12 @@ async def test_containers_of_dead_owners_are_removed_and_others_left_alone(backe
 
 async def test_what_runs_is_listed_with_its_owner_and_its_load(backend, small):
     sandbox = await backend.create(small)
-    (one,) = [one for one in await backend.running() if one.owner == os.getpid()]
-    assert (one.backend, one.image, one.orphaned, one.processes) == ("docker", "host", False, 1)
-    assert one.memory_mib > 1
-    assert 0 <= one.age_s < 60
+    (entry,) = [entry for entry in await backend.running() if entry.owner == os.getpid()]
+    assert (entry.backend, entry.image, entry.orphaned, entry.processes) == ("docker", "host", False, 1)
+    assert entry.memory_mib > 1
+    assert 0 <= entry.age_s < 60
     await sandbox.close()
-    assert [one for one in await backend.running() if one.owner == os.getpid()] == []
+    assert [entry for entry in await backend.running() if entry.owner == os.getpid()] == []
 
 
 def test_one_backend_serves_one_event_loop_after_another_and_two_at_once(small):
@@ -200,14 +200,14 @@ def test_one_backend_serves_one_event_loop_after_another_and_two_at_once(small):
         finally:
             await sandbox.close()
 
-    said = [asyncio.run(use())]
-    threads = [threading.Thread(target=lambda: said.append(asyncio.run(use()))) for _ in range(2)]
+    outputs = [asyncio.run(use())]
+    threads = [threading.Thread(target=lambda: outputs.append(asyncio.run(use()))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     asyncio.run(backend.close())
-    assert said == ["42\n"] * 3
+    assert outputs == ["42\n"] * 3
 
 
 def test_after_a_fork_parent_and_child_each_have_their_own_sandboxes():
@@ -282,10 +282,10 @@ async def test_an_absent_daemon_is_told_with_a_remedy(monkeypatch, tmp_path):
     ):
         monkeypatch.setenv("DOCKER_HOST", address)
         backend = DockerBackend()
-        found = await backend.probe()
+        capabilities = await backend.probe()
         await backend.close()
-        assert not found.available
-        assert re.search(words, found.reason), found.reason
+        assert not capabilities.available
+        assert re.search(words, capabilities.reason), capabilities.reason
 
 
 def test_an_absent_sdk_is_told_with_the_command_to_install_it(tmp_path):

@@ -24,13 +24,13 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
     client.close()
     if request.param not in known:
         pytest.skip(f"the daemon knows no runtime {request.param!r}, only {', '.join(sorted(known))}")
-    made = DockerBackend(runtime=request.param)
-    found = asyncio.run(made.probe())
-    if not found.available:
-        asyncio.run(made.close())
-        pytest.skip(f"{request.param}: {found.reason}")
-    yield made
-    asyncio.run(made.close())
+    created = DockerBackend(runtime=request.param)
+    capabilities = asyncio.run(created.probe())
+    if not capabilities.available:
+        asyncio.run(created.close())
+        pytest.skip(f"{request.param}: {capabilities.reason}")
+    yield created
+    asyncio.run(created.close())
 
 
 async def test_the_backend_passes_every_check(backend):

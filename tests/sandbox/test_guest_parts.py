@@ -104,10 +104,10 @@ FOLDER = record(t="d", p="work", m=0o755, u=0)
 
 
 def test_an_archive_has_the_same_hash_whatever_its_times():
-    one = FOLDER + record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ab"
+    first = FOLDER + record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ab"
     two = FOLDER + record(t="f", p="work/a", m=0o644, u=2, n=2) + b"ab"
     other = FOLDER + record(t="f", p="work/a", m=0o644, u=1, n=2) + b"ac"
-    first, second, third = (snapshot_of(data, "test") for data in (one, two, other))
+    first, second, third = (snapshot_of(data, "test") for data in (first, two, other))
     assert first.id == second.id != third.id
     assert first.layers[0].digest != second.layers[0].digest, "a layer is kept under what its bytes are, times too"
 
@@ -215,5 +215,5 @@ def test_an_event_of_a_closed_descriptor_is_not_taken_for_one_of_the_next_with_i
     poller.once(1.0)
     assert called == ["first"]
     poller.close()
-    for descriptor in [*fresh, *(one for pipe in pipes for one in pipe)]:
+    for descriptor in [*fresh, *(end for pipe in pipes for end in pipe)]:
         os.close(descriptor)

@@ -126,8 +126,8 @@ def test_whiteouts_hide_what_lower_layers_have_and_nothing_of_their_own(unpacked
             entry("f/x", b"2"),
         ),
     )
-    found = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-    assert found == ["a/new", "b/new", "b/sub/new", "f/x"]
+    files = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+    assert files == ["a/new", "b/new", "b/sub/new", "f/x"]
 
 
 def test_later_entries_replace_earlier_ones_of_any_kind(unpacked):
@@ -213,11 +213,11 @@ def test_a_time_that_is_none_is_no_harm(unpacked):
 
 
 def test_an_archive_cut_short_is_refused(unpacked):
-    whole = tar(entry("f", b"x" * 5000), entry("g", b"x"))
+    archive = tar(entry("f", b"x" * 5000), entry("g", b"x"))
     for length in (700, 5800, 6000):
         with pytest.raises(ImageError):
-            unpacked(whole[:length])
-    for data in (gzip.compress(whole), bz2.compress(whole), lzma.compress(whole)):
+            unpacked(archive[:length])
+    for data in (gzip.compress(archive), bz2.compress(archive), lzma.compress(archive)):
         assert (unpacked(data) / "f").stat().st_size == 5000
         with pytest.raises(ImageError):
             unpacked(data[:-20])

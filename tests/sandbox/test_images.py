@@ -149,7 +149,7 @@ async def test_snapshots_and_resets_of_an_image_are_as_quick_as_the_hosts(rootfs
         on_host = await backend.create(small, snapshot=snapshot)
         assert (guest.base_snapshot is snapshot, fork._guest is guest) == (True, True)
         assert await fork.list() == await on_host.list() == ["f"]
-        running = [one.image for one in await backend.running() if one.owner == os.getpid()]
+        running = [entry.image for entry in await backend.running() if entry.owner == os.getpid()]
         assert sorted(running) == ["host", sandbox.image_digest[:19], sandbox.image_digest[:19]]
     finally:
         await backend.close()
@@ -166,7 +166,7 @@ async def test_the_images_python_has_no_rights_outside(rootfs, small):
     hostile = rootfs.parent / "hostile-site"
     shutil.copytree(rootfs, hostile, symlinks=True)
     (library,) = (hostile / "usr/lib").glob("python3.*")
-    said = f"""
+    code = f"""
         import os, socket
         report = [os.path.exists(path) for path in ("/proc/1/environ", "/proc/{os.getpid()}/status")]
         try: os.mkdir("/sys/fs"); report.append("made a folder")
@@ -175,17 +175,17 @@ async def test_the_images_python_has_no_rights_outside(rootfs, small):
         except OSError: report.append("no signals")
         report.append([name for _, name in socket.if_nameindex()])
     """
-    (library / "planted.py").write_text(textwrap.dedent(said))
+    (library / "planted.py").write_text(textwrap.dedent(code))
     backend = NamespacesBackend()
     try:
         spec = dataclasses.replace(small, image=str(hostile), preload=("planted",))
         sandbox = await backend.create(spec)
-        found = json.loads((await sandbox.run_python("import planted, json; print(json.dumps(planted.report))")).text)
+        report = json.loads((await sandbox.run_python("import planted, json; print(json.dumps(planted.report))")).text)
     finally:
         await backend.close()
-    assert found[2:] == ["read-only", "no signals", ["lo"]]
+    assert report[2:] == ["read-only", "no signals", ["lo"]]
     if os.geteuid() == 0:
-        assert found[:2] == [False, False], "processes of the host are not even seen"
+        assert report[:2] == [False, False], "processes of the host are not even seen"
 
 
 async def test_modules_are_preloaded_from_the_image(rootfs, small):
@@ -244,8 +244,8 @@ async def test_nothing_is_left_when_the_backend_closes_or_its_spawner_is_killed(
             os.kill(keeper if killed == "keeper" else children[0], signal.SIGKILL)
             with pytest.raises(SandboxDied):  # which may take a while, and until then another can still be made
                 await sandbox.exec(["sleep", "30"])
-            again = await until_made(backend, spec)
-            assert (await again.run_python("print(1)")).text == "1\n"
+            second = await until_made(backend, spec)
+            assert (await second.run_python("print(1)")).text == "1\n"
         await backend.close()
         for _ in range(500):
             if processes_below(os.getpid()) == before[0] and (killed == "keeper" or not groups(keeper)):
@@ -310,8 +310,8 @@ def test_processes_that_unpack_the_same_image_at_once_share_it(forms, tmp_path):
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     digests = {process.communicate(timeout=60)[0] for process in running}
     assert len(digests) == 1
-    (kept,) = [path for path in (tmp_path / "roots/1").iterdir() if path.name.startswith("sha256-")]
-    assert (kept / "root/usr/bin/sh").exists()
+    (shared,) = [path for path in (tmp_path / "roots/1").iterdir() if path.name.startswith("sha256-")]
+    assert (shared / "root/usr/bin/sh").exists()
     assert not list((tmp_path / "roots/1").glob(".unpacking*"))
     assert (tmp_path / "roots/1").stat().st_mode & 0o077 == 0
 

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.needs_namespaces
 
 @pytest.fixture
 async def sandbox(backend, small):
-    made = await backend.create(small)
-    yield made
-    await made.close()
+    created = await backend.create(small)
+    yield created
+    await created.close()
 
 
 async def test_the_agent_is_an_unprivileged_user_in_work_with_the_hosts_python(sandbox):
@@ -61,7 +61,7 @@ async def test_sets_have_the_same_order_in_every_sandbox(backend, small, sandbox
     """A replayed episode must see what the first one saw."""
     other = await backend.create(small)
     code = "print(list({'alpha', 'beta', 'gamma', 'delta', 'epsilon'}))"
-    results = [await one.run_python(code) for one in (sandbox, other)]
+    results = [await each.run_python(code) for each in (sandbox, other)]
     results.append(await other.exec(["python3", "-c", code]))
     assert len({result.stdout for result in results}) == 1
     await other.close()
@@ -117,13 +117,13 @@ async def test_long_code_long_input_and_long_output_pass(sandbox):
 
 async def test_a_program_inherits_nothing_but_its_three_streams(sandbox):
     """Requests that arrive together bring their descriptors together: none may be open in another's process."""
-    found, *_ = await asyncio.gather(
+    streams, *_ = await asyncio.gather(
         sandbox.exec(["ls", "/proc/self/fd"], stdin=b"x" * 2_000_000),
         sandbox.open_channel(["cat"]),
         sandbox.exec(["cat"], stdin=b"y" * 2_000_000),
         sandbox.snapshot(),
     )
-    assert found.text.split() == ["0", "1", "2", "3"], "the three, and the directory that ls reads"
+    assert streams.text.split() == ["0", "1", "2", "3"], "the three, and the directory that ls reads"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ os.unlink("/tmp/t"); os.mkdir("/tmp/t"); os.chmod("shut", 0o700); os.unlink("shu
 
 
 @pytest.fixture
-async def made(backend, small):
+async def maker_and_snapshot(backend, small):
     """A sandbox with odd files, and its snapshot."""
     sandbox = await backend.create(small)
     assert (await sandbox.run_python(ODD_FILES)).stderr == b""
@@ -63,21 +63,21 @@ def store_of(backend) -> Path:
     return Path(f"/proc/{spawner.pid}/root/tmp")
 
 
-async def test_a_fork_lies_on_a_layer_and_has_every_file(backend, small, made):
-    sandbox, snapshot = made
+async def test_a_fork_lies_on_a_layer_and_has_every_file(backend, small, maker_and_snapshot):
+    sandbox, snapshot = maker_and_snapshot
     fork = await backend.create(small, snapshot=snapshot)
     assert stacked(fork)
     assert (await fork.snapshot()) == snapshot
     code = "import os\nfor name in sorted(os.listdir()): s = os.lstat(name); print(name, s.st_mode, s.st_mtime_ns)"
-    here, there = [(await one.run_python(code)).text.splitlines() for one in (sandbox, fork)]
+    here, there = [(await each.run_python(code)).text.splitlines() for each in (sandbox, fork)]
     assert [line for line in here if not line.startswith("pipe")] == there, "a pipe is not kept, the rest is"
     assert len(there) == len(here) - 1
     await fork.close()
 
 
-async def test_changes_to_a_fork_come_to_the_same_files_as_on_a_plain_disk(backend, small, made):
+async def test_changes_to_a_fork_come_to_the_same_files_as_on_a_plain_disk(backend, small, maker_and_snapshot):
     """The same changes through an overlay, and on files unpacked into the sandbox: equal files, equal ids."""
-    _, snapshot = made
+    _, snapshot = maker_and_snapshot
     plain_backend = NamespacesBackend(layers_mib=0)
     plain = await plain_backend.create(small, snapshot=snapshot)
     fork = await backend.create(small, snapshot=snapshot)
@@ -90,15 +90,15 @@ async def test_changes_to_a_fork_come_to_the_same_files_as_on_a_plain_disk(backe
     assert (len(expected.layers), len(got.layers)) == (1, 2)
     assert got.layers[0] is snapshot.layers[0]
     for maker in (backend, plain_backend):
-        again = await maker.create(small, snapshot=got)
-        assert (await again.snapshot()).id == got.id
-        await again.close()
+        second = await maker.create(small, snapshot=got)
+        assert (await second.snapshot()).id == got.id
+        await second.close()
     await plain_backend.close()
     await fork.close()
 
 
-async def test_unchanged_forks_hand_back_the_snapshot_itself(backend, small, made):
-    _, snapshot = made
+async def test_unchanged_forks_hand_back_the_snapshot_itself(backend, small, maker_and_snapshot):
+    _, snapshot = maker_and_snapshot
     fork = await backend.create(small, snapshot=snapshot)
     assert await fork.snapshot() is snapshot
     await fork.write("x", b"1")
@@ -179,9 +179,9 @@ async def test_a_spawner_that_is_killed_is_replaced_and_the_layers_are_made_agai
     os.kill(spawner.pid, signal.SIGKILL)
     with pytest.raises(SandboxDied):
         await fork.run_python("import time; time.sleep(30)")
-    again = await backend.create(small, snapshot=snapshot)
-    assert stacked(again)
-    assert await again.read("f") == b"x"
+    second = await backend.create(small, snapshot=snapshot)
+    assert stacked(second)
+    assert await second.read("f") == b"x"
     await backend.close()
 
 
@@ -208,8 +208,8 @@ async def test_a_cancelled_fork_leaves_no_half_made_layer(small):
     await backend.close()
 
 
-async def test_no_sandbox_sees_the_layers_of_another(backend, small, made):
-    _, snapshot = made
+async def test_no_sandbox_sees_the_layers_of_another(backend, small, maker_and_snapshot):
+    _, snapshot = maker_and_snapshot
     other = await backend.create(small)
     await other.write("marker-of-another", b"secret")
     fork_of_other = await backend.create(small, snapshot=await other.snapshot())
@@ -225,11 +225,11 @@ for path in ("/tmp/..", "/work/..", "/dev/shm/..", "/proc/1/root/tmp", "/proc/se
     except OSError: pass
 print(seen)
 """
-    for one in (fork, made[0]):
-        result = await one.run_python(code, timeout_s=120)  # the whole tree, on a machine that may be busy
+    for each in (fork, maker_and_snapshot[0]):
+        result = await each.run_python(code, timeout_s=120)  # the whole tree, on a machine that may be busy
         assert result.text == "[]\n", result
     assert await fork_of_other.list() == ["marker-of-another"]
-    await asyncio.gather(*(one.close() for one in (other, fork, fork_of_other)))
+    await asyncio.gather(*(each.close() for each in (other, fork, fork_of_other)))
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -261,9 +261,9 @@ async def test_a_hostile_archive_is_unpacked_by_nobody_who_could_do_harm(backend
     await sandbox.close()
 
 
-async def test_a_folder_of_a_layer_is_moved_by_programs_that_can_copy(backend, small, made):
+async def test_a_folder_of_a_layer_is_moved_by_programs_that_can_copy(backend, small, maker_and_snapshot):
     """An overlay refuses to rename such a folder, as on Docker; mv and shutil copy it then, as they do there."""
-    _, snapshot = made
+    _, snapshot = maker_and_snapshot
     fork = await backend.create(small, snapshot=snapshot)
     code = "import os\ntry: os.rename('d', 'D')\nexcept OSError as error: print(error.errno)"
     assert (await fork.run_python(code)).text == "18\n"
@@ -287,17 +287,17 @@ for folder in ("/work", "/work/d", "/tmp"):
 """
 
 
-async def test_an_agent_cannot_forge_the_marks_of_an_overlay(backend, small, made):
+async def test_an_agent_cannot_forge_the_marks_of_an_overlay(backend, small, maker_and_snapshot):
     """Whiteouts and opaque folders of its own would hide files of a layer, or show others: they do nothing."""
     empty = await backend.create(small)
-    for sandbox in (empty, await backend.create(small, snapshot=made[1])):
+    for sandbox in (empty, await backend.create(small, snapshot=maker_and_snapshot[1])):
         await sandbox.run_python(FORGED)
         listed = "find /work /tmp -not -type c -not -type p | sort"
         first, snapshot = (await sandbox.exec(["sh", "-c", listed])).stdout, await sandbox.snapshot()
-        again = await backend.create(small, snapshot=snapshot)
-        assert (await again.exec(["sh", "-c", listed])).stdout == first
-        assert (await again.snapshot()).id == snapshot.id
-        await asyncio.gather(sandbox.close(), again.close())
+        second = await backend.create(small, snapshot=snapshot)
+        assert (await second.exec(["sh", "-c", listed])).stdout == first
+        assert (await second.snapshot()).id == snapshot.id
+        await asyncio.gather(sandbox.close(), second.close())
 
 
 async def test_the_disk_limit_holds_for_a_fork_and_what_it_lies_on(backend, small):

@@ -27,9 +27,9 @@ def about(count: int) -> object:
 
 @pytest.fixture
 async def sandbox(backend, small):
-    made = await backend.create(small)
-    yield made
-    await made.close()
+    created = await backend.create(small)
+    yield created
+    await created.close()
 
 
 async def test_a_call_counts_what_it_and_its_children_wrote_and_started(sandbox):
@@ -124,21 +124,21 @@ async def test_a_block_counts_its_own_calls_also_in_tasks_but_not_those_beside_i
 
 
 async def test_readings_add_up_over_sandboxes_resets_and_ends(backend, small):
-    one, other = [await backend.create(small) for _ in range(2)]
+    first, second = [await backend.create(small) for _ in range(2)]
     meter = SandboxMeter()
-    await one.run_python("open('f', 'wb').write(bytes(1_000))")
-    await other.run_python("open('f', 'wb').write(bytes(20_000))")
-    assert (await meter.read([one, other])).written_bytes == about(21_000)
-    await one.reset()
-    await one.run_python("open('f', 'wb').write(bytes(300))")
-    used = await meter.read([one, other])
+    await first.run_python("open('f', 'wb').write(bytes(1_000))")
+    await second.run_python("open('f', 'wb').write(bytes(20_000))")
+    assert (await meter.read([first, second])).written_bytes == about(21_000)
+    await first.reset()
+    await first.run_python("open('f', 'wb').write(bytes(300))")
+    used = await meter.read([first, second])
     assert (used.written_bytes, used.started) == (about(21_300), 3)
-    await other.close()
-    ended = await meter.read([one, other])
+    await second.close()
+    ended = await meter.read([first, second])
     assert (ended.written_bytes, ended.started) == (about(21_300), 3)
     assert ended.disk_bytes < used.disk_bytes, "a closed one holds nothing any more"
     assert ended.peak_memory_mib >= used.peak_memory_mib
-    await one.close()
+    await first.close()
 
 
 def test_a_counter_that_went_backwards_began_anew():

@@ -16,7 +16,7 @@ import zipfile
 
 import pytest
 from counts import open_files, processes_below
-from network_world import CERTIFICATE, NAMES, World, service_threads
+from local_network import CERTIFICATE, NAMES, LocalNetwork, service_threads
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.guest import frames
@@ -29,17 +29,17 @@ GET = "import urllib.request as u; print(u.urlopen({url!r}, timeout=20).read().d
 
 
 @pytest.fixture(scope="module")
-def world():
-    made = World()
-    yield made
-    made.close()
+def network():
+    created = LocalNetwork()
+    yield created
+    created.close()
 
 
 @pytest.fixture(scope="module")
-def backend(world):
-    made = NamespacesBackend(proxy=world.proxy())
-    yield made
-    asyncio.run(made.close())
+def backend(network):
+    created = NamespacesBackend(proxy=network.proxy())
+    yield created
+    asyncio.run(created.close())
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def spec(small):
 
 @pytest.fixture
 async def sandbox(backend, spec):
-    made = await backend.create(spec)
-    yield made
-    await made.close()
+    created = await backend.create(spec)
+    yield created
+    await created.close()
 
 
 async def test_programs_find_the_proxy_by_themselves(sandbox):
@@ -63,7 +63,7 @@ async def test_programs_find_the_proxy_by_themselves(sandbox):
     await sandbox.write("ca.pem", CERTIFICATE.read_bytes())
     result = await sandbox.exec(["curl", "-sS", "--cacert", "ca.pem", "https://allowed.test/secret"])
     assert (result.stdout, result.stderr) == (b"GET /secret with 0 bytes\n", b"")
-    assert [(one.host, one.port, one.allowed) for one in sandbox.connections] == [
+    assert [(connection.host, connection.port, connection.allowed) for connection in sandbox.connections] == [
         ("allowed.test", 80, True),
         ("a.allowed.test", 80, False),
         ("deep.allowed.test", 80, True),
@@ -79,7 +79,7 @@ async def test_a_refusal_reaches_the_agent_as_a_sentence(sandbox):
     assert b"Tunnel connection failed: 403 evil.test:443 is not among the places" in result.stderr
 
 
-async def test_a_package_can_be_installed(world, sandbox):
+async def test_a_package_can_be_installed(network, sandbox):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as wheel:
         wheel.writestr("tiny.py", "print('tiny is here')\n")
@@ -90,8 +90,8 @@ async def test_a_package_can_be_installed(world, sandbox):
         wheel.writestr("tiny-1.dist-info/RECORD", "")
     name = "tiny-1-py3-none-any.whl"
     digest = hashlib.sha256(content.getvalue()).hexdigest()
-    world.tls.pages["/simple/tiny/"] = ("text/html", f'<a href="/files/{name}#sha256={digest}">{name}</a>'.encode())
-    world.tls.pages[f"/files/{name}"] = ("application/octet-stream", content.getvalue())
+    network.tls.pages["/simple/tiny/"] = ("text/html", f'<a href="/files/{name}#sha256={digest}">{name}</a>'.encode())
+    network.tls.pages[f"/files/{name}"] = ("application/octet-stream", content.getvalue())
     pip = await sandbox.run_python(
         "import ensurepip, glob; print(glob.glob(ensurepip.__path__[0] + '/_bundled/pip-*')[0])"
     )
@@ -119,10 +119,10 @@ async def test_a_package_can_be_installed(world, sandbox):
     assert (await sandbox.exec(["python3", "-c", "import tiny"], env={"PYTHONPATH": "site"})).text == "tiny is here\n"
 
 
-async def test_there_is_no_other_way_out(world, sandbox):
+async def test_there_is_no_other_way_out(network, sandbox):
     code = f"""
 import socket
-for family, kind, place in ((2, 1, ("127.0.0.1", {world.plain.port})), (2, 1, ("93.184.216.34", 80)),
+for family, kind, place in ((2, 1, ("127.0.0.1", {network.plain.port})), (2, 1, ("93.184.216.34", 80)),
                             (2, 2, ("8.8.8.8", 53)), (10, 1, ("::1", 80)), (1, 1, "/var/run/docker.sock")):
     try:
         socket.socket(family, kind).connect(place)
@@ -175,10 +175,10 @@ print(len(held))
     await other.close()
 
 
-async def test_addresses_that_the_list_names_are_the_hosts_and_its_own_are_by_name(backend, small, world):
-    place = f"127.0.0.1:{world.plain.port}"
-    sandbox = await backend.create(dataclasses.replace(small, network=(place,)))
-    assert (await sandbox.exec(["curl", "-sS", f"http://{place}/a"])).text == "GET /a with 0 bytes\n"
+async def test_addresses_that_the_list_names_are_the_hosts_and_its_own_are_by_name(backend, small, network):
+    address = f"127.0.0.1:{network.plain.port}"
+    sandbox = await backend.create(dataclasses.replace(small, network=(address,)))
+    assert (await sandbox.exec(["curl", "-sS", f"http://{address}/a"])).text == "GET /a with 0 bytes\n"
     own = """
 import http.server, threading, urllib.request
 server = http.server.HTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
@@ -221,12 +221,12 @@ async def test_an_environment_of_the_specs_own_wins(backend, spec):
     await sandbox.close()
 
 
-async def test_closing_leaves_no_thread_and_no_descriptor(world, spec):
+async def test_closing_leaves_no_thread_and_no_descriptor(network, spec):
     before = (processes_below(os.getpid()), open_files(), service_threads())
-    backend = NamespacesBackend(proxy=world.proxy())
-    one, two = await backend.create(spec), await backend.create(spec)
-    await one.run_python("import socket; s = socket.create_connection(('127.0.0.1', 3128))", session="held")
-    transfer = asyncio.create_task(two.exec(["sh", "-c", "while :; do curl -s http://allowed.test/; done"]))
+    backend = NamespacesBackend(proxy=network.proxy())
+    first, second = await backend.create(spec), await backend.create(spec)
+    await first.run_python("import socket; s = socket.create_connection(('127.0.0.1', 3128))", session="held")
+    transfer = asyncio.create_task(second.exec(["sh", "-c", "while :; do curl -s http://allowed.test/; done"]))
     await asyncio.sleep(0.3)
     await backend.close()
     with pytest.raises(SandboxDied):
@@ -234,8 +234,8 @@ async def test_closing_leaves_no_thread_and_no_descriptor(world, spec):
     assert (processes_below(os.getpid()), open_files(), service_threads()) == before
 
 
-async def test_a_guest_that_is_killed_leaves_a_sandbox_that_closes(world, spec):
-    backend = NamespacesBackend(proxy=world.proxy())
+async def test_a_guest_that_is_killed_leaves_a_sandbox_that_closes(network, spec):
+    backend = NamespacesBackend(proxy=network.proxy())
     threads = service_threads()
     sandbox = await backend.create(spec)
     await sandbox.run_python("import socket; s = socket.create_connection(('127.0.0.1', 3128))", session="held")

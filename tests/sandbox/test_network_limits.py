@@ -10,31 +10,31 @@ import ssl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from network_world import CERTIFICATE, NAMES, Client, World, everything, get, service_threads, status
+from local_network import CERTIFICATE, NAMES, Client, LocalNetwork, everything, get, service_threads, status
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.network.account import Account, NetworkLimits
 
 
 @pytest.fixture(scope="module")
-def world():
-    made = World()
-    yield made
-    made.close()
+def network():
+    created = LocalNetwork()
+    yield created
+    created.close()
 
 
 @pytest.fixture
-def limited(world):
+def limited(network):
     """Clients with limits of their own."""
-    made = []
+    proxies = []
 
     def make(**limits):
-        made.append(Client(world.proxy(**limits), NAMES))
-        return made[-1]
+        proxies.append(Client(network.proxy(**limits), NAMES))
+        return proxies[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for proxy_started in proxies:
+        proxy_started.close()
 
 
 # Limits
@@ -93,9 +93,9 @@ def test_more_connections_than_allowed_wait_their_turn(limited):
     client = limited(connections=2, header_s=0.5)
     holding = [client.connect() for _ in range(3)]
     assert status(client.say(get("http://allowed.test/"))) == 200, "once those before it have had their time"
-    assert [status(everything(one)) for one in holding] == [408] * 3
-    for one in holding:
-        one.close()
+    assert [status(everything(held)) for held in holding] == [408] * 3
+    for held in holding:
+        held.close()
 
 
 def test_a_client_that_sends_single_bytes_is_slowed_down_and_still_served(limited):
@@ -127,9 +127,9 @@ def test_a_limit_that_makes_no_sense_is_refused():
 # Ends
 
 
-def test_ending_a_network_ends_its_connections_and_frees_its_address(world):
+def test_ending_a_network_ends_its_connections_and_frees_its_address(network):
     before = service_threads()
-    client = Client(world.proxy(), NAMES)
+    client = Client(network.proxy(), NAMES)
     with client.connect() as stream:
         stream.sendall(b"CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n")
         assert status(stream.recv(65_536)) == 200
@@ -141,8 +141,8 @@ def test_ending_a_network_ends_its_connections_and_frees_its_address(world):
     assert service_threads() == before
 
 
-def test_a_proxy_may_be_used_again_after_its_end(world):
-    proxy = world.proxy()
+def test_a_proxy_may_be_used_again_after_its_end(network):
+    proxy = network.proxy()
     for _ in range(2):
         client = Client(proxy, NAMES)
         assert status(client.say(get("http://allowed.test/"))) == 200
@@ -151,17 +151,17 @@ def test_a_proxy_may_be_used_again_after_its_end(world):
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_no_bytes_do_worse_than_a_refusal(limited, world, data):
+def test_no_bytes_do_worse_than_a_refusal(limited, network, data):
     """Mutations of a request whose target is not allowed: whatever they say, nothing is dialled but what is."""
     client = limited(header_s=0.1)
-    world.dialled.clear()
+    network.dialled.clear()
     sent = bytearray(get("http://evil.test/", "Content-Length: 3", method="POST") + b"abc")
     for _ in range(data.draw(st.integers(0, 5))):
-        place = data.draw(st.integers(0, len(sent)))
-        sent[place : place + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
+        position = data.draw(st.integers(0, len(sent)))
+        sent[position : position + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=4))
     answer = client.say(bytes(sent))
     assert answer == b"" or 400 <= status(answer) < 600
-    assert world.dialled == []
+    assert network.dialled == []
     client.close()
 
 

@@ -6,37 +6,37 @@ import ipaddress
 import ssl
 
 import pytest
-from network_world import CERTIFICATE, NAMES, PUBLIC, Client, World, everything, get, status
+from local_network import CERTIFICATE, NAMES, PUBLIC, Client, LocalNetwork, everything, get, status
 
 
 @pytest.fixture(scope="module")
-def world():
-    made = World()
-    yield made
-    made.close()
+def network():
+    created = LocalNetwork()
+    yield created
+    created.close()
 
 
 @pytest.fixture
-def client(world):
-    made = Client(world.proxy(), NAMES)
-    world.dialled.clear()
-    yield made
-    made.close()
+def client(network):
+    created = Client(network.proxy(), NAMES)
+    network.dialled.clear()
+    yield created
+    created.close()
 
 
 # What works
 
 
-def test_a_page_comes_through_and_the_server_hears_only_what_is_its_business(client, world):
+def test_a_page_comes_through_and_the_server_hears_only_what_is_its_business(client, network):
     headers = ("Proxy-Authorization: secret", "Connection: x-hop", "X-Hop: 1", "X-End: 2", "Accept: */*")
     answer = client.say(get("http://Allowed.TEST./path?q=1", *headers, host="ALLOWED.test"))
     assert (status(answer), answer.endswith(b"GET /path?q=1 with 0 bytes\n")) == (200, True)
-    head = world.plain.heads[-1].lower()
+    head = network.plain.heads[-1].lower()
     assert head.startswith("get /path?q=1 http/1.1\nhost: allowed.test\n")
     assert "x-end: 2" in head
     assert "secret" not in head
     assert "x-hop" not in head
-    assert world.dialled == [f"{PUBLIC}:80"]
+    assert network.dialled == [f"{PUBLIC}:80"]
     entry = client.last()
     assert (entry.host, entry.port, entry.allowed, entry.reason) == ("allowed.test", 80, True, "")
     assert entry.bytes_sent > 50
@@ -84,11 +84,11 @@ def test_tls_passes_through_untouched(client):
     assert entry.bytes_received > 500
 
 
-def test_an_address_that_a_rule_names_may_be_the_hosts_own(world):
-    client = Client(world.proxy(), (f"127.0.0.1:{world.plain.port}", f"127.0.0.1:{world.tls.port}"))
-    place = f"127.0.0.1:{world.plain.port}"
-    assert status(client.say(get(f"http://{place}/", host=place))) == 200
-    assert "200" in tunnel(client, "127.0.0.1", server_name="127.0.0.1", port=world.tls.port)
+def test_an_address_that_a_rule_names_may_be_the_hosts_own(network):
+    client = Client(network.proxy(), (f"127.0.0.1:{network.plain.port}", f"127.0.0.1:{network.tls.port}"))
+    address = f"127.0.0.1:{network.plain.port}"
+    assert status(client.say(get(f"http://{address}/", host=address))) == 200
+    assert "200" in tunnel(client, "127.0.0.1", server_name="127.0.0.1", port=network.tls.port)
     client.close()
 
 
@@ -125,27 +125,27 @@ def test_an_address_that_a_rule_names_may_be_the_hosts_own(world):
         ("http://allowed.test:99999/", 400, "port"),
     ],
 )
-def test_a_refusal_says_why_in_body_status_line_and_record(client, world, url, code, why):
+def test_a_refusal_says_why_in_body_status_line_and_record(client, network, url, code, why):
     host = url.removeprefix("http://").partition("/")[0]
     answer = client.say(get(url, host=host if host.isascii() and host else "x"))
     assert status(answer) == code
     assert why in answer.split(b"\r\n")[0].decode()
     assert why in answer.partition(b"\r\n\r\n")[2].decode()
     assert why in client.last().reason
-    assert world.dialled == []
+    assert network.dialled == []
     assert client.last().allowed == (code == 502 and why == "never")
 
 
-def test_of_several_addresses_only_public_ones_are_tried(client, world):
+def test_of_several_addresses_only_public_ones_are_tried(client, network):
     assert status(client.say(get("http://mixed.allowed.test/", host="mixed.allowed.test"))) == 200
-    assert world.dialled == [f"{PUBLIC}:80"]
+    assert network.dialled == [f"{PUBLIC}:80"]
 
 
-def test_a_name_that_changes_its_meaning_is_connected_to_as_it_was_checked(client, world):
+def test_a_name_that_changes_its_meaning_is_connected_to_as_it_was_checked(client, network):
     """DNS rebinding: the first answer is public, every later one is the host's loopback."""
     answers = iter([[PUBLIC]])
-    world.addresses["rebinding.allowed.test"] = [PUBLIC]
-    honest = world.resolve
+    network.addresses["rebinding.allowed.test"] = [PUBLIC]
+    honest = network.resolve
 
     async def resolve(host: str, port: int):
         return [ipaddress.ip_address(text) for text in next(answers, ["127.0.0.1"])]
@@ -153,7 +153,7 @@ def test_a_name_that_changes_its_meaning_is_connected_to_as_it_was_checked(clien
     client.proxy.resolve = resolve
     url = get("http://rebinding.allowed.test/", host="rebinding.allowed.test")
     assert status(client.say(url)) == 200
-    assert world.dialled == [f"{PUBLIC}:80"]
+    assert network.dialled == [f"{PUBLIC}:80"]
     assert status(client.say(url)) == 403
     client.proxy.resolve = honest
 
@@ -191,18 +191,18 @@ def test_a_name_that_changes_its_meaning_is_connected_to_as_it_was_checked(clien
         b"CONNECT allowed.test:443\tHTTP/1.1\r\nHost: allowed.test:443\r\n\r\n",
     ],
 )
-def test_what_servers_could_read_differently_never_reaches_one(client, world, request_):
+def test_what_servers_could_read_differently_never_reaches_one(client, network, request_):
     answer = client.say(request_)
     assert 400 <= status(answer) < 600
-    assert world.dialled == []
+    assert network.dialled == []
     assert client.last().reason
 
 
-def test_a_second_request_in_the_same_connection_is_not_read(client, world):
-    before = len(world.plain.heads)
+def test_a_second_request_in_the_same_connection_is_not_read(client, network):
+    before = len(network.plain.heads)
     answer = client.say(get("http://allowed.test/1") + get("http://evil.test/2") + get("http://allowed.test/3"))
     assert answer.count(b"HTTP/1.1 ") == 1
-    assert len(world.plain.heads) == before + 1
+    assert len(network.plain.heads) == before + 1
     assert len(client.network.connections) == 1
 
 
@@ -218,7 +218,7 @@ def test_a_second_request_in_the_same_connection_is_not_read(client, world):
         ((b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16_380)) * 4, "hello of more than 32768 bytes"),
     ],
 )
-def test_a_tunnel_carries_nothing_but_tls(client, world, first, why):
+def test_a_tunnel_carries_nothing_but_tls(client, network, first, why):
     answer = client.say(b"CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n", first)
     assert answer.endswith(b"\x15\x03\x01\x00\x02\x02\x70")
     assert why in client.last().reason
@@ -236,7 +236,7 @@ def test_a_tunnel_to_one_name_does_not_carry_tls_to_another(client, server_name)
 
 
 @pytest.mark.parametrize(
-    "place",
+    "destination",
     [
         "evil.test:443",
         "127.0.0.1:443",
@@ -247,7 +247,7 @@ def test_a_tunnel_to_one_name_does_not_carry_tls_to_another(client, server_name)
         "private.allowed.test:443",
     ],
 )
-def test_a_tunnel_to_what_is_not_allowed_is_not_opened(client, world, place):
-    answer = client.say(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+def test_a_tunnel_to_what_is_not_allowed_is_not_opened(client, network, destination):
+    answer = client.say(f"CONNECT {destination} HTTP/1.1\r\nHost: {destination}\r\n\r\n".encode())
     assert status(answer) in (400, 403)
-    assert world.dialled == []
+    assert network.dialled == []

@@ -130,12 +130,12 @@ def test_what_two_programs_could_read_in_two_ways_is_no_destination(authority):
 @given(st.text(max_size=40) | st.from_regex(r"[0-9a-fx.:\[\]]{1,40}", fullmatch=True))
 def test_a_destination_that_can_be_read_is_read_again_as_itself(text):
     try:
-        place = Destination.parse(text, 80)
+        destination = Destination.parse(text, 80)
     except ValueError:
         return
-    assert Destination.parse(str(place)) == place
-    assert str(place).isascii()
-    assert str(place) == str(place).lower()
+    assert Destination.parse(str(destination)) == destination
+    assert str(destination).isascii()
+    assert str(destination) == str(destination).lower()
 
 
 PRIVATE = """
@@ -186,11 +186,11 @@ def hello(name: str | None) -> bytes:
 
 @pytest.mark.parametrize("name", ["example.org", "a" * 60 + ".test", None])
 def test_the_server_name_of_a_real_hello_is_read_however_it_is_cut(name):
-    whole = hello(name)
-    assert read_client_hello(whole).server_name == name
-    assert read_client_hello(whole + b"more").server_name == name
-    for end in range(len(whole)):
-        assert read_client_hello(whole[:end]) is None
+    message = hello(name)
+    assert read_client_hello(message).server_name == name
+    assert read_client_hello(message + b"more").server_name == name
+    for end in range(len(message)):
+        assert read_client_hello(message[:end]) is None
 
 
 @pytest.mark.parametrize("size", [40, 100])
@@ -229,33 +229,33 @@ def test_what_begins_otherwise_is_no_hello(junk):
 
 
 def test_a_hello_that_names_two_servers_is_refused():
-    whole = hello("example.org")
+    message = hello("example.org")
     name = b"\x00\x0bexample.org"
-    place = whole.index(name)
+    position = message.index(name)
     entry = b"\x00" + name
     lengths = (2 * len(entry) + 2).to_bytes(2, "big") + (2 * len(entry)).to_bytes(2, "big")  # extension, list
-    grown = whole[: place - 5] + lengths + entry + entry + whole[place + len(name) :]
+    grown = message[: position - 5] + lengths + entry + entry + message[position + len(name) :]
     with pytest.raises(ValueError, match="2 TLS server names"):
-        read_client_hello(lengthened(grown, len(grown) - len(whole)))
+        read_client_hello(lengthened(grown, len(grown) - len(message)))
 
 
 def lengthened(data: bytes, by: int) -> bytes:
     """The same hello with its outer lengths (record, message, extensions) right again."""
     record, message = int.from_bytes(data[3:5], "big") + by, int.from_bytes(data[6:9], "big") + by
     data = data[:3] + record.to_bytes(2, "big") + data[5:6] + message.to_bytes(3, "big") + data[9:]
-    place = 9 + 34
-    place += 1 + data[place]
-    place += 2 + int.from_bytes(data[place : place + 2], "big")
-    place += 1 + data[place]
-    extensions = int.from_bytes(data[place : place + 2], "big") + by
-    return data[:place] + extensions.to_bytes(2, "big") + data[place + 2 :]
+    position = 9 + 34
+    position += 1 + data[position]
+    position += 2 + int.from_bytes(data[position : position + 2], "big")
+    position += 1 + data[position]
+    extensions = int.from_bytes(data[position : position + 2], "big") + by
+    return data[:position] + extensions.to_bytes(2, "big") + data[position + 2 :]
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_damaged_hello_is_read_or_refused_and_nothing_else(data):
-    whole = bytearray(hello("example.org"))
+    message = bytearray(hello("example.org"))
     for _ in range(data.draw(st.integers(1, 4))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+        message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
-        read_client_hello(bytes(whole))
+        read_client_hello(bytes(message))

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.needs_namespaces
 SHARES = "/sys/fs/cgroup/**/agentgym-{spawner}/cpu.shares"
-MADE = """
+NICENESS = """
 import asyncio, os, sys
 from glob import glob
 from pathlib import Path
@@ -34,6 +34,6 @@ asyncio.run(main())
 @pytest.mark.skipif(not Path("/sys/fs/cgroup/cpu/cpu.shares").exists(), reason="the cpu controller is not of version 1")
 def test_sandboxes_are_as_nice_as_their_host():
     """By 1.25 a step, which is what a step of niceness is worth to the scheduler (sched(7), nice(7))."""
-    command = ["nice", "-n", "5", sys.executable, "-c", MADE, SHARES]
+    command = ["nice", "-n", "5", sys.executable, "-c", NICENESS, SHARES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert set(done.stdout.splitlines()) == {str(round(1024 / 1.25 ** (os.nice(0) + 5)))}

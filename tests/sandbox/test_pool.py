@@ -229,16 +229,16 @@ async def test_as_many_are_let_in_as_fit_by_what_they_were_seen_to_take(monkeypa
             await sandbox.close()
 
 
-async def test_cancelled_askers_leave_nothing_behind():
+async def test_cancelled_requests_leave_nothing_behind():
     async with pooling(max_alive=3, ready=2) as pool:
         for pause in (0.0, 0.0, 0.001, 0.002, 0.004, 0.008, 0.016):
             asking = [asyncio.create_task(pool.create(SMALL)) for _ in range(6)]
             await asyncio.sleep(pause)
             for task in asking:
                 task.cancel()
-            for made in await asyncio.gather(*asking, return_exceptions=True):
-                if not isinstance(made, BaseException):
-                    await made.close()
+            for created in await asyncio.gather(*asking, return_exceptions=True):
+                if not isinstance(created, BaseException):
+                    await created.close()
         await until(lambda: not (pool.stats().leased or pool.stats().changing), "every place to be given back")
         held = [await pool.create(SMALL) for _ in range(3)]
         for sandbox in held:
@@ -279,7 +279,7 @@ async def test_restored_snapshots_lie_ready_too():
         await plain.close()
 
 
-async def test_a_failure_to_make_one_is_the_askers_and_gives_the_place_back():
+async def test_a_failed_creation_is_its_callers_and_frees_the_slot():
     async with pooling(max_alive=1, wait_s=1) as pool:
         for _ in range(2):
             with pytest.raises(SandboxUnavailable, match="not installed"):
@@ -299,9 +299,9 @@ async def test_a_closed_pool_leaves_nothing():
     await until(lambda: pool.stats().waiting >= 2, "askers in the queue")
     below = processes_below(os.getpid())
     await pool.close()
-    for asker in waiting:
+    for waiter in waiting:
         with pytest.raises((SandboxUnavailable, SandboxDied), match="clos"):
-            await (await asker).list()
+            await (await waiter).list()
     with pytest.raises(SandboxDied):
         await running
     await held[1].close()

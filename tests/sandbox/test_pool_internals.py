@@ -38,20 +38,20 @@ def test_owners_take_turns_and_so_do_the_kinds_an_owner_asks_for():
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans()), max_size=30))
-def test_each_line_is_first_in_first_out_and_loses_only_who_left(asked):
+def test_each_line_is_first_in_first_out_and_loses_only_who_left(requests):
     queue = FairQueue[int]()
-    for number, (tenant, kind, _) in enumerate(asked):
+    for number, (tenant, kind, _) in enumerate(requests):
         queue.push(tenant, kind, number)
-    for number, (tenant, kind, leaves) in enumerate(asked):
+    for number, (tenant, kind, leaves) in enumerate(requests):
         if leaves:
             queue.remove(tenant, kind, number)
             queue.remove(tenant, kind, number)
-    assert len(queue) == sum(not leaves for *_, leaves in asked)
+    assert len(queue) == sum(not leaves for *_, leaves in requests)
     served = [queue.pop() for _ in range(len(queue))]
     for tenant in "ab":
         for kind in "xyz":
-            line = [n for n in served if asked[n][:2] == (tenant, kind)]
-            assert line == [n for n, ask in enumerate(asked) if ask == (tenant, kind, False)]
+            line = [n for n in served if requests[n][:2] == (tenant, kind)]
+            assert line == [n for n, ask in enumerate(requests) if ask == (tenant, kind, False)]
 
 
 def test_nobody_waits_for_more_than_one_turn_of_each_other_owner():
@@ -103,7 +103,7 @@ def test_a_shelf_expects_what_its_sandboxes_were_seen_to_take():
     assert warm_set.cost_mib == 4.0, "old ones are forgotten, and none takes nothing"
 
 
-def test_the_target_grows_only_while_askers_find_nothing():
+def test_the_target_grows_only_while_requests_find_nothing():
     warm_set, targets = WarmSet("key", SMALL, None), []
     for _ in range(6):
         warm_set.ask(0.0)

@@ -20,9 +20,9 @@ OTHERS = "import os; print(sorted({int(p) for p in os.listdir('/proc') if p.isde
 
 @pytest.fixture
 async def sandbox(backend, small):
-    made = await backend.create(small)
-    yield made
-    await made.close()
+    created = await backend.create(small)
+    yield created
+    await created.close()
 
 
 async def hurry(sandbox, calls: int = 3) -> None:
@@ -32,8 +32,8 @@ async def hurry(sandbox, calls: int = 3) -> None:
 
 async def waited(sandbox) -> bool:
     """Whether the process of a call is older than the call, by more than the kernel's clock ticks."""
-    asked = time.clock_gettime(time.CLOCK_BOOTTIME)
-    return float((await sandbox.run_python(STARTED)).stdout) < asked - 0.05
+    asked_at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return float((await sandbox.run_python(STARTED)).stdout) < asked_at - 0.05
 
 
 async def test_the_process_of_the_next_call_is_there_before_the_call(sandbox):

@@ -44,10 +44,10 @@ async def owner() -> asyncio.subprocess.Process:
 async def test_a_sandbox_of_another_process_is_listed_with_its_owner():
     other = await owner()
     try:
-        (found,) = [one for one in await NamespacesBackend().running() if one.owner == other.pid]
-        assert (found.orphaned, found.processes, found.backend) == (False, 2, "namespaces")
-        assert found.memory_mib > 1
-        assert found.age_s >= 0
+        (listed,) = [entry for entry in await NamespacesBackend().running() if entry.owner == other.pid]
+        assert (listed.orphaned, listed.processes, listed.backend) == (False, 2, "namespaces")
+        assert listed.memory_mib > 1
+        assert listed.age_s >= 0
     finally:
         other.kill()
         await other.wait()
@@ -58,18 +58,18 @@ async def test_a_spawner_that_outlived_its_owner_is_an_orphan_and_clean_ends_it(
     other = await owner()
     spawner = None
     try:
-        (found,) = [one for one in await NamespacesBackend().running() if one.owner == other.pid]
-        spawner = parent(int(found.id))
-        for pid in (spawner, int(found.id)):
+        (listed,) = [entry for entry in await NamespacesBackend().running() if entry.owner == other.pid]
+        spawner = parent(int(listed.id))
+        for pid in (spawner, int(listed.id)):
             os.kill(pid, signal.SIGSTOP)
         other.kill()
         await other.wait()
-        (orphan,) = [one for one in await NamespacesBackend().running() if one.id == found.id]
+        (orphan,) = [entry for entry in await NamespacesBackend().running() if entry.id == listed.id]
         assert (orphan.orphaned, orphan.owner) == (True, 0)
         removed = await NamespacesBackend().clean()
         assert [line for line in removed if line.startswith(f"spawner {spawner}, whose owner {other.pid} has ended")]
         for _ in range(200):
-            if not [one for one in await NamespacesBackend().running() if one.id == found.id]:
+            if not [entry for entry in await NamespacesBackend().running() if entry.id == listed.id]:
                 break
             await asyncio.sleep(0.02)
         else:
@@ -94,7 +94,7 @@ async def test_clean_spares_sandboxes_whose_owner_lives(backend, small):
         assert str(other.pid) not in lines
         assert (await sandbox.run_python("print(1)")).text == "1\n"
         assert (await sandbox.exec(["true"])).ok
-        assert len([one for one in await backend.running() if one.owner in (os.getpid(), other.pid)]) == 2
+        assert len([entry for entry in await backend.running() if entry.owner in (os.getpid(), other.pid)]) == 2
     finally:
         other.kill()
         await other.wait()
@@ -108,7 +108,7 @@ async def test_what_calls_itself_a_spawner_inside_a_sandbox_is_taken_for_none(ba
         "import subprocess; subprocess.Popen(['sh', '-c', 'sleep 60; true', 'from guest import spawner', '--owner=1'])"
     )
     await sandbox.run_python(code, session="a")
-    before = [one for one in await backend.running() if one.owner == os.getpid()]
+    before = [entry for entry in await backend.running() if entry.owner == os.getpid()]
     assert len(before) == 1
     assert not [line for line in await backend.clean() if "spawner" in line]
     assert (await sandbox.usage()).processes == 3

@@ -21,9 +21,9 @@ GUEST = Path(agentgym.sandbox.guest.__file__).parent
 
 def interpreter(minor: int) -> str | None:
     """A Python of this version: the system's, or one that pyenv keeps."""
-    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin")
-    return found or next((str(path) for path in sorted(kept.glob(f"3.{minor}.*/bin/python3.{minor}"))), None)
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    path = shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin")
+    return path or next((str(path) for path in sorted(versions.glob(f"3.{minor}.*/bin/python3.{minor}"))), None)
 
 
 @pytest.mark.needs_namespaces

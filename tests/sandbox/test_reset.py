@@ -56,14 +56,14 @@ async def left_after(sandbox) -> list[str]:
 
 @pytest.fixture(params=["plain", "layers"])
 async def sandbox(request, backend, small):
-    made = await backend.create(small)
+    created = await backend.create(small)
     if request.param == "layers":
-        await made.run_python("open('kept', 'w').write('kept'); open('/tmp/kept', 'w').write('kept')")
-        snapshot = await made.snapshot()
-        await made.close()
-        made = await backend.create(small, snapshot=snapshot)
-    yield made
-    await made.close()
+        await created.run_python("open('kept', 'w').write('kept'); open('/tmp/kept', 'w').write('kept')")
+        snapshot = await created.snapshot()
+        await created.close()
+        created = await backend.create(small, snapshot=snapshot)
+    yield created
+    await created.close()
 
 
 async def test_nothing_an_agent_leaves_survives_a_reset(sandbox):
@@ -170,7 +170,7 @@ async def test_two_resets_at_once_and_a_close_in_the_middle(backend, small, sand
     assert (await sandbox.run_python("print(1)")).text == "1\n"
     other = await backend.create(small)
     outcome = await asyncio.gather(other.reset(), other.close(), return_exceptions=True)
-    assert all(one is None or isinstance(one, SandboxDied) for one in outcome)
+    assert all(error is None or isinstance(error, SandboxDied) for error in outcome)
     with pytest.raises(SandboxDied):
         await other.run_python("pass")
 

@@ -23,49 +23,51 @@ def as_ordinary_user(script: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def said() -> dict[str, object]:
+def report() -> dict[str, object]:
     return as_ordinary_user("rootless_checks.py")
 
 
-def test_sandboxes_are_made_without_root(said):
-    assert said["uid"] != 0
-    assert said["available"], said["reason"]
-    assert said["outside"][1] == "0" or int(said["outside"][1]) == said["uid"], "the agent is the user, and no one else"
+def test_sandboxes_are_made_without_root(report):
+    assert report["uid"] != 0
+    assert report["available"], report["reason"]
+    assert report["outside"][1] == "0" or int(report["outside"][1]) == report["uid"], (
+        "the agent is the user, and no one else"
+    )
 
 
-def test_every_check_of_what_is_enforced_passes(said):
-    assert said["findings"] == []
+def test_every_check_of_what_is_enforced_passes(report):
+    assert report["findings"] == []
 
 
-def test_snapshots_lie_on_layers_and_resets_happen_in_place(said):
-    assert said["layers"] == {"stacked": True, "same": [True, True], "in_place": True, "seen": ""}
+def test_snapshots_lie_on_layers_and_resets_happen_in_place(report):
+    assert report["layers"] == {"stacked": True, "same": [True, True], "in_place": True, "seen": ""}
 
 
-def test_limits_that_need_control_groups_are_refused_unless_accepted(said):
-    if said["level"] == "ns+cgroup":
+def test_limits_that_need_control_groups_are_refused_unless_accepted(report):
+    if report["level"] == "ns+cgroup":
         pytest.skip("this user has a delegated control group: nothing is missing")
-    assert {"memory", "cpu"} <= set(said["missing"])
-    assert "insecure_ok" in said["refused"]
-    assert "delegated" in said["refused"]
-    assert "memory" in said["refused"]
+    assert {"memory", "cpu"} <= set(report["missing"])
+    assert "insecure_ok" in report["refused"]
+    assert "delegated" in report["refused"]
+    assert "memory" in report["refused"]
 
 
 def test_a_network_needs_no_root():
-    said = as_ordinary_user("rootless_network_checks.py")
-    assert said["uid"] != 0
-    assert (said["plain"], said["tls"]) == ("GET /a with 0 bytes\n", "GET /b with 0 bytes\n")
-    assert "evil:80 is not among" in said["evil"]
-    assert said["direct"] == "111\n", "refused: the loopback is the sandbox's own"
-    assert said["connections"] == [["allowed.test", 80, True], ["allowed.test", 443, True], ["evil", 80, False]]
-    assert said["left"] == [0, 0]
+    report = as_ordinary_user("rootless_network_checks.py")
+    assert report["uid"] != 0
+    assert (report["plain"], report["tls"]) == ("GET /a with 0 bytes\n", "GET /b with 0 bytes\n")
+    assert "evil:80 is not among" in report["evil"]
+    assert report["direct"] == "111\n", "refused: the loopback is the sandbox's own"
+    assert report["connections"] == [["allowed.test", 80, True], ["allowed.test", 443, True], ["evil", 80, False]]
+    assert report["left"] == [0, 0]
 
 
-def test_what_no_control_group_limits_is_watched(said):
+def test_what_no_control_group_limits_is_watched(report):
     """The sum of memory and the processors: weaker than a limit, so both stay missing, but neither is left alone."""
-    if said["level"] == "ns+cgroup":
+    if report["level"] == "ns+cgroup":
         pytest.skip("this user has a delegated control group: nothing is left to watch")
-    assert set(said["watched"]) == {"memory", "cpu"}
-    seen = said["watchdog"]
+    assert set(report["watched"]) == {"memory", "cpu"}
+    seen = report["watchdog"]
     assert seen["killed"] >= 1, "each process was within its own bound"
     assert seen["hidden"] == [False, True], "memory that no process maps is counted too"
     assert seen["modest"] == [True, False], "shared pages are not counted twice"
@@ -74,6 +76,6 @@ def test_what_no_control_group_limits_is_watched(said):
     assert seen["peak_mib"] > 128
 
 
-def test_an_ordinary_user_has_images_too(said):
-    expected = {"findings": [], "digest": "sha256:", "stacked": said["layers"]["stacked"]}
+def test_an_ordinary_user_has_images_too(report):
+    expected = {"findings": [], "digest": "sha256:", "stacked": report["layers"]["stacked"]}
     assert as_ordinary_user("rootless_image_checks.py") == expected

@@ -63,7 +63,7 @@ def test_it_measures_and_writes_what_it_found(tmp_path):
     )
     assert done.returncode in (0, 1), done.stderr[-3000:]  # targets may be missed: others use the machine
     assert "What sandboxes cost" in done.stdout, done.stderr[-3000:]
-    found = json.loads((tmp_path / "sandbox.json").read_text())
-    assert all(row["value"] is not None or row["note"] == "needs root" for row in found["rows"])
-    assert found["peers"]["agentgym, namespaces"]["ms"]["life"] > 0
-    assert "not installed" in found["peers"]["SWE-ReX local"]["reason"]
+    figures = json.loads((tmp_path / "sandbox.json").read_text())
+    assert all(row["value"] is not None or row["note"] == "needs root" for row in figures["rows"])
+    assert figures["peers"]["agentgym, namespaces"]["ms"]["life"] > 0
+    assert "not installed" in figures["peers"]["SWE-ReX local"]["reason"]

@@ -63,14 +63,14 @@ async def test_a_closed_backend_leaves_nothing(small):
     others, folders = spawners(), set(os.listdir("/tmp"))
     backend = NamespacesBackend()
     sandboxes = [await backend.create(small) for _ in range(4)]
-    one, two, three, four = sandboxes
-    await one.run_python("x = 1", session="a")
-    await one.open_channel(["cat"])
-    restored = await backend.create(small, snapshot=await two.snapshot())
+    first, second, third, fourth = sandboxes
+    await first.run_python("x = 1", session="a")
+    await first.open_channel(["cat"])
+    restored = await backend.create(small, snapshot=await second.snapshot())
     await restored.reset()
-    endless = asyncio.create_task(three.exec(["sh", "-c", "while :; do sleep 0.01; done"]))
+    endless = asyncio.create_task(third.exec(["sh", "-c", "while :; do sleep 0.01; done"]))
     await asyncio.sleep(0.2)
-    await asyncio.gather(four.close(), four.close())
+    await asyncio.gather(fourth.close(), fourth.close())
     (spawner,) = spawners() - others
     assert len(processes_below(spawner)) >= 6
     await backend.close()
@@ -151,9 +151,9 @@ async def test_a_cancelled_creation_leaves_no_sandbox(backend, small):
         creating = asyncio.create_task(backend.create(small))
         await asyncio.sleep(pause)
         creating.cancel()
-        for made in await asyncio.gather(creating, return_exceptions=True):
-            if not isinstance(made, BaseException):
-                await made.close()
+        for created in await asyncio.gather(creating, return_exceptions=True):
+            if not isinstance(created, BaseException):
+                await created.close()
     await until(lambda: guests() == set(), "the guests to end")
 
 
@@ -188,9 +188,9 @@ def test_one_backend_serves_one_event_loop_after_another_and_two_at_once(small):
     outputs = []
 
     def in_thread():
-        made, output = asyncio.run(create_and_run())
+        created, output = asyncio.run(create_and_run())
         outputs.append(output)
-        asyncio.run(made.close())
+        asyncio.run(created.close())
 
     threads = [threading.Thread(target=in_thread) for _ in range(3)]
     for thread in threads:
@@ -204,10 +204,10 @@ def test_one_backend_serves_one_event_loop_after_another_and_two_at_once(small):
 def test_a_spawner_outlives_the_thread_that_started_it(small):
     """Parent-death signals follow the thread, not the process; a backend may be first used in any thread."""
     backend = NamespacesBackend()
-    made = []
+    created = []
 
     async def create():
-        made.append(await backend.create(small))
+        created.append(await backend.create(small))
 
     thread = threading.Thread(target=lambda: asyncio.run(create()))
     thread.start()
@@ -215,7 +215,7 @@ def test_a_spawner_outlives_the_thread_that_started_it(small):
     time.sleep(0.1)
 
     async def use():
-        result = await made[0].run_python("print(1)")
+        result = await created[0].run_python("print(1)")
         await backend.close()
         return result.stdout
 

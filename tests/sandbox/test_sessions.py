@@ -14,9 +14,9 @@ pytestmark = pytest.mark.needs_namespaces
 
 @pytest.fixture
 async def sandbox(backend, small):
-    made = await backend.create(small)
-    yield made
-    await made.close()
+    created = await backend.create(small)
+    yield created
+    await created.close()
 
 
 async def fork_of(sandbox, backend, small):

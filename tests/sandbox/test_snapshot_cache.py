@@ -17,7 +17,7 @@ class Owner:
     """Stands for a backend: snapshots belong to it, nothing of it is called."""
 
 
-class Made(Snapshot):
+class PreparedSnapshot(Snapshot):
     """A snapshot whose end can be seen."""
 
 
@@ -25,17 +25,17 @@ class Workshop:
     """Counts what is prepared; a preparation takes as long as its `gate` is closed."""
 
     def __init__(self) -> None:
-        self.made: list[str] = []
+        self.prepared: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def ask(self, owner: Owner, key: str, *, kind: str = "repository", kept: int = 64) -> Snapshot:
+    async def ask(self, owner: Owner, key: str, *, kind: str = "repository", most: int = 64) -> Snapshot:
         async def prepare() -> Snapshot:
-            self.made.append(key)
+            self.prepared.append(key)
             await self.gate.wait()
-            return Made(f"{key} no. {len(self.made)}", "namespaces", (), {})
+            return PreparedSnapshot(f"{key} no. {len(self.prepared)}", "namespaces", (), {})
 
-        return await shared_snapshot(owner, kind, key, prepare, kept=kept)
+        return await shared_snapshot(owner, kind, key, prepare, kept=most)
 
 
 async def test_those_who_ask_at_once_wait_for_one_preparation():
@@ -44,9 +44,9 @@ async def test_those_who_ask_at_once_wait_for_one_preparation():
     asking = [asyncio.ensure_future(workshop.ask(owner, "a")) for _ in range(5)]
     await asyncio.sleep(0)
     workshop.gate.set()
-    found = await asyncio.gather(*asking)
-    assert workshop.made == ["a"]
-    assert all(one is found[0] for one in found)
+    snapshots = await asyncio.gather(*asking)
+    assert workshop.prepared == ["a"]
+    assert all(snapshot is snapshots[0] for snapshot in snapshots)
 
 
 async def test_each_backend_has_its_own():
@@ -56,15 +56,15 @@ async def test_each_backend_has_its_own():
 
 async def test_the_last_used_of_a_kind_are_kept_and_no_other_kind_loses_by_it():
     owner, workshop = Owner(), Workshop()
-    await workshop.ask(owner, "cluster", kind="postgres", kept=2)
+    await workshop.ask(owner, "cluster", kind="postgres", most=2)
     for key in ("a", "b", "a", "c"):  # `b` was used least lately when `c` came
-        await workshop.ask(owner, key, kept=2)
-    assert workshop.made == ["cluster", "a", "b", "c"]
-    await workshop.ask(owner, "a", kept=2)
-    await workshop.ask(owner, "cluster", kind="postgres", kept=2)
-    assert workshop.made == ["cluster", "a", "b", "c"]
-    await workshop.ask(owner, "b", kept=2)
-    assert workshop.made == ["cluster", "a", "b", "c", "b"]
+        await workshop.ask(owner, key, most=2)
+    assert workshop.prepared == ["cluster", "a", "b", "c"]
+    await workshop.ask(owner, "a", most=2)
+    await workshop.ask(owner, "cluster", kind="postgres", most=2)
+    assert workshop.prepared == ["cluster", "a", "b", "c"]
+    await workshop.ask(owner, "b", most=2)
+    assert workshop.prepared == ["cluster", "a", "b", "c", "b"]
 
 
 async def test_a_failure_is_told_to_who_asked_and_the_next_prepares_again():
@@ -76,7 +76,7 @@ async def test_a_failure_is_told_to_who_asked_and_the_next_prepares_again():
     with pytest.raises(SandboxUnavailable, match="no room"):
         await shared_snapshot(owner, "repository", "a", fail)
     await workshop.ask(owner, "a")
-    assert workshop.made == ["a"]
+    assert workshop.prepared == ["a"]
 
 
 async def test_who_waits_prepares_it_where_the_first_to_ask_was_cancelled():
@@ -91,22 +91,22 @@ async def test_who_waits_prepares_it_where_the_first_to_ask_was_cancelled():
 
 
 def test_another_event_loop_takes_what_an_ended_one_prepared():
-    owner, made = Owner(), []
+    owner, prepared = Owner(), []
 
     async def ask() -> None:
         workshop = Workshop()
         await workshop.ask(owner, "a")
-        made.extend(workshop.made)
+        prepared.extend(workshop.prepared)
 
     asyncio.run(ask())
     asyncio.run(ask())
-    assert made == ["a"]
+    assert prepared == ["a"]
 
 
 async def test_snapshots_end_with_their_backend():
     owner = Owner()
-    found = weakref.ref(await Workshop().ask(owner, "a"))
-    assert found() is not None
+    reference = weakref.ref(await Workshop().ask(owner, "a"))
+    assert reference() is not None
     del owner
     gc.collect()
-    assert found() is None
+    assert reference() is None

@@ -80,9 +80,9 @@ def tree_id(data_of_layers) -> str:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(layers(), min_size=1, max_size=4))
 def test_the_id_worked_out_from_layers_is_that_of_the_unpacked_files(stack):
-    whole = unpacked(stack)
-    assert tree_id(stack) == snapshot_of(whole, "test").id
-    assert snapshot_of(unpacked([whole]), "test").id == snapshot_of(whole, "test").id
+    folder = unpacked(stack)
+    assert tree_id(stack) == snapshot_of(folder, "test").id
+    assert snapshot_of(unpacked([folder]), "test").id == snapshot_of(folder, "test").id
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,6 +136,6 @@ def test_a_guest_cannot_make_the_host_keep_more_records_than_files_are_allowed()
 
 
 def test_a_layer_is_named_by_every_byte_that_counts():
-    one, two = record((b"work",), "d"), record((b"work",), "d").replace(b'"u":0', b'"u":1')
-    assert layer_of(one).digest != layer_of(two).digest
-    assert layer_of(one).digest == layer_of(bytes(one)).digest
+    first, second = record((b"work",), "d"), record((b"work",), "d").replace(b'"u":0', b'"u":1')
+    assert layer_of(first).digest != layer_of(second).digest
+    assert layer_of(first).digest == layer_of(bytes(first)).digest

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.needs_namespaces
 
 def children_of(pid: int) -> dict[int, list[int]]:
     """A process's children, and the number that each has in the namespaces it lives in."""
-    found = {}
+    children = {}
     for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
         status = Path(f"/proc/{child}/status").read_text()
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
-        found[child] = [int(number) for number in numbers.split()[1:]]
-    return found
+        children[child] = [int(number) for number in numbers.split()[1:]]
+    return children
 
 
 def private_kib(pid: int) -> int:

@@ -45,14 +45,14 @@ class Server:
             def answer(self) -> None:
                 server.heads.append(f"{self.requestline}\n{self.headers}")
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                said = f"{self.command} {self.path} with {len(body)} bytes\n".encode()
-                kind, said = server.pages.get(self.path, ("text/plain", said))
+                answer = f"{self.command} {self.path} with {len(body)} bytes\n".encode()
+                kind, answer = server.pages.get(self.path, ("text/plain", answer))
                 self.send_response(200)
                 self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(said)))
+                self.send_header("content-length", str(len(answer)))
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(said)
+                    self.wfile.write(answer)
 
             do_GET = do_POST = do_HEAD = answer
 
@@ -79,7 +79,7 @@ class Server:
         self._server.server_close()
 
 
-class World:
+class LocalNetwork:
     """A plain server that every public name leads to on port 80, and a TLS one on 443; and what was dialled."""
 
     def __init__(self) -> None:
