@@ -56,8 +56,10 @@ def test_seeds_by_hash_share_nothing():
 
 
 def test_worlds_that_only_a_seed_tells_apart_are_no_leak_and_are_counted():
-    made = {split: [Task(f"{split}{i}", "e", "Play.", parameters={"seed": start + i}, split=split) for i in range(50)]
-            for split, start in (("train", 0), ("held_out", 100))}  # fmt: skip
+    made = {
+        split: [Task(f"{split}{i}", "e", "Play.", parameters={"seed": start + i}, split=split) for i in range(50)]
+        for split, start in (("train", 0), ("held_out", 100))
+    }
     TaskSet("acme/games-v1", made)
     found = contamination(made["train"], made["held_out"])
     assert (found.overlaps, found.told_apart_by_seed) == ([], 50)
@@ -68,12 +70,18 @@ def test_a_knob_and_a_seed_that_make_a_world_are_no_leak_though_few_tasks_share_
     rng = random.Random(0)
     made = {
         split: [
-            Task(f"{split}{i}", "e", f"Find the key in {rng.randrange(20)} rooms.", split=split, truth=None,
-                 parameters={"items": rng.randrange(9), "seed": seed_of("acme/houses-v1", split, i)})
+            Task(
+                f"{split}{i}",
+                "e",
+                f"Find the key in {rng.randrange(20)} rooms.",
+                split=split,
+                truth=None,
+                parameters={"items": rng.randrange(9), "seed": seed_of("acme/houses-v1", split, i)},
+            )
             for i in range(size)
         ]
         for split, size in (("train", 400), ("held_out", 60))
-    }  # fmt: skip
+    }
     TaskSet("acme/houses-v1", made)
     found = contamination(made["train"], made["held_out"])
     assert found.leaked == 0
@@ -82,10 +90,14 @@ def test_a_knob_and_a_seed_that_make_a_world_are_no_leak_though_few_tasks_share_
 
 def test_near_duplicates_are_found_though_all_tasks_share_a_template():
     rng = random.Random(0)
-    train = [Task(f"t{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
-             for i in range(300)]  # fmt: skip
-    fresh = [Task(f"h{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
-             for i in range(50)]  # fmt: skip
+    train = [
+        Task(f"t{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
+        for i in range(300)
+    ]
+    fresh = [
+        Task(f"h{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
+        for i in range(50)
+    ]
     copied = train[7].prompt.replace("Please", "Kindly").upper().split()
     copied[-1] = "another?"
     found = contamination(train, [*fresh, Task("copy", "e", " ".join(copied))])
@@ -107,8 +119,7 @@ def test_banding_finds_what_comparing_every_pair_finds():
         words = words_of(task)
         return {tuple(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)}
 
-    want = {h.id for h in held for t in train
-            if len(shingles(h) & shingles(t)) / len(shingles(h) | shingles(t)) >= 0.6}  # fmt: skip
+    want = {h.id for h in held for t in train if len(shingles(h) & shingles(t)) / len(shingles(h) | shingles(t)) >= 0.6}
     got = {one.held_out for one in contamination(train, held, threshold=0.6).overlaps}
     assert 40 < len(want) < 100
     assert got == want
