@@ -178,6 +178,23 @@ def load_task_set(name: str) -> TaskSet:
     return task_set
 
 
+def task_set_for(environment: str) -> TaskSet | None:
+    """A registered task set that is played in an environment; None if there is none.
+
+    Task sets are built until one fits. Those with a similar name come first: `sql/...` for `agentgym/sql-v1`.
+    """
+    bare = environment.rpartition("/")[2]
+
+    def dissimilarity(name: str) -> tuple[bool, bool]:
+        return name.replace("/", "-") != bare, not bare.startswith(name.partition("/")[0])
+
+    for name in sorted(names("task_sets"), key=dissimilarity):
+        task_set = load_task_set(name)
+        if any(len(tasks) and tasks[0].environment == environment for tasks in task_set.values()):
+            return task_set
+    return None
+
+
 def load_reward(name: str, **options: Any) -> Reward:
     """A reward by registered name: a Reward, or something that makes one when called with the options."""
     registered = load("rewards", name)

@@ -380,3 +380,23 @@ async def test_tools_may_differ_from_instance_to_instance():
         rich.remove_tools("later")
     with pytest.raises(ToolDefinitionError, match="Desk has two tools named 'read'"):
         rich.add_tools(Tool.from_schema("read", "Read.", ECHO_SCHEMA, echo))
+
+
+async def test_an_environment_may_name_its_own_helpers_run_and_call():
+    """The base class runs calls by names that a subclass is unlikely to use for something else."""
+
+    class Shell(Environment):
+        """In memory: nothing to isolate."""
+
+        @tool
+        async def say(self, text: str) -> str:
+            """Say something."""
+            return await self._run(text) + self._call()
+
+        async def _run(self, text: str) -> str:
+            return text
+
+        def _call(self) -> str:
+            return "!"
+
+    assert (await Shell().call(Call("say", {"text": "hello"}))).content == "hello!"

@@ -33,7 +33,7 @@ from agentgym.testing import check_environment
 @pytest.fixture(autouse=True)
 def registry_as_it_was(monkeypatch):
     """What a test registers is forgotten after it."""
-    monkeypatch.setattr(registry, "_registered", deepcopy({kind: {} for kind in KINDS}))
+    monkeypatch.setattr(agentgym.registry, "_registered", deepcopy({kind: {} for kind in KINDS}))
 
 
 class Quiet(Environment):
@@ -199,3 +199,21 @@ def test_the_package_offers_the_same_functions():
     assert agentgym.register is register
     with pytest.raises(AttributeError, match="has no attribute 'mak'"):
         agentgym.mak  # noqa: B018  the point
+
+
+@pytest.mark.parametrize(
+    ("environment", "task_set"),
+    [("agentgym/sql-v1", "sql/store-v1"), ("agentgym/text-wordle-v1", "text/wordle-v1"), ("acme/unknown-v1", None)],
+)
+def test_the_task_set_of_an_environment_is_found_without_building_all_others(environment, task_set, monkeypatch):
+    built = []
+
+    def build(name):
+        built.append(name)
+        played_in = {"sql/store-v1": "agentgym/sql-v1", "text/wordle-v1": "agentgym/text-wordle-v1"}.get(name, "other")
+        return TaskSet(name, {"train": [Task("t", played_in, "Play.", truth=1)]})
+
+    monkeypatch.setattr(registry, "load_task_set", build)
+    chosen = registry.task_set_for(environment)
+    assert (chosen and chosen.name) == task_set
+    assert task_set is None or len(built) < 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from agentgym.cli.console import Interrupted, out, run
 from agentgym.cli.options import BackendName, RewardName, Seed, split_tasks
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
+
+if TYPE_CHECKING:
+    from agentgym.task import TaskSet
 
 
 def play(
@@ -75,10 +78,13 @@ def _find_task(environment: str, tasks: str | None, index: int, task_id: str | N
     """The task to play. Raises: TaskError saying which there are."""
     from agentgym import registry
 
-    if tasks is None:
-        tasks = set_for(environment)
-    name, split = split_tasks(tasks, "train")
-    candidates = list(registry.load_task_set(name)[split])
+    if tasks is not None:
+        name, split = split_tasks(tasks, "train")
+        task_set = registry.load_task_set(name)
+    else:
+        task_set, split = _set_for(environment), "train"
+        name = task_set.name
+    candidates = list(task_set[split])
     if task_id is not None:
         matching = [task for task in candidates if task.id == task_id]
         if not matching:
@@ -90,18 +96,16 @@ def _find_task(environment: str, tasks: str | None, index: int, task_id: str | N
     return candidates[index]
 
 
-def set_for(environment: str) -> str:
+def _set_for(environment: str) -> TaskSet:
     """A registered task set whose tasks are played in this environment. Raises: TaskError if there is none."""
     from agentgym import registry
 
-    for name in registry.names("task_sets"):
-        first = next(iter(registry.load_task_set(name)["train"]), None)
-        if first is not None and first.environment == environment:
-            return name
-    raise TaskError(
-        f"No registered task set is played in {environment!r}. Give one by --task-set NAME or --task-set FILE.jsonl, "
-        "or write the task on the command line: --prompt TEXT --parameters JSON."
-    )
+    if (task_set := registry.task_set_for(environment)) is None:
+        raise TaskError(
+            f"No registered task set is played in {environment!r}. Give one by --task-set NAME or "
+            "--task-set FILE.jsonl, or write the task on the command line: --prompt TEXT --parameters JSON."
+        )
+    return task_set
 
 
 def _json(text: str) -> dict[str, Any]:

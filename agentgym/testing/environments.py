@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym.environment import Environment
-from agentgym.registry import load_reward, load_task_set, make, names
+from agentgym.registry import load_reward, load_task_set, make, task_set_for
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
@@ -54,7 +54,7 @@ async def check_environment(
     findings = Findings(f"environment {name!r}")
     factory = (lambda: make(environment)) if isinstance(environment, str) else environment
     if task_set is None and isinstance(environment, str):
-        task_set = next((found for found in map(load_task_set, names("task_sets")) if _names(found, name)), None)
+        task_set = task_set_for(name)
     tasks, found_oracle = _tasks(name, task_set, sample)
     subject = instance_checks.CheckSubject(episode_checks.make_with_backend(factory, backend), tasks, findings, seed)
     if not _check_definition(subject):
@@ -127,7 +127,3 @@ def _tasks(
     share = -(-sample // len(splits))
     chosen = [split[place * len(split) // share] for split in splits for place in range(min(share, len(split)))]
     return chosen[:sample], task_set.oracle
-
-
-def _names(task_set: TaskSet, environment: str) -> bool:
-    return any(len(split) and split[0].environment == environment for split in task_set.values())

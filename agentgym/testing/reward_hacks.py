@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from agentgym.environment import Environment
 from agentgym.messages import Message
-from agentgym.registry import load_reward, load_task_set, make, names
+from agentgym.registry import load_reward, load_task_set, make, task_set_for
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
@@ -93,8 +93,7 @@ def _script(probe: Probe, stage: EpisodeChecker, most: int = 20) -> Script:
 
 def _tasks(name: str, given: str | TaskSet | Sequence[Task] | None) -> Sequence[Task]:
     if given is None:
-        sets = map(load_task_set, names("task_sets"))
-        given = next((one for one in sets if any(len(s) and s[0].environment == name for s in one.values())), ())
+        given = task_set_for(name) or ()
     task_set = load_task_set(given) if isinstance(given, str) else given
     if not isinstance(task_set, TaskSet):
         return list(task_set)[:6]

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from agentgym import Environment, Message, Task, ToolError, tool
+from agentgym import Environment, Message, Task, ToolError, in_thread, tool
 from agentgym.sandbox import AllowList, Proxy, SandboxNetwork
 
 from .html_text import WebPage, read_html
@@ -166,7 +166,9 @@ class LiveSearch(Environment):
                     del content[MAX_BYTES:]
                     break
             text = bytes(content).decode(answer.charset_encoding or "utf-8", "replace")
-            return read_html(str(answer.url), text) if kind != "text/plain" else WebPage(str(answer.url), url, text, {})
+            if kind == "text/plain":
+                return WebPage(str(answer.url), url, text, {})
+            return await in_thread(read_html, str(answer.url), text)  # a long page takes up to a second
 
     def _opened(self) -> httpx.AsyncClient:
         if self._client is None:

@@ -10,18 +10,36 @@ from collections import Counter
 import pytest
 from pins import PINS
 
-from agentgym import TaskSet, load, load_task_set
+from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load, load_task_set
 from agentgym.registry import names
-from agentgym.testing import check_task_set
+from agentgym.testing import check_reward, check_task_set
 from agentgym.testing.hidden_truth import shown_truth
 
 SAMPLE = 20
 
 
-@pytest.mark.parametrize("name", names("task_sets"))
-def test_a_task_set_keeps_its_contract(name):
-    task_set = load_task_set(name)
-    assert task_set.name == name
+@pytest.fixture(scope="module", params=names("task_sets"))
+def task_set(request):
+    """Each task set in turn: its tests follow one another in one process, which builds it once."""
+    built = load_task_set(request.param)
+    assert built.name == request.param
+    return built
+
+
+@pytest.mark.needs_namespaces
+async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(task_set):
+    """Whole, and cut short in every way."""
+    task = task_set["validation"][0]
+    if reason := load("environments", task.environment).unavailable_reason():
+        pytest.skip(f"{task.environment}: {reason}")
+    solved = await EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task))).collect([task])
+    assert [trajectory.success for trajectory in solved] == [1.0]
+    await check_reward(load("environments", task.environment).reward, solved)
+    await close_backends()
+
+
+def test_a_task_set_keeps_its_contract(task_set):
+    name = task_set.name
     check_task_set(task_set)
     assert all(len(tasks) for tasks in task_set.values())
     assert task_set.oracle is not None

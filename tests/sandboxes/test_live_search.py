@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+import time
 
 import pytest
 
@@ -127,6 +128,47 @@ async def test_a_subclass_says_what_may_be_reached(site):
 @pytest.mark.parametrize("html", ["", "<", "<a href", "</title></a></script>", "<script>" * 50, "&#xFFFFFFFF;<p>x"])
 def test_broken_html_is_read_as_far_as_it_goes(html):
     assert isinstance(read_html("http://x/", html).text, str)
+
+
+@pytest.mark.parametrize("beginning", ["", "<script>", "<title>"])
+@pytest.mark.parametrize(
+    "piece", ["<!-- ", "<![", "<a ", "<a a='", '<a href="', "</", "&#", "<?", "<svg>", "<div>", "<a href=x>y"]
+)
+def test_a_page_that_is_made_to_take_long_takes_time_in_proportion_to_its_length(beginning, piece):
+    """html.parser took minutes for the first of these at this length, and nothing else in the process went on."""
+    html = beginning + piece * (500_000 // len(piece))
+    started = time.process_time()
+    read_html("http://x/", html)
+    assert time.process_time() - started < 5
+
+
+def test_closing_what_was_never_opened_takes_no_time_either():
+    started = time.process_time()
+    read_html("http://x/", "<svg>" * 50_000 + "</head>" * 50_000)
+    assert time.process_time() - started < 5
+
+
+def test_an_endless_character_number_is_a_replacement_character():
+    assert read_html("http://x/", f"<p>a&#{'9' * 5_000};b&#x{'f' * 9};c").text == "a\ufffdb\ufffdc"
+
+
+@pytest.mark.parametrize(
+    ("html", "text", "links"),
+    [
+        ("<p title='a>b'>one<br/>two", "one\ntwo", {}),
+        ("a<!-- <p>x</p> -->b<!-->c", "abc", {}),
+        ("<script>if (a<b && '</div>') x</script>y<style>p>a{}</style>z", "yz", {}),
+        ("<A HREF=/q>one <b>two</b></A>", "[one two]", {"one two": "/q"}),
+        ("<a name=x>no</a> <a href='/a?b=1&amp;c=2' class=k>yes</a>", "no [yes]", {"yes": "/a?b=1&c=2"}),
+        ("<svg/>seen<svg>not seen</svg>", "seen", {}),
+        ("<head><title>T &amp; U</title>", "", {}),
+        ("1 < 2 &amp; 3 > 2", "1 < 2 & 3 > 2", {}),
+    ],
+)
+def test_markup_is_told_from_text(html, text, links):
+    page = read_html("http://x/", html)
+    assert (page.text, page.links) == (text, links)
+    assert page.title == ("T & U" if "title>" in html else "http://x/")
 
 
 def test_brackets_of_a_page_make_no_link():
