@@ -1,4 +1,4 @@
-"""Evaluation end to end on a small world: what is counted, what is left out, what goes on after a kill."""
+"""Evaluation end to end in a small environment: what is counted, what is left out, what goes on after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes a real run: a clumsy player in a small world, judged, credited and evaluated as a training run is.
+"""Makes a real run: a clumsy player in a small environment, judged, credited and evaluated as a training run is.
 
 python tests/viewer/watched_run.py FOLDER    waits for a line on standard input before each further step
 """
